@@ -20,9 +20,11 @@ from ludus.messages import Message, ToolCall, assistant
 
 from .trajectory import Segment, Stop, Turn
 
+EARNED = "reward"
+"""The word before what the last action earned on the way."""
 Ask = Callable[[Sequence[Message], Sequence[ToolSpec], str], str]
-"""Shows the new messages, the tools and the error of the last line; returns the next line. Raises
-EOFError when the person leaves.
+"""Shows the new messages, the tools, and the error of the last line or what the last action earned;
+returns the next line. Raises EOFError when the person leaves.
 """
 
 
@@ -51,7 +53,8 @@ class HumanPlayer:
         """Ask until the line can be read; returns a stop if the person leaves."""
         new = list(messages[self._seen :])
         shown_messages: list[Message] = new
-        complaint = ""
+        earned = self.segments[-1].turns[-1].reward if self.segments[-1].turns else 0.0
+        complaint = f"{EARNED} {earned:+g}" if earned else ""
         while True:
             try:
                 line = self._ask(shown_messages, tools, complaint)

@@ -11,7 +11,8 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 import msgspec
@@ -79,16 +80,40 @@ async def play(
     """
     started = time.perf_counter()
     bounds = limits or EpisodeLimits()
-    game = _Game(env, policy.begin(seed=sampling_seed), bounds)
-    clock = asyncio.timeout(bounds.episode_timeout_s)
+    game = GameInPlay(env, policy.begin(seed=sampling_seed), bounds)
+    selection = {"task": task, "split": split}
+    reset_options = {name: value for name, value in selection.items() if value is not None}
+    work = game.run({**(options or {}), **reset_options}, seed)
+    stop = await attempt(game, work, bounds.episode_timeout_s, task=task or "")
+    assert stop is not None, "an episode that was run has ended"
+    return Episode(
+        task=game.task or task or "",
+        seed=seed,
+        split=split or "train",
+        trajectories=[msgspec.structs.replace(game.trajectory(stop), role=role)],
+        wall_s=time.perf_counter() - started,
+    )
+
+
+async def attempt(
+    game: GameInPlay, work: Coroutine[Any, Any, Stop | None], timeout_s: float, *, task: str = ""
+) -> Stop | None:
+    """Play on, and return the stop; a failure is a stop of its kind, with its verdict in the game.
+
+    Args:
+        game: the episode.
+        work: a coroutine of the game.
+        timeout_s: seconds that it may take.
+        task: the id of the task, for the log.
+    """
+    env = game.env
+    clock = asyncio.timeout(timeout_s)
     try:
         async with clock:
-            selection = {"task": task, "split": split}
-            reset_options = {name: value for name, value in selection.items() if value is not None}
-            stop = await game.run({**(options or {}), **reset_options}, seed)
+            return await work
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
-            late = f"no end within {bounds.episode_timeout_s:g} s"
+            late = f"no end within {timeout_s:g} s"
             stop = game.fail(Stop.TIMEOUT, Verdict.unavailable(late))
         else:
             stop = game.fail(*_stop_and_verdict(error))
@@ -104,13 +129,7 @@ async def play(
                 error,
                 exc_info=None if isinstance(raised, KNOWN) else error,
             )
-    return Episode(
-        task=game.task or task or "",
-        seed=seed,
-        split=split or "train",
-        trajectories=[msgspec.structs.replace(game.trajectory(stop), role=role)],
-        wall_s=time.perf_counter() - started,
-    )
+    return stop
 
 
 class EpisodeMaker(Protocol):
@@ -175,8 +194,14 @@ def _stop_and_verdict(error: Exception) -> tuple[Stop, Verdict]:
     return Stop.ENV_ERROR, Verdict.error(description)
 
 
-class _Game:
-    """The state of an episode while being played."""
+class GameInPlay:
+    """The state of an episode while being played.
+
+    Args:
+        env: the session.
+        player: plays the episode.
+        limits: bounds on turns.
+    """
 
     def __init__(self, env: Playable, player: Player, limits: EpisodeLimits) -> None:
         self.env = env
@@ -190,41 +215,70 @@ class _Game:
         self.metrics: dict[str, float] = {}
         self.idle = 0
         self.only_thought = False
+        self.messages: list[Message] = []
+        self.briefing = Briefing()
+        self.spans = self.most_spans = 0
+        """The spans that were sampled, and the most of them."""
+
+    def fork(self, env: Playable, player: Player) -> GameInPlay:
+        """Return the episode in the same state, to be played on by other hands."""
+        twin = copy(self)
+        twin.env, twin.player = env, player
+        twin.messages, twin.metrics = list(self.messages), dict(self.metrics)
+        return twin
 
     async def run(self, options: dict[str, Any], seed: int) -> Stop:
         """Play until the environment, the policy or a limit ends the episode."""
+        await self.begin(options, seed)
+        while True:
+            if (stop := await self.turn()) is not None:
+                return stop
+
+    async def begin(self, options: dict[str, Any], seed: int) -> None:
+        """Begin the episode."""
         observation, info = await self.env.reset(seed=seed, options=options)
         self.task = str(info.get("task", ""))
-        briefing: Briefing = info["briefing"]
-        messages = opening_of(briefing, observation)
+        briefing = self.briefing = info["briefing"]
+        self.messages = opening_of(briefing, observation)
         if briefing.tools:
             self.metrics["tools_offered"] = float(len(briefing.tools))
         unbounded = MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
-        for _ in range(self.limits.max_turns or unbounded):
-            with _failures_of_the_policy():
-                turn = await self.player.act(messages, briefing.tools)
-            if isinstance(turn, Stop):
-                return turn
-            if turn.finish is Finish.ABORT:  # half an answer is not the policy's answer
-                raise _PolicyFailed("the engine dropped the request")
-            if turn.kind is not TurnKind.ACT:  # counts as a step, is not for the environment
-                continue
-            action = turn.action or turn.message
-            if action is None:
-                raise RuntimeError("a policy returned a turn without a message")
-            observation, reward, terminated, truncated, info = await self.env.step(action)
-            turn.reward = reward
-            self._note(action, info)
-            messages += [action, *as_messages(observation)]
-            if terminated or truncated:
-                self.closing = [message for message in as_messages(observation) if message.content]
-            if terminated:
-                self.terminated = True
-                return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
-            if truncated:
-                break
-            if self._is_idle(action, info, briefing):
-                return Stop.NO_CALLS
+        self.most_spans = self.limits.max_turns or unbounded
+
+    async def turn(self) -> Stop | None:
+        """Let the policy write a span, and play it if it is an action; return the stop, if this was
+        the end.
+        """
+        if self.spans >= self.most_spans:
+            return self._cut()
+        self.spans += 1
+        with _failures_of_the_policy():
+            turn = await self.player.act(self.messages, self.briefing.tools)
+        if isinstance(turn, Stop):
+            return turn
+        if turn.finish is Finish.ABORT:  # half an answer is not the policy's answer
+            raise _PolicyFailed("the engine dropped the request")
+        if turn.kind is not TurnKind.ACT:  # counts as a step, is not for the environment
+            return None
+        action = turn.action or turn.message
+        if action is None:
+            raise RuntimeError("a policy returned a turn without a message")
+        observation, reward, terminated, truncated, info = await self.env.step(action)
+        turn.reward = reward
+        self._note(action, info)
+        self.messages += [action, *as_messages(observation)]
+        if terminated or truncated:
+            self.closing = [message for message in as_messages(observation) if message.content]
+        if terminated:
+            self.terminated = True
+            return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
+        if truncated:
+            return self._cut()
+        return Stop.NO_CALLS if self._is_idle(action, info, self.briefing) else None
+
+    def _cut(self) -> Stop:
+        """End the episode at a limit."""
+        messages, briefing = self.messages, self.briefing
         if isinstance(self.player, ReadsOn):  # keeps the state at which a limit cut the episode
             with _failures_of_the_policy():
                 self.player.read_on(messages, briefing.tools)

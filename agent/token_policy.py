@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from ludus.envs import ToolSpec
+from ludus.errors import ConfigError
 from ludus.messages import Message, assistant
 
 from .chat import ChatFormat
@@ -57,6 +58,16 @@ class Span:
     """The images that stand in the ids."""
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A phrase that ends thoughts which outgrow a budget."""
+
+    after: int = 0
+    """Tokens after which the phrase is written."""
+    ids: tuple[int, ...] = ()
+    """The phrase; empty interrupts nothing."""
+
+
 class SpanSampler(Protocol):
     """Writes spans: samples tokens, or encodes an expert's action."""
 
@@ -74,6 +85,7 @@ class TokenPlayer(WindowPlayer):
         context: decides how to continue when the window is full.
         bounds: the bounds of windows, segments and actions.
         seed: the seed of the sampling.
+        interruption: ends thoughts that outgrow a budget.
     """
 
     def __init__(
@@ -84,6 +96,7 @@ class TokenPlayer(WindowPlayer):
         bounds: TokenBounds,
         *,
         seed: int = 0,
+        interruption: Interruption | None = None,
     ) -> None:
         super().__init__(context)
         self.state_ids: list[int] = []
@@ -95,6 +108,7 @@ class TokenPlayer(WindowPlayer):
         self._row = sys.maxsize if bounds.row is None else bounds.row
         self._max_tokens = bounds.answer
         self._seed = seed
+        self._interruption = interruption or Interruption()
         self._sampled = 0
         self._ids: list[int] = []
         """All ids of the current segment."""
@@ -104,6 +118,29 @@ class TokenPlayer(WindowPlayer):
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
         """
+
+    def fork(self, seed: int) -> TokenPlayer:
+        """Return a player in the same state that samples by another seed. What was sampled stands
+        in its record as shared.
+
+        Raises:
+            ConfigError: the context manager has a state of its own.
+        """
+        if type(self._context) is not KeepEverything:
+            raise ConfigError(
+                "a tree of rollouts forks contexts, and only context.manager = 'none' has no state "
+                f"of its own, not {type(self._context).__name__}"
+            )
+        twin = copy(self)
+        copied = msgspec.structs.replace
+        twin.segments = [
+            copied(segment, turns=[copied(turn, shared=True) for turn in segment.turns])
+            for segment in self.segments
+        ]
+        for name in ("_ids", "_images", "_base", "_unread", "_actions"):
+            setattr(twin, name, list(getattr(self, name)))
+        twin._seed = seed
+        return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Answer the conversation; see `Player.act`."""
@@ -174,10 +211,30 @@ class TokenPlayer(WindowPlayer):
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
         history = self._history(messages, all_tools)
-        room = self._window - len(self._ids)
-        await self._write(turn, min(self._max_tokens, room), all_tools, history)
+        turn = await self._say(turn, all_tools, history)
         self._after_turn(turn, history)
         return turn
+
+    async def _say(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
+        """Sample an action; thoughts that outgrow their budget are ended by the forced phrase,
+        which nobody has sampled, and the answer is a turn behind it.
+        """
+        room = self._window - len(self._ids)
+        budget, phrase = min(self._max_tokens, room), self._interruption.ids
+        thoughts = min(self._interruption.after, budget - len(phrase) - MIN_ANSWER_TOKENS)
+        if not phrase or thoughts < 1:
+            await self._write(turn, budget, tools, history)
+            return turn
+        start = len(self._ids)
+        await self._write(turn, thoughts, tools, history)
+        if turn.finish is not Finish.LENGTH:
+            return turn
+        turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
+        answer = Turn(obs_ids=list(phrase))
+        self._ids += phrase
+        left = budget - thoughts - len(phrase)
+        await self._write(answer, left, tools, history, begun=start)
+        return answer
 
     def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
         return History(
@@ -308,7 +365,9 @@ class TokenPlayer(WindowPlayer):
         history: History | None = None,
         *,
         shows_newest: bool = True,
+        begun: int | None = None,
     ) -> None:
+        """Sample a span, and read it, from the place `begun` on where the action began earlier."""
         # A seed of its own for each span makes a repeated episode sample the same; engines take
         # 31 bits.
         seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
@@ -318,19 +377,19 @@ class TokenPlayer(WindowPlayer):
         turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
         turn.versions, turn.finish = generation.versions, generation.finish
         complete = generation.finish is Finish.STOP
+        begun = len(self._ids) if begun is None else begun
+        prompt, written = self._ids[:begun], [*self._ids[begun:], *generation.ids]
         turn.message = self._format.parse(
-            generation.ids,
+            written,
             complete=complete,
             calls=bool(tools) or turn.kind is TurnKind.SUMMARY,
             tools=tools,
             marks=turn.kind is not TurnKind.SUMMARY,
-            prompt=self._ids,
+            prompt=prompt,
         )
         if history is not None:
             # What the environment hears of what was said, where that is not all of it.
-            said = self._format.parse(
-                generation.ids, complete=complete, calls=False, prompt=self._ids
-            )
+            said = self._format.parse(written, complete=complete, calls=False, prompt=prompt)
             heard = self._context.hear(said.text, history)
             if heard != said.text:
                 action = assistant(heard)
@@ -371,12 +430,21 @@ class TokenPolicy:
         self.engine = engine
         self.chat_format = chat_format
         self.sampling = sampling
+        self.interruption = Interruption()
+        """Ends thoughts that outgrow a budget; see `asking`."""
         self.window = min(window or engine.max_length, engine.max_length)
         self.context: ContextManager = context or KeepEverything()
 
     def begin(self, *, seed: int = 0) -> TokenPlayer:
         """Return a player whose sampling is fixed by `seed`."""
-        return TokenPlayer(self.chat_format, self, self.context, self.bounds, seed=seed)
+        return TokenPlayer(
+            self.chat_format,
+            self,
+            self.context,
+            self.bounds,
+            seed=seed,
+            interruption=self.interruption,
+        )
 
     async def speak(self, ids: Sequence[int], span: Span) -> Generation:
         """Sample the next span of an episode."""
@@ -388,9 +456,28 @@ class TokenPolicy:
         )
         return await self.engine.generate(ids, sampling, images=span.images)
 
-    def asking(self, *, max_tokens: int = 0, temperature: float = 0.0) -> TokenPolicy:
-        """Return the same policy with another budget a turn or another temperature; 0 keeps it."""
+    def asking(
+        self,
+        *,
+        max_tokens: int = 0,
+        temperature: float = 0.0,
+        thoughts: float = 0.0,
+        phrase: str = "",
+    ) -> TokenPolicy:
+        """Return the same policy with another budget a turn or another temperature; 0 keeps it.
+
+        Args:
+            max_tokens: tokens a turn.
+            temperature: of the sampling.
+            thoughts: the share of a turn's tokens after which `phrase` ends what was begun; the
+                answer behind it has the rest.
+            phrase: written as tokens that nobody has sampled, and that are not trained.
+        """
         asked = copy(self)
+        if phrase:
+            most = max_tokens or self.sampling.max_tokens
+            ids = tuple(self.chat_format.encode_text(phrase))
+            asked.interruption = Interruption(max(1, round(thoughts * most)), ids)
         asked.sampling = msgspec.structs.replace(
             self.sampling,
             max_tokens=max_tokens or self.sampling.max_tokens,

@@ -32,6 +32,9 @@ class TurnKind(StrEnum):
     """An action, sent to the environment."""
     SUMMARY = "summary"
     """A summary of the context or a memory, written by the policy and trained like an action."""
+    THOUGHT = "thought"
+    """Thoughts that a budget ended; what the policy said behind the forced phrase is the next turn.
+    """
     FOLD = "fold"
     """A call that the context manager answers: of a branch, of the memory tool, of a record."""
 
@@ -123,6 +126,12 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
     trained: bool = True
     """Whether the sampled tokens count in the loss."""
+    node: str = ""
+    """The node of its tree, in a rollout that is a leaf of one: `1/0/2` is the third child of the
+    first child of the second root. Turns of a node were sampled once.
+    """
+    shared: bool = False
+    """Whether it was sampled for another rollout, and stands here as the past of this one."""
 
 
 class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -179,6 +188,8 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     terminated: bool = False
     stop: Stop = Stop.TERMINATED
     segments: list[Segment] = []
+    node: str = ""
+    """The leaf's node, in a tree of rollouts; see `Turn.node`."""
     exclude_from_loss: bool = False
     exclude_from_baseline: bool = False
     state_ids: list[int] = []
@@ -219,8 +230,9 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def sampled_tokens(self) -> int:
-        """How many tokens the policy sampled."""
-        return sum(len(turn.out_ids) or turn.tokens for turn in [*self.turns, *self.discarded])
+        """How many tokens the policy sampled, for this trajectory."""
+        turns = [turn for turn in [*self.turns, *self.discarded] if not turn.shared]
+        return sum(len(turn.out_ids) or turn.tokens for turn in turns)
 
 
 class Episode(msgspec.Struct, kw_only=True, omit_defaults=True):

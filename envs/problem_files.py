@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ludus.errors import ConfigError, MissingExtra, UnknownTask
+from ludus.errors import ConfigError, MissingExtra, UnknownSplit
 
 from .tasks import SPLITS, ListedTasks, Task
 
@@ -77,7 +77,7 @@ class ProblemSet(Generic[P]):
     def tasks(self, split: str) -> ListedTasks:
         """The tasks of a split. Raises UnknownTask."""
         if split not in self._tasks:
-            raise UnknownTask.near(split, SPLITS, hint=f"splits are {', '.join(SPLITS)}")
+            raise UnknownSplit.near(split, SPLITS)
         return self._tasks[split]
 
     def problem(self, task: Task) -> P:

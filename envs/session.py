@@ -21,6 +21,7 @@ import msgspec
 from ludus.errors import (
     CheckFailed,
     ConfigError,
+    EnvironmentExited,
     EpisodeEnded,
     InvalidAction,
     RewardUnavailable,
@@ -67,6 +68,12 @@ def refuse_other_signatures(env: type[TextEnv]) -> None:
         raise CheckFailed(
             f"{name}.step must take one action, step(self, action): {error}"
         ) from None
+
+
+EXITED = (
+    "{}: {} called sys.exit({!r}), and an environment must not end the process; return terminated"
+)
+"""What is told where an environment exits: its id, the method, and the status."""
 
 
 def as_task_set(split: str, value: object) -> TaskSet:
@@ -249,9 +256,13 @@ class EnvSession:
                 raise ConfigError(f"{self.id}: reset option {name}={value!r}: {error}") from None
         self.env.task = task
         self.env.rng = task.rng(0 if seed is None else seed)
-        observation, info = as_reset(
-            await _value(self.env.reset(seed=seed, options={**given_options, "task": task.id}))
-        )
+        try:
+            begun = await _value(
+                self.env.reset(seed=seed, options=given_options | {"task": task.id})
+            )
+        except SystemExit as stop:
+            raise EnvironmentExited(EXITED.format(self.id, "reset", stop.code)) from stop
+        observation, info = as_reset(begun)
         briefing = info.setdefault("briefing", self.env.briefing())
         if not isinstance(briefing, Briefing):
             raise CheckFailed(f"info['briefing'] must be a Briefing, got {type(briefing).__name__}")
@@ -285,9 +296,12 @@ class EnvSession:
         # Set again below: after an exception the state of the environment is unknown, so the
         # episode is over.
         self._open = False
-        stepped: Any = self._answer(apart(as_action(action), self._thoughts))
-        if inspect.isawaitable(stepped):
-            stepped = await stepped
+        try:
+            stepped: Any = self._answer(apart(as_action(action), self._thoughts))
+            if inspect.isawaitable(stepped):
+                stepped = await stepped
+        except SystemExit as stop:
+            raise EnvironmentExited(EXITED.format(self.id, "step", stop.code)) from stop
         observation, reward, terminated, truncated, info = as_step(stepped)
         # Read the reward slot; a verdict leaves its parts in `info["verdict"]`.
         if isinstance(reward, Verdict):

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from ludus.errors import UnknownTask
+from ludus.errors import UnknownSplit, UnknownTask
 
 SPLITS = ("train", "validation", "test")
 TASKS_PER_SPLIT = 1 << 40
@@ -101,7 +101,7 @@ class GeneratedTasks:
 
     def __init__(self, split: str, size: int | None = None) -> None:
         if split not in SPLITS:
-            raise UnknownTask.near(split, SPLITS, hint=f"splits are {', '.join(SPLITS)}")
+            raise UnknownSplit.near(split, SPLITS)
         self.split = split
         self.size = size
 

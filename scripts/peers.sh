@@ -22,7 +22,7 @@ pinned() {
     case "$1" in
         export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1" ;;
         openenv) echo "openenv==0.10.0" ;;
-        trl) echo "trl==1.16.0 jmespath" ;;
+        trl) echo "trl==1.16.0 jmespath pillow" ;;
         ors) echo "ors-sdk==0.1.0 openreward==0.1.167" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;
         inspect_ai) echo "inspect-ai==0.3.285" ;;

@@ -18,5 +18,10 @@ for kind in reasoning-gym textarena gem verifiers inspect alfworld; do
 done
 openenv="build/peers/openenv/bin/python"   # made by scripts/peers.sh openenv
 [ ! -x "$openenv" ] || export LUDUS_OPENENV_PYTHON="$PWD/$openenv"
+old_mcp="build/peers/old_mcp"   # the SDK of the older era of MCP
+[ -x "$old_mcp/bin/python" ] || "${PYTHON:-python3.11}" -m venv "$old_mcp"
+if "$old_mcp/bin/python" -m pip install --quiet --disable-pip-version-check "mcp==1.30.0" 2>"$old_mcp.log"; then
+    export LUDUS_OLD_MCP_PYTHON="$PWD/$old_mcp/bin/python"
+fi
 echo "== in"
 .venv/bin/python -m pytest -q -o filterwarnings=default -p no:cacheprovider tests/peers/test_in_*.py

@@ -59,13 +59,14 @@ from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
-from .rollout.mixture import MixedExperts, MixedSource, refuse_mixture
-from .rollout.sampling import ChosenTasks, SamplingPolicy
+from .rollout.mixture import MixedExperts, refuse_mixture, source_of
+from .rollout.sampling import ChosenTasks, SamplingPolicy, refuse_asking
 from .rollout.scoring import EpisodeScorer, open_verifiers
-from .rollout.source import EnvSource, open_source
+from .rollout.source import EnvSource
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool, Tasks, TaskStream
 from .rollout.tracker import SuccessTracker
+from .rollout.trees import TreeMaker
 from .run.changes import keep_recipe, refuse_changes
 from .run.claim import RunClaim, finished_note, settled_resume
 from .run.folder import RunFolder
@@ -178,7 +179,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"recipe {algorithm.recipe.name!r} joins the rows of a rollout in time, and those of "
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
-    _refuse_asking(config, algorithm.recipe)
+    refuse_asking(config, algorithm.recipe)
     refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
@@ -186,30 +187,6 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"{config.context.manager!r} would too; leave it at 'none'"
         )
     return config, algorithm
-
-
-def _refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
-    """Refuse a sampling policy that cannot be played, before anything is opened."""
-    sampling = recipe.sampling
-    SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
-    if sampling.rules and config.agent:
-        raise ConfigError(
-            "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
-            f"{config.agent!r} plays instead: leave out one of them"
-        )
-    plain = any(call.options.get("trained_at") == "plain" for call in sampling.rules)
-    if plain and config.context.manager != "none":
-        raise ConfigError(
-            'sampling.rules: hint: trained_at = "plain" takes the hint out of one prompt, and '
-            f"context.manager = {config.context.manager!r} writes further ones"
-        )
-    corrects = recipe.algorithm.ratio_to == "sampler" or recipe.algorithm.corrections.weights
-    if plain and not corrects:
-        raise ConfigError(
-            'sampling.rules: hint: trained_at = "plain" trains tokens that another prompt has '
-            f"sampled, and recipe {recipe.name!r} does not correct for it: set "
-            'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
-        )
 
 
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
@@ -293,6 +270,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
         collector.asked = AskedMaker(exploring, collector.limits, expert)
+        collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
@@ -354,13 +332,6 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
         restore_learner(learner, load_state(start)["learner"], start)
     return updater
-
-
-def source_of(config: TrainConfig) -> EnvSource:
-    """Open the environment of a run, or its environments."""
-    if config.environment:
-        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
-    return open_source(config.env, url=config.env_url, token=config.env_token)
 
 
 async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:

@@ -46,6 +46,8 @@ class AttackKind(StrEnum):
     """No work at all: only an answer that is right by chance may be paid."""
     LEAK = "leak"
     """A rule that reads the answer off what is shown: where it works, nothing has to be solved."""
+    SEARCH = "search"
+    """A program that was grown by what it was paid for, without the right answer."""
     SHORTCUT = "shortcut"
     """A strategy that needs no understanding; being paid now and then is luck."""
 
@@ -272,6 +274,20 @@ def _reads_tools(scene: Scene) -> Iterator[Action]:
         yield scene.answer(picks[0])
 
 
+def _milks_tools(scene: Scene) -> Iterator[Action]:
+    """Call a tool that takes nothing until it shows nothing new, and answer what it showed."""
+    free = [tool for tool in scene.briefing.tools if not tool.parameters.get("required")]
+    for tool in (tool for tool in free if not SUBMITS.search(tool.name)):
+        before = None
+        for _ in range(MAX_CALLS):
+            yield assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
+            if scene.shown == before:
+                break
+            before = scene.shown
+    picks = [*QUOTED.findall(scene.shown)[-1:], *NUMBER.findall(scene.shown)[-1:], "nothing"]
+    yield from repeat(scene.answer(picks[0]))
+
+
 def _script(scene: Scene) -> Iterator[Action]:
     """Play what the expert played on another task."""
     if scene.lessons:
@@ -375,6 +391,12 @@ ATTACKERS: tuple[Attacker, ...] = (
         "answers all text that it was shown",
     ),
     Attacker("list", _C, _answers(_everything), "lists every answer of other tasks"),
+    Attacker(
+        "alternatives",
+        _C,
+        _answers(lambda scene: " or ".join(_everything(scene).split(", "))),
+        "gives every answer as an alternative",
+    ),
     Attacker("restate", _C, _answers(_formula), "answers the question's own expression"),
     Attacker("format", _C, _says(FORMAT), "keeps every format and says nothing"),
     Attacker("empty frame", _C, _answers(lambda scene: ""), "gives the frame of an answer alone"),
@@ -399,6 +421,7 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("tools: last quotation", _L, _last(QUOTED, lambda s: s.tool_text), ""),
     Attacker("tools: last word", _L, _last(WORD, lambda s: s.tool_text), ""),
     Attacker("tools: called once", _L, _reads_tools, "answers what the tools show"),
+    Attacker("tools: milked", _L, _milks_tools, "answers what a tool shows in the end"),
     Attacker("retry: last number", _L, _retries(NUMBER), "answers what a wrong answer brought"),
     Attacker("retry: last quotation", _L, _retries(QUOTED), "answers what a wrong answer brought"),
     Attacker("retry: last word", _L, _retries(WORD), "answers what a wrong answer brought"),

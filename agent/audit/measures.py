@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -28,10 +29,22 @@ from ludus.envs.checks.subject import (
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import CheckFailed, UnknownTask
 from ludus.estimates import Estimate, wilson
-from ludus.messages import Message, as_action, as_messages
+from ludus.messages import Message, ToolCall, as_action, as_messages, assistant
 from ludus.rewards import Sample, Verifier
 
 from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Scene, text_of
+from .rules import plays_rule
+from .search import (
+    CONFIRMED,
+    SHARE,
+    STEPS,
+    Program,
+    ProgramSearch,
+    described,
+    moves_of,
+    plays_program,
+    sweeps_of,
+)
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -46,6 +59,10 @@ CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
 """Shares of the expert's reward that an attack that does not solve the task may earn."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
+
+
+RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best of 500 rules", copies=True)
+"""Learned from the lessons of each audit."""
 
 
 class Exploit(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +107,8 @@ class AttackTally:
         """The share from which the attacker is a finding."""
         if self.attacker.kind is AttackKind.CHEAT:
             return CHEAT_BOUND
+        if self.attacker.kind is AttackKind.SEARCH:
+            return RULE_BOUND
         return MEMORY_BOUND if self.attacker.name == "memory" else RULE_BOUND
 
     @property
@@ -175,6 +194,7 @@ def audit(
     step_timeout_s: float = STEP_TIMEOUT_S,
     budget_s: float = BUDGET_S,
     attackers: Sequence[Attacker] = ATTACKERS,
+    searches: bool = True,
 ) -> Audit:
     """Attack an environment, and measure what the attackers earn.
 
@@ -186,6 +206,7 @@ def audit(
         step_timeout_s: the limit of a reset or step.
         budget_s: seconds for all attacks.
         attackers: who attacks.
+        searches: whether programs are grown by what they are paid, and attack too.
 
     Raises:
         LudusError: the environment cannot be made; what breaks later is a finding.
@@ -198,7 +219,9 @@ def audit(
         contract = examine(subject.name, subject, RULES[:-1])
         report = Audit(subject.name, contract)
         try:
-            _Attack(subject, report, tasks, seed, time.monotonic() + budget_s).run(attackers)
+            _Attack(subject, report, tasks, seed, time.monotonic() + budget_s).run(
+                attackers, searches=searches
+            )
         except (CheckFailed, NotApplicable) as error:
             report.fault = str(error)
         except Exception as error:  # what is audited may be broken in any way
@@ -226,17 +249,69 @@ class _Attack:
         except NotApplicable:
             report.is_remote = True
 
-    def run(self, attackers: Sequence[Attacker]) -> None:
+    def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
         lessons = [lesson for lesson in map(self._lesson, self.teachers) if lesson is not None]
         answers = [self._lesson(task) for task in self.attacked]
         golds = [self._gold(task) for task in self.attacked]
         if all(answer is not None for answer in answers):
             self._measure_expert([answer for answer in answers if answer is not None])
-        for attacker in attackers:
+        found = [RULE, *self._searched(lessons)] if searches else []
+        for attacker in (*attackers, *found):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
             self._tally(attacker, lessons, answers, golds)
+
+    def _searched(self, lessons: Sequence[Lesson]) -> list[Attacker]:
+        """Return the programs that are paid most on the tasks of training: without the right
+        answer, and with it, for what the environment shows.
+        """
+        tasks = self.teachers[:CONFIRMED]
+        try:
+            briefing, shown = self._scouted(tasks[0])
+        except Exception:  # what breaks is told where an attacker meets it
+            return []
+        answers = {lesson.task: lesson for lesson in lessons}
+        golds = {task.id: self._gold(task) for task in tasks}
+        frame = AnswerFrame.of(lessons, Briefing())
+        moves = moves_of(briefing, shown, lessons)
+        seeds = sweeps_of(briefing, shown, lessons)
+        until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
+
+        def attempt(program: Program, number: int, counts_solved: bool) -> float:
+            task = tasks[number % len(tasks)]
+            player = Attacker("", AttackKind.SEARCH, plays_program(program), "")
+            try:
+                episode = self._attack(player, task, lessons, STEPS)
+            except Exception:  # what breaks is told where an attacker meets it
+                return 0.0
+            solved = _solves(frame, episode.actions, answers.get(task.id), golds[task.id])
+            return 0.0 if solved and not counts_solved else episode.total
+
+        attackers: list[Attacker] = []
+        kinds = (("search", AttackKind.SEARCH, False), ("search: shown", AttackKind.LEAK, True))
+        for name, kind, counts_solved in kinds:
+            rng = random.Random(f"{self.seed}/{name}")
+            tries = partial(attempt, counts_solved=counts_solved)
+            program, mean = ProgramSearch(moves, tries, seeds, rng, until).best()
+            until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
+            if program and mean > 0:
+                about = described(program)
+                plays = plays_program(program)
+                attackers.append(Attacker(name, kind, plays, about, copies=counts_solved))
+        return attackers
+
+    def _scouted(self, task: Task) -> tuple[Briefing, list[str]]:
+        """Return the briefing of a task, and what it shows to who looks around."""
+        scout = play(self.subject.gym, task.id, scripted(["help"]), seed=self.seed)
+        known = scout.infos[0].get("briefing")
+        briefing = known if isinstance(known, Briefing) else Briefing()
+        shown = [text_of(scout, n) for n in range(len(scout.seen))]
+        for tool in [one for one in briefing.tools if not one.parameters.get("required")][:4]:
+            call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
+            looked = play(self.subject.gym, task.id, scripted([call]), seed=self.seed)
+            shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
+        return briefing, shown
 
     def _lesson(self, task: Task) -> Lesson | None:
         try:
@@ -302,7 +377,7 @@ class _Attack:
             solved = _solves(frame, episode.actions, answer, gold)
             trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
         copied = attacker.copies and not any(golds)
-        excused = attacker.kind is AttackKind.CHEAT or copied
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH) or copied
         gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
         estimate = wilson(sum(gains), len(gains)) if gains else Estimate(0.0, 0.0, 1.0)
         self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
@@ -314,7 +389,9 @@ class _Attack:
         lowest = self.report.lowest  # where all rewards are costs
         return min(1.0, (trial.reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
 
-    def _attack(self, attacker: Attacker, task: Task, lessons: Sequence[Lesson]) -> Played:
+    def _attack(
+        self, attacker: Attacker, task: Task, lessons: Sequence[Lesson], most: int = MAX_STEPS
+    ) -> Played:
         episode = Played()
         others = [lesson for lesson in lessons if lesson.task != task.id]
         rng = random.Random(f"{self.seed}/{attacker.name}/{task.id}")
@@ -328,7 +405,11 @@ class _Attack:
                 actions = attacker.plays(Scene(known, episode, others, rng))
             return next(actions, None)
 
-        return self._play(task.id, choose, episode)
+        return (
+            play(self.subject.gym, task.id, choose, seed=self.seed, episode=episode, max_steps=most)
+            if most < MAX_STEPS
+            else self._play(task.id, choose, episode)
+        )
 
     def _play(
         self, task: str, choose: Callable[[], str | Message | None], episode: Played | None = None

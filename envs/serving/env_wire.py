@@ -24,7 +24,9 @@ from ..protocol import Briefing
 SessionName = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9._:-]{1,128}$", description="chosen by the client; unique to it"
+        # Python's `$` also matches before a last newline.
+        pattern=r"^[A-Za-z0-9._:-]{1,128}$(?!\n)",
+        description="chosen by the client; unique to it",
     ),
 ]
 Seq = Annotated[int, msgspec.Meta(ge=0)]

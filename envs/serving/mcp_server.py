@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ludus.errors import ConfigError, LudusError, MissingExtra
+from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message, Observation, ToolCall, as_messages, assistant, refuse_images
 from ludus.wire.faults import Fault, fault_of
 from ludus.wire.prometheus import ServerMetrics
@@ -25,6 +25,7 @@ from ludus.wire.routes import Context
 
 from ..protocol import Briefing
 from ..tools import ToolSpec
+from ..tools.mcp_client import require_mcp
 from .env_wire import (
     Beginning,
     Create,
@@ -83,10 +84,7 @@ class McpEnv:
     """
 
     def __init__(self, name: str, *, limits: SessionLimits = LIMITS) -> None:
-        import importlib.util
-
-        if importlib.util.find_spec("mcp") is None:
-            raise MissingExtra.of("mcp", needed_for="an MCP server")
+        require_mcp("an MCP server")
         self._service = EnvService([name], limits=limits)
         self.id = self._service.served[0].id
         self._open: dict[str, _Episode] = {}

@@ -22,7 +22,7 @@ from ludus.wire.codec import Encoded, asked_format, convert
 from ludus.wire.faults import Fault, QueueFull, Refused, fault_of
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.routes import Context
-from ludus.wire.session_table import Lease, NumberedRequests, SessionTable
+from ludus.wire.session_table import KeptReplies, Lease, NumberedRequests, SessionTable
 from ludus.wire.tracing import TraceSpan
 
 from .env_wire import (
@@ -139,6 +139,10 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
     lifetime_s: float = 6 * 3600.0
     """The greatest age of a session, in seconds; an older session is released even while in use."""
+    max_kept_bytes: int = 256 << 20
+    """The most bytes of the last replies that all sessions keep together, for clients that have not
+    got theirs; beyond it the oldest are forgotten.
+    """
 
 
 class Sessions:
@@ -159,11 +163,13 @@ class Sessions:
         """Whether no episode begins any more."""
         self.stopped = False
         """Whether the server has ended the sessions that were left."""
+        self._kept = KeptReplies(limits.max_kept_bytes)
         self._context = context
         self._metrics = context.metrics
         # Looking a counter up by its labels costs more than counting.
         self._operations = cache(context.metrics.operations.labels)
         self._seconds = cache(context.metrics.step_seconds.labels)
+        context.metrics.watch("kept_bytes", "Bytes of kept replies", lambda: self._kept.held)
         self._table: SessionTable[HostedSession] = SessionTable(
             "session",
             most=limits.max_sessions,
@@ -182,6 +188,7 @@ class Sessions:
     def limit(self, limits: SessionLimits) -> None:
         """Take other bounds from now on."""
         self.limits = limits
+        self._kept.limit = limits.max_kept_bytes
         self.admission.limit, self.admission.per_key = limits.max_queue, limits.max_queue_per_env
         self._table.most, self._table.lifetime_s = limits.max_sessions, limits.lifetime_s
         self._table.reap_every_s = _reap_every_s(limits)
@@ -435,6 +442,8 @@ class Sessions:
             return
         outcome = future.result()
         status = outcome.code if isinstance(outcome, Fault) else "ok"
+        if self._kept.held or isinstance(outcome, Encoded):
+            self._kept.note(session.plays, len(outcome.data) if isinstance(outcome, Encoded) else 0)
         self._operations(env, operation, status).inc()
         self._seconds(env).observe(took_s)
 
@@ -457,6 +466,7 @@ class Sessions:
         text = f"{reason}: {detail}" if detail else str(reason)
         if self._table.release(session, text, bury=bury):
             self.counts[session.served.id] -= 1
+            self._kept.drop(session.plays)
             self._metrics.sessions_ended.labels(session.served.id, reason).inc()
 
 

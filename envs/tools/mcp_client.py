@@ -19,6 +19,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 import msgspec
@@ -38,11 +39,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+OLDEST_SDK = 2
+"""The first major version of the SDK with `Client` and `MCPServer`."""
 CONNECT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
 """Seconds that a late server has to show that the server still answers."""
 MAX_TOOLS = 1000
 _TOLD_CHARS = 2000
+
+
+def require_mcp(needed_for: str) -> None:
+    """Check that the SDK is here, in a version that has both eras of the protocol.
+
+    Raises:
+        MissingExtra: it is not; the message names the extra.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingExtra.of("mcp", needed_for=needed_for)
+    here = version("mcp")
+    if int(here.partition(".")[0]) < OLDEST_SDK:
+        raise MissingExtra(
+            f"{needed_for} needs mcp {OLDEST_SDK} or newer, which speaks to servers and clients of "
+            f"both eras; {here} is installed: pip install --upgrade 'ludus-rl[mcp]'"
+        )
 
 
 class McpServer:
@@ -70,8 +89,7 @@ class McpServer:
         headers: Mapping[str, str] | None = None,
         prefix: str = "",
     ) -> None:
-        if importlib.util.find_spec("mcp") is None:
-            raise MissingExtra.of("mcp", needed_for="an MCP server")
+        require_mcp("an MCP server")
         is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
         self.command: list[str] = []
         if not is_url:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import statistics
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
@@ -126,10 +127,10 @@ class RubricJudge:
             return Verdict.invalid(str(error))
         if reason := self.nothing_to_grade(sample):
             return Verdict.of(rubric.floor if rubric.gates else 0.0, reason)
-        effort = Effort()
+        effort, draws = Effort(), list[dict[str, float]]()
         try:
             data = await self.data_of(sample)
-            scores = await self._scores(rubric, data, effort)
+            scores = await self._scores(rubric, data, effort, draws)
         except (UnreadableVerdict, BudgetExceeded, RemoteError) as error:
             return failure(error, effort)
         items = {item.id: item for item in rubric.items}
@@ -146,7 +147,7 @@ class RubricJudge:
             aggregate(rubric, scores),
             unmet or "every criterion is met",
             parts=parts,
-            metrics=effort.metrics(),
+            metrics=effort.metrics() | _noise(rubric, scores, draws),
         )
 
     def nothing_to_grade(self, sample: Sample) -> str:
@@ -172,28 +173,39 @@ class RubricJudge:
         return await self._single_draw(rubric, rubric.items, data, effort, draw)
 
     async def _scores(
-        self, rubric: Rubric, data: Mapping[str, str], effort: Effort
+        self, rubric: Rubric, data: Mapping[str, str], effort: Effort, draws: list[dict[str, float]]
     ) -> dict[str, float]:
-        """Return scores by item id; after a gate that failed, only the scores of the gates."""
+        """Return scores by item id; after a gate that failed, only the scores of the gates. What
+        each answer said of the items without a gate is added to `draws`.
+        """
         if rubric.aggregation is Aggregation.IMPLICIT:
             question = about_whole(data, rubric.items, advice=rubric.instructions)
-            draws = [
+            asked = [
                 self.caller.ask(question, read_holistic, effort, draw=draw)
                 for draw in range(self.samples)
             ]
-            return {"overall": _mean(await _all(draws))}
+            overall = await _all(asked)
+            draws += [{"overall": score} for score in overall]
+            return {"overall": _mean(overall)}
         scores: dict[str, float] = {}
         if rubric.gates:
-            scores = await self._mean_of_draws(rubric, rubric.gates, data, effort)
+            scores = await self._mean_of_draws(rubric, rubric.gates, data, effort, [])
             if any(fails_gate(gate, scores[gate.id]) for gate in rubric.gates):
                 return scores
         rest = [item for item in rubric.items if item.id not in scores]
-        return {**scores, **(await self._mean_of_draws(rubric, rest, data, effort) if rest else {})}
+        if not rest:
+            return scores
+        return scores | await self._mean_of_draws(rubric, rest, data, effort, draws)
 
     async def _mean_of_draws(
-        self, rubric: Rubric, items: Sequence[RubricItem], data: Mapping[str, str], effort: Effort
+        self,
+        rubric: Rubric,
+        items: Sequence[RubricItem],
+        data: Mapping[str, str],
+        effort: Effort,
+        draws: list[dict[str, float]],
     ) -> dict[str, float]:
-        draws = await _all(
+        draws += await _all(
             [self._single_draw(rubric, items, data, effort, draw) for draw in range(self.samples)]
         )
         return {item.id: _mean([draw[item.id] for draw in draws]) for item in items}
@@ -237,6 +249,18 @@ class RubricJudge:
         return await self.caller.ask(
             about_item(data, item, advice=advice), partial(read_item, item=item), effort
         )
+
+
+def _noise(
+    rubric: Rubric, scores: Mapping[str, float], draws: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """Return `judge/spread`, the standard error of the reward over the judge's repeated answers;
+    nothing where it was asked once.
+    """
+    if len(draws) < 2:
+        return {}
+    rewards = [aggregate(rubric, {**scores, **draw}) for draw in draws]
+    return {"judge/spread": statistics.stdev(rewards) / math.sqrt(len(rewards))}
 
 
 def data_of(sample: Sample) -> dict[str, str]:

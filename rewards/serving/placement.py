@@ -19,10 +19,11 @@ from typing import Any, Protocol
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.isolation.group import AnyWorker, NoFreeWorker, WorkerLimits
-from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost
+from ludus.isolation.group import MAX_LOSSES, AnyWorker, NoFreeWorker, WorkerLimits
+from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
 from ludus.verdict import Verdict
-from ludus.wire.codec import Format, encode
+from ludus.wire.codec import Format, Unkept, encode
+from ludus.wire.principals import Principal, asked_by
 from ludus.wire.prometheus import ServerMetrics
 
 from ..protocol import GroupVerifier, Sample, Verifier, failed, is_bug, one_each, usable
@@ -73,6 +74,17 @@ def _readable(size: int) -> str:
 logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 10.0
 QUEUE_S = 120.0
+MAX_FRAME = 64
+"""The most samples of a frame."""
+FRAME_BYTES = 1 << 20
+"""The bytes after which a frame takes no further sample."""
+FRAME_S = 0.02
+"""The seconds that the samples of a frame are expected to take at most."""
+FRAME_TIMEOUT_S = 1.0
+"""The seconds after which a frame of several samples is given up, and each of them tried alone."""
+SMOOTHING = 0.2
+_Scoring = tuple[Principal, bytes, asyncio.Future[Verdict]]
+"""Who asks, the encoded sample, and the verdict to come."""
 """A sample may wait so long for a free worker, or twice the time of a verdict if that is more."""
 
 
@@ -213,6 +225,12 @@ class WorkerProcesses:
         self.name = name
         self.about = About("", False)
         self.timeout_s = timeout_s
+        self._mean_s = FRAME_S
+        """The exponential mean of the seconds that a sample takes."""
+        self.frame_limit = 1
+        """The most samples of a frame, by how quick the verifier has been."""
+        self._waiting: list[_Scoring] = []
+        self._frames: set[asyncio.Task[None]] = set()
         self._workers = AnyWorker(
             name, partial(VerifierPart, name, build), limits=limits, metrics=metrics
         )
@@ -221,6 +239,11 @@ class WorkerProcesses:
     def problem(self) -> str:
         """Return why no process can be started; empty if one can."""
         return self._workers.group.problem
+
+    @property
+    def workers(self) -> Sequence[WorkerProcess]:
+        """The processes that are alive or starting."""
+        return self._workers.group.workers
 
     async def start(self) -> None:
         """Load the verifier in a template."""
@@ -242,48 +265,135 @@ class WorkerProcesses:
                 logger.error("closing the verifier %s failed: %s", self.name, closed)
         await self._workers.stop()
 
-    async def score(self, sample: Sample) -> Verdict:
-        """Score an answer in any free process."""
-        return (await self._call(SCORE, sample, 1))[0]
+    def score(self, sample: Sample) -> Awaitable[Verdict]:
+        """Score an answer in any free process. Answers that come in one turn of the event loop
+        share frames, if the verifier is quick; see `_send`.
+        """
+        data, format = encode(sample, Format.MSGPACK)
+        if self._workers.group.is_async or format is Format.JSON:
+            return self._alone(sample)
+        loop = asyncio.get_running_loop()
+        future = Unkept[Verdict](loop=loop)
+        self._waiting.append((asked_by.get(), data, future))
+        if len(self._waiting) == 1:
+            loop.call_soon(self._send)
+        return future
+
+    async def _alone(self, sample: Sample) -> Verdict:
+        return (await self._call(SCORE, [sample], 1))[0]
+
+    def _send(self) -> None:
+        """Cut what waits into frames, each of one principal, and give each frame to a process.
+
+        A frame has so many samples that they are expected to take `FRAME_S` together, and no more
+        than each gets of the processes that can run at once. So the samples of a slow verifier
+        travel alone, and none waits for another.
+        """
+        waiting, self._waiting = self._waiting, []
+        at_once = min(self._workers.group.limits.processes, os.cpu_count() or 1)
+        share = -(-len(waiting) // at_once)
+        most = min(share, self.frame_limit)
+        frames: list[tuple[Principal, list[_Scoring]]] = []
+        room: dict[Principal, int] = {}
+        filling: dict[Principal, list[_Scoring]] = {}
+        for scoring in waiting:
+            principal, data, future = scoring
+            if future.done():  # whoever asked has gone
+                continue
+            room[principal] = room.get(principal, 0) - len(data)
+            if room[principal] < 0 or len(filling[principal]) == most:
+                room[principal], filling[principal] = FRAME_BYTES, []
+                frames.append((principal, filling[principal]))
+            filling[principal].append(scoring)
+        for principal, frame in frames:
+            asked_by.set(principal)  # whose turn it is, where processes are busy
+            task = asyncio.create_task(self._score_frame(frame))
+            self._frames.add(task)
+            task.add_done_callback(self._frames.discard)
+
+    async def _score_frame(self, frame: Sequence[_Scoring]) -> None:
+        """Score the samples of a frame. If the frame as a whole fails, each is tried once more,
+        alone, so that what one does to its process is its own verdict.
+        """
+        request = [msgspec.Raw(data) for _, data, _ in frame]
+        try:
+            verdicts = await self._call(SCORE, request, len(frame))
+            if not verdicts:
+                self._mean_s, self.frame_limit = FRAME_S, 1
+                alone = [self._call(SCORE, [one], 1, is_again=True) for one in request]
+                verdicts = [verdict for (verdict,) in await asyncio.gather(*alone)]
+        except BaseException as error:
+            for _, _, future in frame:
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        for (_, _, future), verdict in zip(frame, verdicts, strict=True):
+            if not future.done():
+                future.set_result(verdict)
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Judge a group on any free process."""
         return await self._call(SCORE_GROUP, list(samples), len(samples))
 
-    async def _call(self, tag: int, request: object, number: int) -> list[Verdict]:
+    async def _call(
+        self, tag: int, request: object, number: int, *, is_again: bool = False
+    ) -> list[Verdict]:
+        """Return the verdicts of a call; none where a frame of several samples failed as a whole.
+
+        Args:
+            tag: what is asked.
+            request: the samples.
+            number: how many they are.
+            is_again: whether they were in a frame that failed.
+        """
+        is_frame = tag == SCORE and number > 1
         body, format = encode(request, Format.MSGPACK)
         tag += AS_JSON if format is Format.JSON else 0
-        queue_s = max(QUEUE_S, 2 * self.timeout_s)
         try:
-            answer = await self._workers.call(tag, body, timeout_s=self.timeout_s, queue_s=queue_s)
-            try:
-                reply = msgspec.msgpack.decode(answer[1], type=Judged)
-            except (msgspec.DecodeError, ValueError) as error:
-                return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
-            if reply.trace:
-                logger.error("verifier %s failed\n%s", self.name, reply.trace)
-            if len(reply.verdicts) != number:
-                wrong = f"{self.name} gave {len(reply.verdicts)} verdicts for {number} samples"
-                return [Verdict.error(wrong)] * number
-            return reply.verdicts
-        except CallLate:
-            verdict = late(self.name, self.timeout_s)
-        except CallFailed as error:
-            logger.error("verifier %s failed: %s\n%s", self.name, error, error.failure.trace)
-            verdict = Verdict.error(f"{self.name}: {error}")
+            answer = await self._workers.call(
+                tag,
+                body,
+                timeout_s=min(self.timeout_s, FRAME_TIMEOUT_S) if is_frame else self.timeout_s,
+                queue_s=max(QUEUE_S, 2 * self.timeout_s),
+                tries=1 if is_frame or is_again else MAX_LOSSES,
+                alone=is_again,
+            )
         except NoFreeWorker as error:
-            verdict = Verdict.unavailable(f"{self.name}: {error}")
-        except WorkerLost as error:
-            # The same sample was given to two processes, and both ended. That is a bug of the
-            # verifier if it ended them itself, and the machine's doing otherwise.
-            name = self.name
-            reason = f"{name}: two worker processes were lost on it; the second: {error}"
-            ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
-            if error.end is WorkerEnd.UNSTARTED:
-                verdict = Verdict.unavailable(f"{name}: {error}")
-            else:
-                verdict = Verdict.error(reason) if ended_itself else Verdict.unavailable(reason)
-        return [verdict] * number
+            return [Verdict.unavailable(f"{self.name}: {error}")] * number
+        except (CallLate, CallFailed, WorkerLost) as error:
+            is_over = isinstance(error, WorkerLost) and error.end in (
+                WorkerEnd.STOPPED,
+                WorkerEnd.UNSTARTED,
+            )
+            return [] if is_frame and not is_over else [self._blame(error)] * number
+        try:
+            reply = msgspec.msgpack.decode(answer[1], type=Judged)
+        except (msgspec.DecodeError, ValueError) as error:
+            return [Verdict.error(f"{self.name} gave no usable verdict: {error}")] * number
+        if reply.trace:
+            logger.error("verifier %s failed\n%s", self.name, reply.trace)
+        if len(reply.verdicts) != number:
+            wrong = f"{self.name} gave {len(reply.verdicts)} verdicts for {number} samples"
+            return [Verdict.error(wrong)] * number
+        if tag == SCORE:
+            self._mean_s += SMOOTHING * (reply.took_s / number - self._mean_s)
+            self.frame_limit = max(1, min(MAX_FRAME, int(FRAME_S / self._mean_s)))
+        return reply.verdicts
+
+    def _blame(self, error: CallLate | CallFailed | WorkerLost) -> Verdict:
+        """Return the verdict of a call that failed."""
+        if isinstance(error, CallLate):
+            return late(self.name, self.timeout_s)
+        if isinstance(error, CallFailed):
+            logger.error("verifier %s failed: %s\n%s", self.name, error, error.failure.trace)
+            return Verdict.error(f"{self.name}: {error}")
+        if error.end is WorkerEnd.UNSTARTED:
+            return Verdict.unavailable(f"{self.name}: {error}")
+        # The same sample was given to two processes, and both ended. That is a bug of the verifier
+        # if it ended them itself, and the machine's doing otherwise.
+        reason = f"{self.name}: two worker processes were lost on it; the second: {error}"
+        ended_itself = error.end in (WorkerEnd.EXITED, WorkerEnd.CRASHED, WorkerEnd.CORRUPT)
+        return Verdict.error(reason) if ended_itself else Verdict.unavailable(reason)
 
 
 def late(name: str, timeout_s: float) -> Verdict:

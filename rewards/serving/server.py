@@ -84,12 +84,16 @@ class ServedVerifier:
         Raises:
             Overloaded: the queue is full.
         """
-        started = self._enter(1)
+        self._admission.enter(self.name)
+        started = time.perf_counter()
         span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         scoring = self.host.score(sample)
-        if not isinstance(scoring, Verdict):
+        if isinstance(scoring, Verdict):
+            self._leave([scoring], 1, started, span)
+        elif isinstance(scoring, asyncio.Future):  # a task for each would cost more than its frame
+            scoring.add_done_callback(partial(self._ended, started, span))
+        else:
             return self._finish(scoring, started, span)
-        self._leave([scoring], 1, started, span)
         return scoring
 
     async def score(self, sample: Sample) -> Verdict:
@@ -118,6 +122,12 @@ class ServedVerifier:
         finally:
             self._leave(verdicts, len(samples), started, span)
         return verdicts
+
+    def _ended(
+        self, started: float, span: TraceSpan | None, scoring: asyncio.Future[Verdict]
+    ) -> None:
+        has_verdict = not scoring.cancelled() and scoring.exception() is None
+        self._leave([scoring.result()] if has_verdict else [], 1, started, span)
 
     async def _finish(
         self, scoring: Awaitable[Verdict], started: float, span: TraceSpan | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -32,6 +33,9 @@ from ..protocol import (
 )
 
 SCORE, SCORE_GROUP, CLOSE = 1, 2, 3
+"""What a call asks: a verdict for each of a list of samples, often of one; the verdicts of a group;
+to close the verifier.
+"""
 AS_JSON = 64
 """Added to a tag whose body is JSON, since msgpack cannot hold an integer beyond 64 bits."""
 
@@ -72,7 +76,9 @@ class Judged(msgspec.Struct, frozen=True):
 
     verdicts: list[Verdict]
     trace: str = ""
-    """The traceback of a bug in the verifier."""
+    """The traceback of a bug in the verifier; of several, the last."""
+    took_s: float = 0.0
+    """Seconds that the samples took."""
 
 
 class VerifierPart(WorkerPart):
@@ -103,19 +109,42 @@ class VerifierPart(WorkerPart):
             self._verifier.batches.holds_cancelled = True
 
     def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
-        """Score a sample or a group, or close the verifier."""
+        """Score samples or a group, or close the verifier."""
+        if tag & ~AS_JSON == SCORE and not self.is_async:
+            return self._score_each(tag, body)
         call = self._call_of(tag, body)
         if self.is_async:
             return self._side_by_side(tag, thread_number, call)
-        assert self._loop is not None
         try:
-            scoring = call.run()
-            # This is a thread of the worker, but an awaitable has to run on its event loop.
-            if inspect.isawaitable(scoring):
-                scoring = asyncio.run_coroutine_threadsafe(_awaited(scoring), self._loop).result()
+            scoring = self._settled(call.run())
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)
         return self._answer(tag, scoring, call.number)
+
+    def _score_each(self, tag: int, body: bytes) -> Answer:
+        """Score the samples of a frame in turns; what one raises is its verdict alone."""
+        verdicts: list[Verdict] = []
+        trace, started = "", time.perf_counter()
+        for sample in decode(body, list[Sample], Format.JSON if tag & AS_JSON else Format.MSGPACK):
+            try:
+                heard = sample.marked(NONE) if self._hears_thoughts else sample
+                scoring: object = self._verifier.score(heard)
+                if not isinstance(scoring, Verdict) and inspect.isawaitable(scoring):
+                    scoring = self._settled(scoring)
+            except BaseException as error:
+                scoring = failed(self._name, error)
+                trace = _trace(error) or trace
+            verdicts.append(usable(self._name, scoring))
+        return tag, msgspec.msgpack.encode(Judged(verdicts, trace, time.perf_counter() - started))
+
+    def _settled(self, scoring: Any) -> Any:
+        """Return what a verifier gave, awaited on the event loop where it is an awaitable: this is
+        a thread of the worker.
+        """
+        if not inspect.isawaitable(scoring):
+            return scoring
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(_awaited(scoring), self._loop).result()
 
     async def _side_by_side(self, tag: int, thread_number: int, call: _Call) -> Answer:
         assert self._loop is not None
@@ -135,7 +164,7 @@ class VerifierPart(WorkerPart):
         format = Format.JSON if tag & AS_JSON else Format.MSGPACK
         match tag & ~AS_JSON:
             case 1:
-                sample = decode(body, Sample, format)
+                (sample,) = decode(body, list[Sample], format)
                 sample = sample.marked(NONE) if self._hears_thoughts else sample
                 return _Call(lambda: verifier.score(sample), self.is_async, 1)
             case 2:
@@ -150,9 +179,7 @@ class VerifierPart(WorkerPart):
     def _answer(
         self, tag: int, outcome: object, number: int, error: BaseException | None = None
     ) -> Answer:
-        trace = ""
-        if error is not None and is_bug(error):
-            trace = "".join(traceback.format_exception(error))[-8000:]
+        trace = "" if error is None else _trace(error)
         single = tag & ~AS_JSON == SCORE
         values = [outcome] if single else one_each(outcome, number) if number else []
         verdicts = [usable(self._name, verdict) for verdict in values]
@@ -166,6 +193,11 @@ class _Call:
     """Whether `run` gives a coroutine, and may be called on the loop."""
     number: int
     """Number of samples in the call."""
+
+
+def _trace(error: BaseException) -> str:
+    """Return the traceback of an error that is a bug of the verifier; empty for another."""
+    return "".join(traceback.format_exception(error))[-8000:] if is_bug(error) else ""
 
 
 async def _awaited(scoring: Awaitable[Any]) -> Any:

@@ -19,7 +19,7 @@ from ..protocol import DEFAULT_LIMITS, MIB, Execution, Limits, Program
 ReplName = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9._:-]{1,128}$", description="chosen by the client; unique to it"
+        pattern=r"^[A-Za-z0-9._:-]{1,128}$(?!\n)", description="chosen by the client; unique to it"
     ),
 ]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]

@@ -104,6 +104,12 @@ class UnknownTask(UnknownName):
     kind = "task"
 
 
+class UnknownSplit(UnknownTask):
+    """The environment has no split of this name."""
+
+    kind = "split"
+
+
 class UnknownTool(UnknownName):
     """The environment declares no tool with this name."""
 
@@ -133,6 +139,10 @@ class InvalidTool(LudusError, TypeError):
 
 class InvalidScore(LudusError, TypeError):
     """A verifier returned something that is not a verdict; the message shows what to return."""
+
+
+class EnvironmentExited(LudusError, RuntimeError):
+    """Code of an environment tried to end the process (`sys.exit`); the episode is broken."""
 
 
 class EpisodeEnded(LudusError, RuntimeError):

@@ -48,6 +48,8 @@ def lazy_exports(
         return value
 
     def names_of_package() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules})
+        # What the package imported for itself is no name of its own.
+        own = {name for name in vars(sys.modules[package]) if name.startswith("__")}
+        return sorted(own | modules.keys())
 
     return get, names_of_package

@@ -356,14 +356,14 @@ PLANTED = [
 
 @pytest.mark.parametrize("env", SOUND)
 def test_a_sound_environment_is_not_flagged(env: type[TextEnv]) -> None:
-    report = report_of(audit(env))
+    report = report_of(audit(env, searches=False))
     assert [(r.check_id, r.evidence) for r in report.failures] == []
     assert report.verdict == "warn"  # what a published image would show is skipped
 
 
 @pytest.mark.parametrize("env", PLANTED)
 def test_a_planted_exploit_is_found(env: type[TextEnv]) -> None:
-    audited = audit(env)
+    audited = audit(env, searches=False)
     failed = {result.check_id for result in report_of(audited).failures}
     assert "statistical.adversarial_floor" in failed
     assert audited.exploits(0)[0].reward > 0
@@ -382,7 +382,7 @@ class Breaks(Sum):
 
 
 def test_what_breaks_under_attack_is_named_and_is_no_reward() -> None:
-    audited = audit(Breaks, tasks=4)
+    audited = audit(Breaks, tasks=4, searches=False)
     result = {r.check_id: r for r in report_of(audited).results}["runtime.reward_well_formed"]
     assert result.status == "fail"
     assert "no parser for this" in result.evidence[0]
@@ -403,7 +403,7 @@ def test_a_verifier_is_attacked_by_its_cases() -> None:
         Sample(prompt=f"What is {n} + {n}?", response=str(2 * n), gold=str(2 * n))
         for n in range(100, 124)
     ]
-    audited = audit(cases_env("exact", make_verifier("exact"), cases))
+    audited = audit(cases_env("exact", make_verifier("exact"), cases), searches=False)
     assert audited.winners == []
     assert audited.oracle == 1.0
 
@@ -419,12 +419,12 @@ def test_an_exploit_is_kept_and_checked_until_it_is_closed(tmp_path: Path) -> No
 
 def test_what_stays_on_a_server_is_skipped_and_attacks_go_on() -> None:
     with BackgroundServer(HttpServer([EnvService(["ludus/arithmetic-v0"])])) as url:
-        audited = audit(f"{url}#ludus/arithmetic-v0", tasks=4)
+        audited = audit(f"{url}#ludus/arithmetic-v0", tasks=4, searches=False)
     report = report_of(audited)
     assert report.failures == []
     skipped = {r.check_id for r in report.results if r.status == "skip"}
     assert {"semantic.oracle_max", "statistical.variance_bound"} <= skipped
-    assert len(audited.tallies) == len(ATTACKERS)
+    assert len(audited.tallies) >= len(ATTACKERS)
 
 
 def test_files_that_cannot_be_read_or_written_are_named(

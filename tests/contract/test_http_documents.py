@@ -21,6 +21,8 @@ GOLDEN = Path(__file__).parent / "golden" / "http.json"
 """Exchanges as [method, path, body, status, reply]. A change here is a change of the protocol: it
 breaks clients in other languages, so it needs a new version of the path.
 """
+OLD = Path(__file__).parent / "golden" / "0.1.0"
+"""What release 0.1.0 recorded; it does not change any more."""
 ENV = "test/golden-v0"
 
 
@@ -70,6 +72,35 @@ async def test_the_protocol_is_what_it_was() -> None:
         for method, path, body, status, reply in recorded:
             expected = [method, path, body, status, reply]
             assert await exchange(http, method, path, body) == expected
+
+
+def lacks(new: Any, old: Any, path: str = "$") -> list[str]:
+    """What an old client finds changed: fields may be added, and nothing else."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        missing = [f"{path}.{name} is missing" for name in old.keys() - new.keys()]
+        both = sorted(old.keys() & new.keys())
+        return missing + [one for n in both for one in lacks(new[n], old[n], f"{path}.{n}")]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(new, old, strict=True))
+        return [one for n, (a, b) in pairs for one in lacks(a, b, f"{path}[{n}]")]
+    return [] if new == old else [f"{path} was {old!r}, is {new!r}"]
+
+
+async def test_the_requests_of_an_old_client_get_the_replies_that_it_reads() -> None:
+    server = HttpServer(service())
+    server.instance = "instance"
+    async with server, aiohttp.ClientSession(server.url) as http:
+        for method, path, body, status, reply in json.loads((OLD / "http.json").read_text()):
+            async with http.request(method, path, json=body) as answer:
+                assert (answer.status, lacks(await answer.json(), reply)) == (status, []), path
+        exchanges = json.loads((OLD / "stream.json").read_text())
+        async with http.ws_connect("/v1/stream") as stream:
+            hello = await stream.receive_json()
+            assert hello["protocol"] == 1
+            for operation, status, reply in exchanges:
+                await stream.send_json([operation])
+                ((number, given, body),) = await stream.receive_json()
+                assert (number, given, lacks(body, reply)) == (operation[0], status, [])
 
 
 async def test_the_three_requests_of_the_reference_do_what_it_says() -> None:

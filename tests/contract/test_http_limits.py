@@ -190,8 +190,11 @@ async def test_a_wrong_type_is_422_and_names_the_field(
     assert named in reply["error"]["message"]
 
 
-async def test_a_session_name_that_is_no_name_is_422(http: aiohttp.ClientSession) -> None:
-    status, reply = await create(http, "a b/../c")
+@pytest.mark.parametrize("name", ["a b/../c", "a\nb", "a\n", "\r\nX-Evil: 1", ""])
+async def test_a_session_name_that_is_no_name_is_422(
+    http: aiohttp.ClientSession, name: str
+) -> None:
+    status, reply = await create(http, name)
     assert status == 422
     assert "$.session" in reply["error"]["message"]
 

@@ -354,3 +354,33 @@ async def test_a_release_while_a_step_runs_answers_its_waiters_and_closes_after_
     OPENED.set()
     assert (await running)[0] == 200
     assert (await gated.step("a", 2, "x"))[0] == 410
+
+
+class Wordy(TextEnv):
+    """Answers with as many letters as the action says."""
+
+    never_blocks = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return "", {}
+
+    def step(self, action: str) -> Any:
+        return "x" * int(action), 0.0, False, False, {}
+
+
+async def test_long_replies_of_many_sessions_share_one_budget() -> None:
+    limits = SessionLimits(max_kept_bytes=1_000_000)
+    served = EnvService([ServedEnv(ENV, factory=Wordy)], limits=limits)
+    async with HttpServer([served]) as server, aiohttp.ClientSession(server.url) as http:
+        api = Api(http)
+        for name in "abcde":
+            await api.create(name)
+            assert (await api.step(name, 1, "400000"))[0] == 200
+        kept = server.metrics.registry.get_sample_value("ludus_kept_bytes")
+        assert 400_000 < (kept or 0) <= 1_000_000
+        statuses = [(await api.step(name, 1, "400000"))[0] for name in "abcde"]
+        assert statuses == [410, 410, 410, 200, 200]  # forgotten; the last two are kept
+        assert (await api.step("a", 2, "3"))[1]["observation"] == "xxx"  # the session goes on
+        for name in "abcde":
+            await http.delete(f"/v1/sessions/{name}")
+        assert server.metrics.registry.get_sample_value("ludus_kept_bytes") == 0

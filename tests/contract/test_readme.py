@@ -3,10 +3,12 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 SECTION = re.compile(r"^### (\d\. .+?)$(.*?)(?=^##|\Z)", re.M | re.S)
-BLOCK = re.compile(r"^```(python|toml|json|console) ?(\S*)\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^```(python|toml|json|nginx|console) ?(\S*)\n(.*?)^```", re.M | re.S)
 COMMAND = re.compile(r"^\$ (.+?)\n((?:(?!\$ ).*\n)*)", re.M)
 """A command, and what stands below: lines that it prints, in part."""
+NEEDS = re.compile(r"<!-- needs: .* -->")
+"""What a tutorial asks of a machine: programs and packages."""
 EXPECTED = {
     "python echo.py": "1.0",
     "check me/echo-v0": "me/echo-v0",
@@ -101,6 +105,9 @@ def test_the_examples_of_a_section_run_as_written(body: str, reader: Reader) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", tutorials())
 def test_a_tutorial_runs_as_written(body: str, reader: Reader) -> None:
+    for need in (NEEDS.search(body) or [""])[0].split()[2:-1]:
+        if not (shutil.which(need) or find_spec(need)):
+            pytest.skip(f"{need} is not installed")
     reader.type(body)
 
 

@@ -27,6 +27,7 @@ from ludus.sandboxes.serving.blocking import connect
 from ludus.sandboxes.serving.runner import Runner
 from ludus.sandboxes.serving.sandbox_wire import Bounds, ExecuteBody
 from ludus.sandboxes.serving.server import SandboxService
+from ludus.wire.principals import Principals
 from ludus.wire.server import HttpServer
 
 SECRET = "s3cret/+ ü"
@@ -286,6 +287,51 @@ async def test_a_client_without_patience_is_told_that_nothing_is_known() -> None
             assert answer.status is ExecutionStatus.INFRA_ERROR
         for task in running:
             task.cancel()
+
+
+async def test_clients_that_hang_up_leave_the_line_and_give_their_slots_back() -> None:
+    async with in_process(Bounds(max_queue=6)) as server, aiohttp.ClientSession(server.url) as http:
+        hog = {"code": "import time; time.sleep(200)", "timeout_s": 200}
+        running = [asyncio.create_task(_post(http, "/v1/execute", hog)) for _ in range(8)]
+        await asyncio.sleep(0.5)  # two run, six wait, and the line is full
+        assert (await _post(http, "/v1/execute", {"code": "1"}))[0] == 429
+        for task in running:
+            task.cancel()  # closes its connection
+        await asyncio.gather(*running, return_exceptions=True)
+        async with asyncio.timeout(30):
+            while (await _post(http, "/v1/execute", {"code": "print(1)"}))[0] == 429:
+                await asyncio.sleep(0.05)
+            status, reply = await _post(http, "/v1/execute", {"code": "print(1)"})
+        assert (status, reply["stdout"]) == (200, "1\n")
+
+
+async def test_the_name_of_a_repl_is_no_capability_of_another_principal(tmp_path: Path) -> None:
+    (tmp_path / "tokens.toml").write_text(
+        "".join(f"[{name}]\ntoken = '{name}'\nscopes = ['execute']\n" for name in ("ann", "bob"))
+    )
+    principals = Principals("", tmp_path / "tokens.toml")
+
+    async with in_process(Bounds(), principals=principals) as server:
+        ann, bob = (
+            aiohttp.ClientSession(server.url, headers={"Authorization": f"Bearer {name}"})
+            for name in ("ann", "bob")
+        )
+        async with ann, bob:
+            assert (await _post(ann, "/v1/repls", {"repl": "mine"}))[0] == 200
+            assert (await _post(ann, "/v1/repls/mine/run", {"seq": 0, "code": "x = 42"}))[0] == 200
+            for path, body in (
+                ("run", {"seq": 1, "code": "x = 0"}),
+                ("read", {"path": "a"}),
+                ("write", {"files": {"a": ""}}),
+                ("snapshot", {"snapshot": "theirs"}),
+            ):
+                assert (await _post(bob, f"/v1/repls/mine/{path}", body))[0] in (404, 410), path
+            async with bob.delete("/v1/repls/mine") as reply:
+                assert not (await reply.json())["ended"]
+            assert (await _post(bob, "/v1/repls", {"repl": "mine"}))[0] == 409
+            run = {"seq": 1, "code": "print(x)"}
+            _, answer = await _post(ann, "/v1/repls/mine/run", run)
+            assert answer["execution"]["stdout"] == "42\n"
 
 
 # --- tokens and addresses ------------------------------------------------------------------------

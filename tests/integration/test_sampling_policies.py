@@ -11,6 +11,9 @@ import torch
 
 from ludus.agent import Episode
 from ludus.agent.episodes import read_episodes
+from ludus.envs import TextEnv, register
+from ludus.envs.serving.served import ServedEnv
+from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, TrainingFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
@@ -23,8 +26,10 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.checkpoint import checkpoints, load_state
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.rollout.batch import as_row
 from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 from ludus.trainer.train import TrainResult, run_training
+from ludus.wire.server import BackgroundServer, HttpServer
 
 ENV = "ludus/arithmetic-v0?max_operations=1&max_number=3"
 
@@ -255,3 +260,186 @@ async def test_a_schedule_over_a_metric_that_nothing_measures_says_so(
     settings = config(model, tmp_path / "run", recipe=recipe(tmp_path, text), control="random")
     with pytest.raises(ConfigError, match="'reward/men', which no step measures; did you mean"):
         await run_training(settings)
+
+
+WALK = "test/walk-v0"
+
+
+@register(WALK)
+class Walk(TextEnv):
+    """Goes on for three turns, and says a number of its own at each."""
+
+    forks = "copy"
+    never_blocks = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.turn = 0
+        return "go", {}
+
+    def step(self, action: str) -> Any:
+        self.turn += 1
+        return f"{self.rng.randint(1, 9)}", 0.0, self.turn == 3, False, {}
+
+
+async def test_trees_are_grown_accounted_for_and_trained(model: Path, tmp_path: Path) -> None:
+    """Leaves share turns, and each sampled token counts once."""
+    rollout = RolloutConfig(tasks_per_step=2, group_size=4, max_tokens=6, max_turns=4)
+    settings = config(
+        model, tmp_path / "run", env=WALK, sampling="tree", control="random", rollout=rollout
+    )
+    result = await run_training(settings)
+    row = rows_of(result)[0]
+    assert row["tree/roots"] == 2
+    assert row["tree/leaves"] == 8
+    assert row["tree/saved"] > 1
+    assert count_rollouts(result.folder).holds
+    for group in groups_of(result, 1).values():
+        owned: Counter[str] = Counter()
+        tokens: dict[str, list[int]] = {}
+        for place, episode in enumerate(group):
+            (trajectory,) = episode.trajectories
+            assert episode.index == place
+            assert trajectory.turns[-1].node == trajectory.node
+            nodes = list(dict.fromkeys(turn.node for turn in trajectory.turns))
+            steps = trajectory.node.split("/")
+            assert nodes == ["/".join(steps[: n + 1]) for n in range(len(nodes))]
+            for node in nodes:
+                said = [t for turn in trajectory.turns if turn.node == node for t in turn.out_ids]
+                assert tokens.setdefault(node, said) == said, "one sample, whoever shows it"
+                owned[node] += any(turn.trained for turn in trajectory.turns if turn.node == node)
+        assert set(owned.values()) == {1}
+        sampled = sum(each.trajectories[0].sampled_tokens for each in group)
+        assert sampled == sum(map(len, tokens.values()))
+    trained = sum(
+        len(turn.out_ids)
+        for group in groups_of(result, 1).values()
+        for episode in group
+        for turn in episode.trajectories[0].turns
+        if turn.trained
+    )
+    assert row["update/tokens"] <= trained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["spo_tree", "treepo"])
+async def test_tree_estimators_train_over_http(model: Path, tmp_path: Path, name: str) -> None:
+    with BackgroundServer(HttpServer([EnvService([ServedEnv(WALK, factory=Walk)])])) as url:
+        rollout = RolloutConfig(tasks_per_step=2, group_size=4, max_tokens=6, max_turns=4)
+        settings = config(
+            model,
+            tmp_path / "run",
+            env=WALK,
+            env_url=url,
+            sampling=name,
+            control="random",
+            rollout=rollout,
+        )
+        result = await run_training(settings)
+    assert rows_of(result)[-1]["update/updates"] >= 1
+    assert rows_of(result)[-1]["tree/leaves"] > 2
+
+
+async def test_an_environment_that_cannot_be_forked_ends_a_run_of_trees_in_one_line(
+    model: Path, tmp_path: Path
+) -> None:
+    @register("test/sealed-tree-v0")
+    class Sealed(TextEnv):
+        """Goes on for three turns."""
+
+        forks = "no"
+        never_blocks = True
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            self.turn = 0
+            return "go", {}
+
+        def step(self, action: str) -> Any:
+            self.turn += 1
+            return "on", 0.0, self.turn == 3, False, {}
+
+    settings = config(model, tmp_path / "run", env="test/sealed-tree-v0", sampling="tree")
+    with pytest.raises(TrainingFailed, match=r"a tree of rollouts needs forks: .* cannot be"):
+        await run_training(settings)
+
+
+async def test_a_child_whose_session_died_is_missing_and_its_siblings_are_trained(
+    model: Path, tmp_path: Path
+) -> None:
+    """Every second environment breaks at its second step, as after the loss of a worker."""
+
+    @register("test/mortal-v0")
+    class Mortal(TextEnv):
+        """Goes on for two turns."""
+
+        forks = "copy"
+        never_blocks = True
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            self.turn, self.mortal = 0, False
+            return "go", {}
+
+        def fork(self) -> TextEnv:
+            twin = super().fork()
+            assert isinstance(twin, Mortal)
+            twin.mortal = True
+            return twin
+
+        def step(self, action: str) -> Any:
+            if self.mortal:
+                raise ConnectionError("the machine is gone")
+            self.turn += 1
+            return "on", 1.0, self.turn == 3, False, {}
+
+    rollout = RolloutConfig(tasks_per_step=2, group_size=4, max_tokens=6, retries=0)
+    settings = config(
+        model, tmp_path / "run", env="test/mortal-v0", sampling="tree", steps=1, rollout=rollout
+    )
+    result = await run_training(settings)
+    reasons = Counter(each.reason for each in read_rollouts(result.folder / FILE))
+    assert reasons == {"": 4, "failed: env_error": 8}, "one leaf a root lives"
+    assert count_rollouts(result.folder).holds
+
+
+async def test_a_forced_phrase_ends_thoughts_and_the_answer_goes_on_behind_it(
+    model: Path, tmp_path: Path
+) -> None:
+    """The phrase stands in the row, is sampled by nobody, and is not trained."""
+    text = (
+        '[[sampling.rules]]\nname = "interrupt"\n'
+        'options = { low = 0.5, high = 0.5, phrase = "so: " }\n'
+    )
+    rollout = RolloutConfig(tasks_per_step=3, group_size=4, max_tokens=24, max_turns=1)
+    settings = config(
+        model,
+        tmp_path / "run",
+        recipe=recipe(tmp_path, text, base="scale_rl"),
+        rollout=rollout,
+        control="random",
+    )
+    result = await run_training(settings)
+    row = rows_of(result)[0]
+    assert row["episode/interrupted"] > 0
+    assert row["update/old_sampler_gap"] < 1e-4, "the learner reads the row that was sampled"
+    phrases = set()
+    interrupted = 0
+    for group in groups_of(result, 1).values():
+        for episode in group:
+            (trajectory,) = episode.trajectories
+            (segment,) = trajectory.segments
+            if len(trajectory.turns) == 1:
+                continue
+            interrupted += 1
+            thoughts, answer = trajectory.turns
+            assert (thoughts.kind, answer.kind) == ("thought", "act")
+            assert len(thoughts.out_ids) == 12
+            assert len(answer.out_ids) <= 24 - 12 - len(answer.obs_ids)
+            phrases.add(tuple(answer.obs_ids))
+            flat = as_row(segment)
+            assert flat is not None
+            start = len(segment.prompt_ids) + 12
+            assert flat.mask[start : start + len(answer.obs_ids)] == [0] * len(answer.obs_ids)
+            assert sum(flat.mask) == 12 + len(answer.out_ids)
+            assert answer.message is not None
+            assert thoughts.message is None
+    assert interrupted
+    assert len(phrases) == 1

@@ -302,3 +302,31 @@ def model_that_calls(
         loss.backward()
         optimizer.step()
     return model
+
+
+def test_a_checkpoint_of_ludus_trains_in_trl(bridge: TrlBridge, tmp_path: Path) -> None:
+    """Its chat template is none that TRL knows, and its saved tokenizer tells how to read calls."""
+    tiny: Any = pytest.importorskip("ludus.trainer.models.tiny")
+    folder = tiny.write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    read = tokenizer.parse_response(CALL + "<|im_end|>", prefix="<|im_start|>assistant\n")
+    assert read["tool_calls"][0]["function"]["name"] == "add"
+    trainer = trl.GRPOTrainer(
+        model=str(folder),
+        args=trl.GRPOConfig(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=2,
+            num_generations=2,
+            max_completion_length=16,
+            report_to=[],
+            use_cpu=True,
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        train_dataset=bridge.dataset(1),
+        environment_factory=bridge.environment_factory,
+        reward_funcs=bridge.reward_funcs,
+    )
+    trainer.train()
+    assert trainer.state.global_step == 1

@@ -43,6 +43,8 @@ from .advantages.token_baseline import hapo_advantages, logit_gradient_proxy, ot
 from .advantages.tree import (
     node_depths,
     spo_tree_advantages,
+    tree_node_weights,
+    tree_sibling_advantages,
     tree_values,
     treepo_advantages,
     treepo_leaf_rewards,
@@ -413,6 +415,8 @@ __all__ = [
     "token_mean",
     "topr_loss",
     "tp_grpo_thoughts_as_read",
+    "tree_node_weights",
+    "tree_sibling_advantages",
     "tree_values",
     "treepo_advantages",
     "treepo_leaf_rewards",

@@ -25,7 +25,7 @@ from ..recipes.algorithm import Algorithm
 from ..recipes.inputs import Inputs, Made, made_by, need, offered
 from ..recipes.recipe import UpdateSettings
 from ..rollout.batch import Batch
-from ..rollout.rules import given_by
+from ..rollout.length_rules import given_by
 from ..rollout.tracker import SuccessTracker
 from .experience import Experience, played
 from .guard import refuse_broken

@@ -60,6 +60,12 @@ class Experience:
     """N episodes, one for each trajectory."""
     asked: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     """[N] each: what the sampling policy asked of the trajectories, by name; NaN where nothing."""
+    nodes: Tensor | None = None
+    """[B, T] int: the node of each sampled token, in a step with trees; -1 elsewhere."""
+    leaves: Tensor | None = None
+    """[N] int: the node in which each trajectory ended."""
+    parents: Tensor | None = None
+    """[M] int: the node above each node; -1 above that of a task."""
     version: int | None = None
     """The version of the weights that learn from the step; None where it is not known."""
 
@@ -106,9 +112,40 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
         states_of=torch.tensor(list(states), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
+        **_forest([(index, trajectory) for index, _, trajectory in kept]),
         asked=_asked([trajectory for _, _, trajectory in kept]),
         version=version,
     )
+
+
+def _forest(kept: Sequence[tuple[int, Trajectory]]) -> dict[str, Tensor]:
+    """Return the trees of a step: `nodes`, `leaves` and `parents`; empty where there is none. A
+    group's roots are the children of a node that stands for its task.
+    """
+    if not any(trajectory.node for _, trajectory in kept):
+        return {}
+    numbers: dict[tuple[int, str], int] = {}
+    parents: list[int] = []
+
+    def number(group: int, node: str) -> int:
+        if (group, node) not in numbers:
+            above = number(group, node.rpartition("/")[0]) if node else -1
+            numbers[group, node] = len(parents)
+            parents.append(above)
+        return numbers[group, node]
+
+    rows: list[list[int]] = []
+    for group, trajectory in kept:
+        for segment in trajectory.segments:
+            if as_row(segment) is None:
+                continue
+            row = [-1] * len(segment.ids())
+            for start, turn in segment.spans():
+                end = start + len(turn.out_ids)
+                row[start:end] = [number(group, turn.node)] * len(turn.out_ids)
+            rows.append(row)
+    leaves = torch.tensor([number(group, trajectory.node) for group, trajectory in kept])
+    return {"nodes": _padded(rows, -1), "leaves": leaves, "parents": torch.tensor(parents)}
 
 
 def _asked(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
@@ -198,6 +235,9 @@ def played(experience: Experience) -> Inputs:
         mask=batch.mask,
         turn_rewards=experience.turn_rewards,
         turns=experience.turns,
+        nodes=experience.nodes,
+        leaves=experience.leaves,
+        parents=experience.parents,
         environments=_environments(experience.tasks),
         target=experience.asked.get("target"),
         shortest=experience.asked.get("shortest", torch.full_like(rewards, float("nan"))),

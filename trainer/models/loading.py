@@ -56,6 +56,30 @@ class ModelTensors(Protocol):
 ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
 
+HERMES = "<|im_start|>", "<|im_end|>", "<tool_call>"
+"""What a chat template has that writes turns and calls as Qwen's models do."""
+HERMES_ANSWERS: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "reasoning_content": {
+            "open": "<think>",
+            "close_pattern": r"</think>\s*",
+            "content": "text",
+        },
+        "tool_calls": {
+            "open": "<tool_call>",
+            "close_pattern": r"</tool_call>\s*",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
+    },
+}
+"""How transformers reads thoughts and calls off an answer in that form (`parse_response`). It is
+saved with the tokenizer, since trainers of others know the templates of released models alone.
+"""
 CausalLM = Any
 """A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
 
@@ -242,7 +266,11 @@ def save_model(
         model.save_pretrained(str(path), state_dict=None if merged is None else dict(merged))
     # Elsewhere a tokenizer is anything with the methods of `Tokenizer`; saving needs transformers'
     # own class.
-    cast("PreTrainedTokenizerBase", tokenizer).save_pretrained(str(path))
+    own = cast("PreTrainedTokenizerBase", tokenizer)
+    template = str(getattr(own, "chat_template", "") or "")
+    if getattr(own, "response_template", None) is None and all(mark in template for mark in HERMES):
+        own.response_template = HERMES_ANSWERS
+    own.save_pretrained(str(path))
     if images is not None:
         images.save(path)
 

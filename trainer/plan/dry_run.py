@@ -28,11 +28,12 @@ from ..ranks.group import place_of
 from ..recipes.effects import Circumstances, idle_settings, recipe_effects
 from ..recipes.resolution import plan_updates, told_correction
 from ..rollout.collect import Collector
+from ..rollout.mixture import source_of
 from ..rollout.scoring import open_verifiers
 from ..run.changes import refuse_changes
 from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
-from ..setup import refuse_empty, run_path, settle, source_of
+from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
 from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
 
@@ -140,6 +141,8 @@ def whole_lines(facts: PlanFacts) -> Lines:
 def memory_lines(facts: PlanFacts) -> Lines:
     """List what the run holds in memory."""
     memory = facts.memory
+    if facts.config.learner:
+        return [("weights and passes", f"elsewhere, at {facts.config.learner}")]
     lines = [(name, sized(count)) for name, count in memory.rows()]
     whose = f" on rank 0 of {memory.ranks}" if memory.ranks > 1 else ""
     peak = f"{sized(memory.total)}{whose}; {sized(memory.free)} are free"

@@ -493,7 +493,9 @@ class Algorithm:
 
 def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts) -> Credit:
     """Return the estimator's credit for each token, whitened if the recipe says so."""
-    if "token_rewards" in estimator.required:
+    if "parents" in estimator.required:
+        result = Credit(_by_node(estimator, rollouts), None)
+    elif "token_rewards" in estimator.required:
         result = _by_reward(estimator, settings, rollouts)
     elif "mask" in estimator.required:
         # A number for each token, from rewards of whole rollouts.
@@ -518,6 +520,35 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
     if not settings.whiten:
         return result
     return result._replace(advantages=algorithms.whiten(result.advantages, rollouts.mask))
+
+
+def _by_node(estimator: Bound, rollouts: Rollouts) -> Tensor:
+    """Return [B, T]: the advantage of each token's node, times the node's weight.
+
+    Nodes without a leaf that counts leave the tree, so that values and weights are those of what
+    lives.
+    """
+    inputs, where = rollouts.inputs, Place.ADVANTAGE
+    parents = need(inputs.parents, "parents", where)
+    nodes, leaves = need(inputs.nodes, "nodes", where), need(inputs.leaves, "leaves", where)
+    ends, living = leaves[rollouts.counted], torch.zeros_like(parents, dtype=torch.bool)
+    ways = ends
+    while len(ways):
+        living[ways] = True
+        ways = parents[ways]
+        ways = ways[ways >= 0]
+    numbers = living.cumsum(0) - 1
+    above = parents[living]
+    above = torch.where(above >= 0, numbers[above.clamp(min=0)], -1)
+    earned = rollouts.rewards.new_zeros(int(living.sum()))
+    earned[numbers[ends]] = rollouts.rewards[rollouts.counted]
+    values = one_tensor(
+        estimator(Inputs(rewards=earned, parents=above)), estimator.name, count=len(earned)
+    )
+    weighed = values * algorithms.tree_node_weights(above).to(values.dtype)
+    everywhere = _placed(weighed, living)
+    sampled = torch.where(nodes >= 0, everywhere[nodes.clamp(min=0)], everywhere.new_zeros(()))
+    return sampled * rollouts.mask
 
 
 def _chosen(rollouts: Rollouts) -> Inputs:

@@ -55,6 +55,10 @@ TERMS = {
 OF_ROLLOUTS = frozenset({"d3s_samples_mask_as_read"})
 """Masks that select rollouts by a single advantage each."""
 
+OF_TREES = frozenset({"tree_sibling_advantages", "spo_tree_advantages", "treepo_advantages"})
+"""Estimators of trees of rollouts."""
+ON_TREES = frozenset({"token_mean", "fixed_length"})
+"""Aggregations that mean the same where a rollout's row holds the nodes that it owns alone."""
 Rule = Callable[[Recipe], Iterator[str]]
 
 
@@ -107,6 +111,25 @@ def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
             "updates.splits and updates.epochs must be at least 1, got "
             f"{updates.splits} and {updates.epochs}"
         )
+
+
+def _trees(recipe: Recipe) -> Iterator[str]:
+    settings = recipe.algorithm
+    if not any(call.name == "tree" for call in recipe.sampling.rules):
+        return
+    if settings.advantage not in OF_TREES and ":" not in settings.advantage:
+        yield (
+            f"the leaves of a tree share tokens, and {settings.advantage} would take them for "
+            f"rollouts of their own; take {', '.join(sorted(OF_TREES))}"
+        )
+    if settings.agg not in ON_TREES or settings.loss in SEQUENCE_LOSSES:
+        yield (
+            f"agg = {settings.agg!r} with {settings.loss} is not defined on trees, where a row has "
+            f"the nodes that it owns: set agg to {' or '.join(sorted(ON_TREES))}, and take a loss "
+            "of single tokens"
+        )
+    if settings.value is not None or settings.kl.place == "reward":
+        yield "a critic, or KL in the reward, joins rollouts in time, and a tree is no line"
 
 
 def _tracking(recipe: Recipe) -> Iterator[str]:
@@ -268,6 +291,7 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _groups,
     _sampling_and_updates,
+    _trees,
     _tracking,
     _aggregation,
     _losses,

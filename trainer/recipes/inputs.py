@@ -30,6 +30,7 @@ class Axis(Enum):
     ROLLOUT = "[N], one per rollout; in a loss [B], repeated for each row of the rollout"
     ROW = "[B], one per row"
     TOKEN = "[B, T], one per token"
+    NODE = "[M], one per node of the trees"
 
 
 class Place(StrEnum):
@@ -117,6 +118,12 @@ class Inputs:
     """The length of the task's shortest right answer before the rollout was issued; NaN where there
     was none.
     """
+    leaves: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (), Made.POLICY)] = None
+    """Int, the node in which each rollout of a tree ended."""
+    parents: Annotated[Tensor | None, Declared(Axis.NODE, (Place.ADVANTAGE,), Made.POLICY)] = None
+    """Int, the node above each node of the trees of a step; -1 above a task's own. An estimator
+    that asks for it is given `rewards` of nodes, 0 but at leaves, and returns one number for each.
+    """
     granted: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
     """The advantage of rollouts that stand beside their group and count in no baseline; NaN of all
     others.
@@ -159,6 +166,8 @@ class Inputs:
     """Credit, as the recipe's estimator assigns it."""
     turn_rewards: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None
     """Each turn's reward on the turn's last trained token, 0 elsewhere and when not given."""
+    nodes: Annotated[Tensor | None, Declared(Axis.TOKEN, (), Made.POLICY)] = None
+    """Int, the node of each sampled token of a tree; -1 elsewhere."""
     turns: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None
     """Int, the turn of each trained token, counted over the rows of a rollout."""
     token_rewards: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None

@@ -32,6 +32,7 @@ from .stages import NOWHERE, StagedSession, Stages
 
 if TYPE_CHECKING:
     from .hints import AskedMaker
+    from .trees import TreeMaker
 
 
 class Cut:
@@ -202,8 +203,10 @@ class Collector:
         self.limits = bounds.episode
         self.maker = maker or PolicyMaker(policy, bounds.episode)
         self.asked = asked
+        self.trees: TreeMaker | None = None
+        """Plays the trees of a sampling policy."""
         self.retries = bounds.retries
-        self._places = asyncio.Semaphore(bounds.concurrency)
+        self.places = asyncio.Semaphore(bounds.concurrency)
 
     async def collect(
         self,
@@ -298,13 +301,17 @@ class Collector:
                 await cancelled(playing)
                 stages.leave(ticket.ordinal)
             late |= {first + n: seconds for n, seconds in cut_off.items()}
-            rounds.append([task.result() for n, task in enumerate(playing) if n not in cut_off])
+            done_now = [task.result() for n, task in enumerate(playing) if n not in cut_off]
+            rounds.append([one for rollouts in done_now for one in rollouts])
             first, each = first + len(each), []
             if policy is not None and not cut.asked:
                 further = policy.more(ticket, [[one.episode for one in row] for row in rounds])
                 each = [] if further is None else further.each
         rollouts = [rollout for row in rounds for rollout in row]
         episodes = [rollout.episode for rollout in rollouts]
+        trees = any(episode.trajectories[0].node for episode in episodes)
+        if trees:
+            number_leaves(ticket.ordinal, episodes, drawing.group_size)
         longest_s = max((episode.wall_s for episode in episodes), default=0.0)
         left_s = self.limits.episode_timeout_s - longest_s
         stages.enter(ticket.ordinal, -1, "group verifiers")  # -1 is the group as a whole
@@ -314,6 +321,8 @@ class Collector:
             stages.leave(ticket.ordinal)
         if policy is not None:
             policy.finish(ticket, episodes)
+        if trees:
+            own_nodes(episodes)
         return Group(
             ticket.task,
             episodes,
@@ -331,16 +340,18 @@ class Collector:
         rollout: _Rollout,
         done: Callable[[Episode], None] | None,
         stages: Stages,
-    ) -> _Played:
+    ) -> list[_Played]:
         """Play until the episode's end is of the policy's own making, or until the retries are used
         up.
         """
+        if rollout.asked is not None and rollout.asked.tree is not None:
+            return await self._tree(ticket, env_seed, rollout, done, stages)
         ordinal, index = ticket.ordinal, rollout.index
         attempt, started = 0, time.time()
         while True:
             stages.enter(ordinal, index, "a free place (rollout.concurrency)")
             # The place is given back before a wait for the next attempt, and before verifiers.
-            async with self._places:
+            async with self.places:
                 episode = await self._play(ticket, env_seed, rollout, stages)
             failed = episode.trajectories[0].stop in RETRIED
             if not failed or attempt >= self.retries:
@@ -358,7 +369,41 @@ class Collector:
         stages.leave(ordinal, index)
         if done is not None:
             done(episode)
-        return _Played(episode, attempt, times)
+        return [_Played(episode, attempt, times)]
+
+    async def _tree(
+        self,
+        ticket: Ticket,
+        env_seed: int,
+        rollout: _Rollout,
+        done: Callable[[Episode], None] | None,
+        stages: Stages,
+    ) -> list[_Played]:
+        """Play a root and its forks. A leaf that failed is missing, and is not played again: its
+        siblings stand on the turns that it shares.
+        """
+        assert self.trees is not None, "made with the rule"
+        assert rollout.asked is not None
+        ordinal, index, started = ticket.ordinal, rollout.index, time.time()
+        stages.enter(ordinal, index, "a tree")
+        session = await self.source.open(ticket.task)
+        try:
+            seeds = env_seed, rollout.sampling_seed(ordinal)
+            leaves = await self.trees.grow(
+                session, ticket.task, rollout.asked, root=index, seeds=seeds
+            )
+        finally:
+            await self.source.release(session)
+        stages.enter(ordinal, index, "verifiers")
+        for leaf in leaves:
+            leaf.group = f"{ordinal}/{ticket.task.id}"
+            left_s = self.limits.episode_timeout_s - leaf.wall_s
+            await self.scorer.score(leaf, left_s=left_s)
+            if done is not None:
+                done(leaf)
+        times = Times(round(started, 3), stages.spans(ordinal, index))
+        stages.leave(ordinal, index)
+        return [_Played(leaf, 0, times) for leaf in leaves]
 
     async def _play(
         self, ticket: Ticket, env_seed: int, rollout: _Rollout, stages: Stages
@@ -384,6 +429,25 @@ class Collector:
             )
         finally:
             await self.source.release(session)
+
+
+def own_nodes(episodes: Sequence[Episode]) -> None:
+    """Let every node of a tree be trained in one leaf: the first with a reward that counts. In all
+    others its tokens are context.
+    """
+    owners: dict[str, int] = {}
+    for number, episode in enumerate(episodes):
+        (trajectory, *_) = episode.trajectories
+        if not trajectory.node or trajectory.exclude_from_baseline or not trajectory.verdict.ok:
+            continue
+        for turn in trajectory.turns:
+            turn.trained = turn.trained and owners.setdefault(turn.node, number) == number
+
+
+def number_leaves(ordinal: int, episodes: Sequence[Episode], most: int) -> None:
+    """Give the leaves of a group their indices and ordinals, in the order of their nodes."""
+    for index, episode in enumerate(episodes):
+        episode.index, episode.ordinal = index, ordinal * most + index
 
 
 @dataclass(frozen=True, slots=True)

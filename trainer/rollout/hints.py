@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ludus.agent import Episode, EpisodeLimits, TokenPolicy, play
+from ludus.agent import Episode, EpisodeLimits, TokenPolicy, TurnKind, play
 from ludus.agent.loop import opening_of
 from ludus.agent.rows import MIN_ANSWER_TOKENS
 from ludus.envs import Briefing, Info, Task, make_async
@@ -204,6 +204,16 @@ def with_text(messages: Sequence[Message], text: str) -> list[Message]:
     return [*before, msgspec.structs.replace(last, content=content)]
 
 
+def policy_asked(policy: TokenPolicy, asked: RolloutTerms) -> TokenPolicy:
+    """Return the policy with the budgets and the temperature that were asked for."""
+    return policy.asking(
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        thoughts=asked.thoughts,
+        phrase=asked.phrase,
+    )
+
+
 class AskedMaker:
     """Makes the episodes of a sampling policy in the loop of `agent.play`.
 
@@ -233,7 +243,7 @@ class AskedMaker:
         begun = AskedSession(session, asked, actions)
         episode = await play(
             begun,
-            self.policy.asking(max_tokens=asked.max_tokens, temperature=asked.temperature),
+            policy_asked(self.policy, asked),
             task=task.id,
             split=task.split,
             seed=seed,
@@ -245,6 +255,9 @@ class AskedMaker:
         trajectory.asked = dict(asked.marks)
         if asked.temperature:
             trajectory.asked["temperature"] = asked.temperature
+        interrupted = sum(turn.kind is TurnKind.THOUGHT for turn in trajectory.turns)
+        if interrupted:
+            trajectory.metrics["interrupted"] = float(interrupted)
         if asked.max_tokens:
             trajectory.asked["budget"] = float(asked.max_tokens)
         if asked.hint is not None:

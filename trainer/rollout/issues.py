@@ -22,6 +22,24 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
+class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the rollouts of a group branch."""
+
+    branch: int
+    """Children of a fork."""
+    levels: int
+    """Forks on the way from a root to a leaf, at the ends of its first turns."""
+    tokens: int
+    """Tokens that may be sampled below a root; each fork shares what is left equally."""
+    least: int
+    """Tokens that a child must have to be worth a fork."""
+
+    @property
+    def leaves(self) -> int:
+        """The most leaves below a root."""
+        return int(self.branch**self.levels)
+
+
 class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rollout is asked for besides its task."""
 
@@ -29,11 +47,17 @@ class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Tokens a turn; 0 is rollout.max_tokens."""
     temperature: float = 0.0
     """0 is rollout.temperature."""
+    thoughts: float = 0.0
+    """The share of a turn's tokens after which `phrase` ends what was begun."""
+    phrase: str = ""
+    """Empty interrupts nothing."""
     note: str = ""
     """A text at the end of the first observation."""
     hint: Hint | None = None
     options: dict[str, Any] = {}
     """Reset options of the environment."""
+    tree: BranchShape | None = None
+    """How the rollout branches; None for a rollout of one line."""
     marks: dict[str, float] = {}
     """Numbers that shaping reads of the rollout, by the name of the field of `Inputs`."""
 

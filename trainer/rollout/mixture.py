@@ -20,9 +20,10 @@ from ludus.envs.tasks import TaskPage, order
 from ludus.errors import ConfigError, LudusError
 from ludus.messages import Message, Observation
 
+from ..config import TrainConfig
 from ..settings.parts import EnvironmentConfig
 from .hints import Expert
-from .source import open_source
+from .source import EnvSource, open_source
 
 BETWEEN = "::"
 """Stands between the name of an environment and the id of its task."""
@@ -231,3 +232,10 @@ def refuse_mixture(environments: Sequence[EnvironmentConfig], *, env: str, agent
         raise ConfigError(
             f"agent = {agent!r} plays one environment; leave out [[environment]], and set env"
         )
+
+
+def source_of(config: TrainConfig) -> EnvSource:
+    """Open the environment of a run, or its environments."""
+    if config.environment:
+        return MixedSource(config.environment, seed=config.seed, evaluated=config.eval.split)
+    return open_source(config.env, url=config.env_url, token=config.env_token)

@@ -20,7 +20,9 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | palu | a quantile of the lengths of right answers, once enough are right | PALU |
 | history | the task's shortest right answer so far | HAPO, arXiv 2505.11225 |
 | budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
+| interrupt | a forced phrase ends long thoughts | ScaleRL, arXiv 2510.13786 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
+| tree | forks at the ends of turns | SPO-tree, arXiv 2505.23564; TreePO, 2508.17445 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
 Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
@@ -43,20 +45,12 @@ from ludus.envs import Task
 from ludus.errors import ConfigError
 
 from ..algorithms import hapo_history_update, pcl_mask
-from ..recipes.recipe import Call
+from ..config import TrainConfig
+from ..recipes.recipe import Call, Recipe
 from .collect import Group
 from .issues import Issue, Lot, Ticket
-from .rules import (
-    PoolRule,
-    RuleView,
-    TaskRecord,
-    asked,
-    length_of,
-    right,
-    rule_of,
-    scored,
-    shares_of,
-)
+from .length_rules import rule_of
+from .rules import PoolRule, RuleView, TaskRecord, asked, length_of, right, scored, shares_of
 from .tasks import Tasks
 
 
@@ -77,6 +71,12 @@ class SamplingPolicy:
         self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
+        beside = set(self._states) & {"hint", "dars", "roc", "tempered"}
+        if "tree" in self._states and beside:
+            raise ConfigError(
+                f"sampling.rules: tree and {', '.join(sorted(beside))} both decide about the "
+                "rollouts of a group; leave out one of them"
+            )
         if len(self._states) < len(calls):
             raise ConfigError("sampling.rules: each rule stands once")
 
@@ -218,3 +218,45 @@ class ChosenTasks:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` that a checkpoint has kept."""
         self.tasks.restore(state)
+
+
+def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
+    """Refuse a sampling policy that cannot be played, before anything is opened.
+
+    Raises:
+        ConfigError: with what does not go together, and what to take instead.
+    """
+    sampling = recipe.sampling
+    SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    if sampling.rules and config.agent:
+        raise ConfigError(
+            "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
+            f"{config.agent!r} plays instead: leave out one of them"
+        )
+    trees = any(call.name == "tree" for call in sampling.rules)
+    if trees and (config.context.manager != "none" or config.overlap.late != "wait"):
+        raise ConfigError(
+            "sampling.rules: tree forks contexts and waits for every leaf: it takes "
+            "context.manager = 'none' and overlap.late = 'wait'"
+        )
+    if (
+        any(call.name == "interrupt" for call in sampling.rules)
+        and config.context.manager != "none"
+    ):
+        raise ConfigError(
+            "sampling.rules: interrupt ends a turn in two, and context.manager = "
+            f"{config.context.manager!r} cuts windows between turns: take 'none'"
+        )
+    plain = any(call.options.get("trained_at") == "plain" for call in sampling.rules)
+    if plain and config.context.manager != "none":
+        raise ConfigError(
+            'sampling.rules: hint: trained_at = "plain" takes the hint out of one prompt, and '
+            f"context.manager = {config.context.manager!r} writes further ones"
+        )
+    corrects = recipe.algorithm.ratio_to == "sampler" or recipe.algorithm.corrections.weights
+    if plain and not corrects:
+        raise ConfigError(
+            'sampling.rules: hint: trained_at = "plain" trains tokens that another prompt has '
+            f"sampled, and recipe {recipe.name!r} does not correct for it: set "
+            'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
+        )

@@ -15,6 +15,7 @@ from ..learning.experience import CUT
 from ..rollout.collect import Group
 from ..rollout.mixture import environment_of
 from ..rollout.scoring import mean_metrics
+from ..rollout.trees import tree_numbers
 
 
 def summarize_step(
@@ -52,6 +53,7 @@ def summarize_step(
         **_kinds(trajectories),
         **_context(trajectories),
         **_by_environment(groups),
+        **tree_numbers([group.episodes for group in groups]),
         **{f"update/{name}": value for name, value in update.items()},
         **{f"time/{name}_s": value for name, value in watch.seconds.items()},
         "tokens_per_s": tokens / seconds if seconds else 0.0,

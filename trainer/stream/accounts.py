@@ -481,5 +481,6 @@ def versions_of(episode: Episode) -> Counter[int]:
     versions: Counter[int] = Counter()
     for trajectory in episode.trajectories:
         for turn in trajectory.turns:
-            versions.update(turn.versions)
+            if not turn.shared:
+                versions.update(turn.versions)
     return versions

@@ -138,8 +138,35 @@ def parse(
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise ConfigError(one_line(complaint.getvalue(), help.verb)) from None
+        message = one_line(complaint.getvalue(), help.verb)
+        raise ConfigError(_with_neighbour(message, options)) from None
     return parsed
+
+
+def _with_neighbour(message: str, options: type[object]) -> str:
+    """Add to a message about an unknown option `--a.b` the option of another section that has this
+    name, or nearly: those who know another trainer look for it elsewhere.
+    """
+    unknown = re.match(r"unknown options: --([\w.-]+)", message)
+    if unknown is None or "did you mean" in message:
+        return message
+    paths = {path.rpartition(".")[2]: path for path in reversed(_paths(options))}
+    name = unknown[1].rpartition(".")[2].replace("_", "-")
+    nearest = difflib.get_close_matches(name, paths, n=1, cutoff=0.75)
+    if not nearest:
+        return message
+    return message.replace(" (ludus", f"; did you mean --{paths[nearest[0]]}? (ludus", 1)
+
+
+def _paths(options: type[object], section: str = "") -> list[str]:
+    """Return every option of a dataclass, such as `rollout.group-size`, in order."""
+    paths: list[str] = []
+    hints = get_type_hints(options)
+    for field in dataclasses.fields(options):  # type: ignore[arg-type]
+        name, kind = f"{section}{field.name.replace('_', '-')}", hints[field.name]
+        nested = dataclasses.is_dataclass(kind) and isinstance(kind, type)
+        paths += _paths(kind, f"{name}.") if nested else [name]
+    return paths
 
 
 def _merged(options: type[object], arguments: Sequence[str]) -> list[str]:

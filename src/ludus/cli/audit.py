@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.audit import Audit, CheckStatus, audit, cases_env, report_of
+from ludus.agent import ChatPolicy
+from ludus.agent.audit import ATTACKERS, Attacker, Audit, CheckStatus, audit, cases_env, report_of
 from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
+from ludus.agent.audit.model import model_attacker
+from ludus.background import run_on_loop
 from ludus.envs.checks.subject import Checkable
 from ludus.errors import ConfigError
 from ludus.rewards import make_verifier
@@ -56,6 +61,15 @@ class AuditOptions:
     budget_s: float = BUDGET_S
     """Seconds for all attackers; those that find no time are named."""
 
+    model: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """A model behind an OpenAI-compatible server, up to and with /v1, that is asked to cheat."""
+
+    model_name: str = ""
+    """The model's name on its server."""
+
+    api_key_env: Annotated[str, tyro.conf.arg(metavar="NAME")] = "LUDUS_API_KEY"
+    """The environment variable that holds the server's key."""
+
     keep: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write an episode of each attack that won; `ludus check ID --exploits FILE` plays it again."""
 
@@ -80,13 +94,25 @@ def main(arguments: Sequence[str]) -> int:
     ensure_known(options.name)
     if options.tasks < 1:
         raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
-    audited = audit(
-        _subject(options),
-        tasks=options.tasks,
-        seed=options.seed,
-        step_timeout_s=options.step_timeout_s,
-        budget_s=options.budget_s,
-    )
+    if bool(options.model) is not bool(options.model_name):
+        raise ConfigError("--model URL and --model-name NAME go together")
+    with ExitStack() as stack:
+        further: list[Attacker] = []
+        if options.model:
+            policy = ChatPolicy(
+                options.model, options.model_name, api_key=os.environ.get(options.api_key_env, "")
+            )
+            stack.callback(lambda: run_on_loop(policy.close(), timeout_s=60.0))
+            run_on_loop(policy.client.ensure_served(), timeout_s=60.0)
+            further.append(model_attacker(policy))
+        audited = audit(
+            _subject(options),
+            tasks=options.tasks,
+            seed=options.seed,
+            step_timeout_s=options.step_timeout_s,
+            budget_s=options.budget_s,
+            attackers=(*ATTACKERS, *further),
+        )
     report = report_of(audited)
     if options.keep is not None:
         lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]

@@ -1,4 +1,4 @@
-"""`ludus env`: install, list and remove the interpreters of other projects' environments."""
+"""`ludus env`: interpreters of other projects' environments, and packages of one's own."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from ludus.envs.outside.process import START_TIMEOUT_S, interpreter
 from ludus.errors import UnknownName
 
 from .arguments import Flag, VerbHelp, parse
+from .publish import main as publish
 
 USAGE = """\
 usage: ludus env install ID [--python PYTHON] [--package SPEC ...]   install an environment
        ludus env list [--json]                                       what is installed
        ludus env remove KIND                                         remove it
+       ludus env publish FOLDER --to DESTINATION                     give yours to others
 
 ID is a kind of environments, or an environment of it: reasoning-gym, reasoning-gym/countdown-v0.
 ludus list --available shows all of them; ludus env ACTION --help says more about an action.
@@ -171,4 +173,5 @@ ACTIONS: dict[str, Callable[[list[str]], int]] = {
     "install": _install,
     "list": _list,
     "remove": _remove,
+    "publish": publish,
 }

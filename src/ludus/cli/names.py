@@ -53,6 +53,11 @@ def ensure_known(name: str) -> None:
     """
     known_names = [*env_ids(), *verifier_names()]
     bare = name.partition("?")[0]
+    if "://" in bare and "#" not in name:
+        raise ConfigError(
+            f"{name!r} is a server; name what it serves as {name.rstrip('/')}#NAME (its names: "
+            f"{name.rstrip('/')}/v1/envs and /v1/verifiers)"
+        )
     if "#" not in name and bare not in known_names and not is_outside(bare):
         raise UnknownThing.near(
             bare, known_names, hint="ludus list; a file of yours is named by --import"

@@ -34,6 +34,13 @@ class NewOptions:
     """What the package holds: an environment or a verifier."""
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """The name to register: me/echo-v0 for an environment, me/exact for a verifier."""
+    shape: Annotated[
+        Literal["", "tools", "game", "judge", "rows", "code"],
+        tyro.conf.arg(name="kind", metavar="KIND"),
+    ] = ""
+    """What an environment is like: one answer (the default), tools, a game of several turns, a text
+    for a judge, rows of a file, or code for the sandbox.
+    """
     into: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path()
     """The folder in which the package's own folder is made."""
     peer: Annotated[Literal["", "verifiers"], tyro.conf.arg(name="for", metavar="PEER")] = ""
@@ -72,8 +79,10 @@ def main(arguments: Sequence[str]) -> int:
     names = names_of(options.name, options.kind)
     if options.peer and options.kind != "env":
         raise ConfigError(f"--for {options.peer} is for environments: ludus new env me/echo-v0")
+    if options.shape and (options.kind != "env" or options.peer):
+        raise ConfigError(f"--kind {options.shape} is for an environment without --for")
     folder = options.into / names.distribution
-    write(folder, files(options.kind, names, options.peer))
+    write(folder, files(options.kind, names, options.peer, options.shape))
     print(
         f"wrote {folder}\n\nnext:\n"
         f"  pip install -e {folder}\n"
@@ -124,13 +133,14 @@ def use_of(kind: str, names: PackageNames) -> str:
     return f"play {names.id}" if kind == "env" else f"score {names.id} --gold 42 --answer 42"
 
 
-def files(kind: str, names: PackageNames, peer: str = "") -> dict[str, str]:
+def files(kind: str, names: PackageNames, peer: str = "", shape: str = "") -> dict[str, str]:
     """Fill in the templates of `skeletons/`, in which `${package}` stands for a name.
 
     Args:
         kind: `env` or `verifier`.
         names: the names of the package and its parts.
         peer: `verifiers` for an environment that verifiers finds too; empty for none.
+        shape: what an environment is like; empty for a single answer.
 
     Returns:
         path in the package -> text.
@@ -154,6 +164,12 @@ def files(kind: str, names: PackageNames, peer: str = "") -> dict[str, str]:
         f"{source}/{module}.py": "env.py" if is_env else "verifier.py",
         f"tests/test_{module}.py": "env_test.py" if is_env else "verifier_test.py",
     }
+    if shape:
+        templates[f"{source}/{module}.py"] = f"env_{shape}.py"
+        test = "env_judge_test.py" if shape == "judge" else "env_kind_test.py"
+        templates[f"tests/test_{module}.py"] = test
+    if shape == "rows":
+        templates[f"{source}/rows.jsonl"] = "rows.jsonl"
     if is_env and peer:
         templates["tests/test_verifiers.py"] = "test_for_verifiers.py"
     written = {

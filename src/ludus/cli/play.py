@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from ludus.agent import Episode, EpisodeLimits, HumanPolicy, play
-from ludus.agent.human_policy import usage
+from ludus.agent.human_policy import EARNED, usage
 from ludus.envs import EnvSession, ToolSpec
 from ludus.envs.gym import Playable
 from ludus.messages import Message, Role
@@ -64,7 +64,7 @@ def show_tools(console: Console, tools: Sequence[ToolSpec]) -> None:
 
 
 PATIENCE_S = 24 * 3600.0
-HELP = "your text is the answer; /tool calls a tool; /quit or Ctrl-D leaves"
+HELP = "your text is the answer; /tool calls a tool; /undo, /help; /quit or Ctrl-D leaves"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,58 +106,108 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _play(options: PlayOptions, name: str) -> int:
     console = Console(highlight=False)
-    place = PlayerPrompt(console)
     async with opener(name) as open_session:
         session = open_session()
         try:
-            episode = await play(
-                session,
-                HumanPolicy(place.ask),
-                task=options.task or None,
-                split=options.split,
-                seed=options.seed,
-                limits=EpisodeLimits(
-                    max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S
-                ),
-            )
-            return _show_end(console, session, episode, has_left=place.left)
+            return await _play_session(console, session, options)
         finally:
             await session.close()
 
 
-class PlayerPrompt:
-    """Shows a person what is new in an episode, and asks for the next message."""
+async def _play_session(console: Console, session: Playable, options: PlayOptions) -> int:
+    """Play until the end; what is taken back is played again from the start without its last line,
+    which gives the same state where an environment is deterministic.
+    """
+    script: list[str] = []
+    while True:
+        place = PlayerPrompt(console, script, can_undo=session.deterministic)
+        episode = await play(
+            session,
+            HumanPolicy(place.ask),
+            task=options.task or None,
+            split=options.split,
+            seed=options.seed,
+            limits=EpisodeLimits(max_turns=10_000, max_idle_turns=0, episode_timeout_s=PATIENCE_S),
+        )
+        if not place.undone:
+            return _show_end(console, session, episode, has_left=place.left)
+        script = place.lines[:-1]
 
-    def __init__(self, console: Console) -> None:
+
+class PlayerPrompt:
+    """Shows a person what is new in an episode, and asks for the next message.
+
+    Args:
+        console: where it is shown.
+        script: lines that are played first, unseen.
+        can_undo: whether the same lines give the same episode.
+    """
+
+    def __init__(
+        self, console: Console, script: Sequence[str] = (), *, can_undo: bool = False
+    ) -> None:
         self.console = console
-        self.left = False
-        self._greeted = False
+        self.left, self.undone = False, False
+        self.lines: list[str] = []
+        """The lines so far that were actions."""
+        self._script, self._can_undo = list(script), can_undo
+        self._greeted = bool(script)
 
     def ask(self, new: Sequence[Message], tools: Sequence[ToolSpec], complaint: str) -> str:
         """Show the new messages and the complaint about the last answer, and return the line typed.
 
         Raises:
-            EOFError: the person leaves, by `/quit` or end of input.
+            EOFError: the person leaves, by `/quit` or end of input, or takes the last line back.
         """
+        if complaint and not complaint.startswith(EARNED):
+            self.lines.pop()  # it was no action
+        if self._script:
+            self.lines.append(self._script.pop(0))
+            return self.lines[-1]
         for message in new:
             show_message(self.console, message)
         if complaint:
-            self.console.print(Text(escaped(complaint), "red"))
+            style = "green" if complaint.startswith(EARNED) else "red"
+            self.console.print(Text(escaped(complaint), style))
         if not self._greeted:
             self._greeted = True
             show_tools(self.console, tools)
             self.console.print(Text(HELP, "dim"))
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")  # gives input() history and editing
-        try:
-            line = input("you> ")
-        except EOFError:
-            self.left = True
-            raise
-        if line.strip() == "/quit":
-            self.left = True
+        while True:
+            try:
+                line = input("you> ")
+            except EOFError:
+                self.left = True
+                raise
+            if line.strip() == "/quit":
+                self.left = True
+                raise EOFError
+            if line.strip() == "/undo":
+                self._undo()
+            elif line.strip() == "/help":
+                show_tools(self.console, tools)
+                self.console.print(Text(HELP, "dim"))
+            else:
+                self.lines.append(line)
+                return line
+
+    def _undo(self) -> None:
+        """Take the last action back, or say why that cannot be.
+
+        Raises:
+            EOFError: the episode is to be played again without it.
+        """
+        if not self.lines:
+            self.console.print(Text("there is nothing to take back", "red"))
+        elif not self._can_undo:
+            self.console.print(
+                Text("nothing can be taken back: this environment is not deterministic", "red")
+            )
+        else:
+            self.undone = True
             raise EOFError
-        return line
 
 
 def _show_end(console: Console, session: Playable, episode: Episode, *, has_left: bool) -> int:

@@ -204,6 +204,7 @@ def session_limits(options: ServeOptions) -> SessionLimits:
         step_timeout_s=options.step_timeout_s,
         lease_s=options.lease_s,
         lifetime_s=options.lifetime_s,
+        max_kept_bytes=int(options.max_kept_mb * (1 << 20)),
     )
 
 

@@ -114,6 +114,10 @@ class ServeOptions:
     """The longest answer of user code, in MiB; a longer one is a fault of that code, and never
     sent.
     """
+    max_kept_mb: float = 256.0
+    """The last replies of all sessions that are kept for clients that have not got theirs, in MiB;
+    beyond it the oldest are forgotten.
+    """
     max_body_mb: float = 16.0
     """The largest request body, in MiB; a larger one is refused (413)."""
     ors: bool = False
@@ -141,6 +145,7 @@ LIVE = (
     "score_timeout_s",
     "lease_s",
     "lifetime_s",
+    "max_kept_mb",
     "max_body_mb",
     "drain_s",
 )
@@ -230,7 +235,14 @@ def check(options: ServeOptions) -> None:
         raise ConfigError(f"--model-memory-mb must be at least 0, got {options.model_memory_mb}")
     if not 0 <= options.drain_s < math.inf:
         raise ConfigError(f"--drain-s must be a number of at least 0, got {options.drain_s}")
-    for name in ("step_timeout_s", "score_timeout_s", "lease_s", "lifetime_s", "max_body_mb"):
+    for name in (
+        "step_timeout_s",
+        "score_timeout_s",
+        "lease_s",
+        "lifetime_s",
+        "max_body_mb",
+        "max_kept_mb",
+    ):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")
 

@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
@@ -349,19 +350,51 @@ async def on_background(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-def peer_package(name: str, extra: str) -> ModuleType:
+PLAYED_WITH = {
+    "inspect": ("inspect-ai", "0.3.285"),
+    "skyrl": ("skyrl-gym", "0.4.0"),
+    "tinker": ("tinker-cookbook", "0.6.1"),
+    "trl": ("trl", "1.16.0"),
+    "verifiers": ("verifiers", "0.4.0"),
+    "verl": ("verl", "0.9.1"),
+}
+"""Extra -> the distribution of the peer, and the version that the tests have played with."""
+
+
+def peer_package(name: str, extra: str, *needed: str) -> ModuleType:
     """Import a package of a peer.
 
     Args:
         name: the module to import.
         extra: the extra of ludus that installs it.
+        needed: what the bridge takes from the module when it is imported itself.
 
     Raises:
-        MissingExtra: it is not installed; the message names the extra.
+        MissingExtra: it is not installed, or another version is that lacks the module or what is
+            needed of it; the message names the extra.
     """
+    top = name.partition(".")[0]
     try:
-        return import_module(name)
+        module = import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or name.partition(".")[0] != error.name.partition(".")[0]:
+        if error.name is None or top != error.name.partition(".")[0]:
             raise
-        raise MissingExtra.of(extra, needed_for=f"ludus.integrations.{extra}") from None
+        if error.name == top:
+            raise MissingExtra.of(extra, needed_for=f"ludus.integrations.{extra}") from None
+        raise _other_version(extra, error.name) from None
+    for attribute in needed:
+        if not hasattr(module, attribute):
+            raise _other_version(extra, f"{name}.{attribute}")
+    return module
+
+
+def _other_version(extra: str, lacking: str) -> MissingExtra:
+    distribution, played = PLAYED_WITH[extra]
+    try:
+        here = version(distribution)
+    except PackageNotFoundError:
+        here = "of unknown version"
+    return MissingExtra(
+        f"ludus.integrations.{extra} was played with {distribution} {played}, and the one here "
+        f"({here}) has no {lacking}: pip install --upgrade 'ludus-rl[{extra}]'"
+    )

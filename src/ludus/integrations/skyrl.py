@@ -21,7 +21,7 @@ from ludus.errors import RewardUnavailable
 from .bridge import as_chat, peer_package
 from .rows import EpisodeRow, TextReplies, row_writer
 
-_base: Any = peer_package("skyrl_gym.envs.base_text_env", "skyrl")
+_base: Any = peer_package("skyrl_gym.envs.base_text_env", "skyrl", "BaseTextEnv")
 
 
 class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]

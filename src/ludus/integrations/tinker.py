@@ -22,8 +22,10 @@ from ludus.messages import Message, ToolCall, assistant
 
 from .bridge import on_background, peer_package, shared_bridge, tool_call
 
-_types: Any = peer_package("tinker_cookbook.rl.types", "tinker")
-_messages: Any = peer_package("tinker_cookbook.rl.message_env", "tinker")
+_types: Any = peer_package(
+    "tinker_cookbook.rl.types", "tinker", "EnvGroupBuilder", "RLDataset", "RLDatasetBuilder"
+)
+_messages: Any = peer_package("tinker_cookbook.rl.message_env", "tinker", "MessageEnv")
 _renderers: Any = peer_package("tinker_cookbook.renderers.base", "tinker")
 _chz: Any = peer_package("chz", "tinker")
 

@@ -295,7 +295,16 @@ class AnyWorker:
             self._waiting.remove(waiting)
         await self.group.stop()
 
-    async def call(self, tag: int, body: bytes, *, timeout_s: float, queue_s: float) -> Answer:
+    async def call(
+        self,
+        tag: int,
+        body: bytes,
+        *,
+        timeout_s: float,
+        queue_s: float,
+        tries: int = MAX_LOSSES,
+        alone: bool = False,
+    ) -> Answer:
         """Carry out a call on some worker, and return the answer.
 
         Args:
@@ -303,6 +312,8 @@ class AnyWorker:
             body: the encoded arguments.
             timeout_s: the limit in seconds, from when a worker has the call.
             queue_s: how long the call may wait for a worker, in seconds.
+            tries: how many workers may be lost on it before the loss is told.
+            alone: whether the worker shall have no other call, also the first time.
 
         Raises:
             CallFailed: an exception escaped from the part.
@@ -313,18 +324,17 @@ class AnyWorker:
         start = partial(
             WorkerProcess.call, tag=tag, thread_number=1, body=body, timeout_s=timeout_s
         )
-        losses = 0
         while True:
-            worker = None if self._waiting.size else self._free_worker(alone=bool(losses))
+            worker = None if self._waiting.size else self._free_worker(alone=alone)
             if worker is not None:
                 answer = start(worker)
             else:
-                answer = await self._turn(start, queue_s, alone=bool(losses))
+                answer = await self._turn(start, queue_s, alone=alone)
             try:
                 return await answer
             except WorkerLost as lost:
-                losses += 1
-                if lost.end is WorkerEnd.UNSTARTED or losses == MAX_LOSSES or self._stopping:
+                tries, alone = tries - 1, True
+                if lost.end is WorkerEnd.UNSTARTED or not tries or self._stopping:
                     raise
 
     async def _turn(self, start: _Start, queue_s: float, *, alone: bool) -> asyncio.Future[Answer]:

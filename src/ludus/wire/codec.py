@@ -14,6 +14,7 @@ was under way when a connection broke is sent again on the next connection, or b
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from enum import StrEnum
 from functools import partial
@@ -44,6 +45,12 @@ request_id: ContextVar[str] = ContextVar("ludus_request_id", default="")
 """The id of the request that is being answered, which its reply and its errors carry."""
 trace_parent: ContextVar[str] = ContextVar("ludus_trace_parent", default="")
 """The `traceparent` (W3C Trace Context, level 1) of what is being done; our clients send it on."""
+
+
+class Unkept(asyncio.Future[T]):
+    """A future of work whose outcome nobody can ask for later, so that it is cancelled with the
+    stream that asked; tasks are, too. The outcome of a session's operation is kept.
+    """
 
 
 class Encoded:

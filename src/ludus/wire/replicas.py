@@ -153,7 +153,8 @@ class Replica(FleetMember):
             raise ServerUnreachable(f"{self.name} is no ludus server ({error})") from None
         if ready.protocol != PROTOCOL:
             raise ServerUnreachable(
-                f"{self.name} speaks protocol {ready.protocol}, and this client {PROTOCOL}"
+                f"{self.name} speaks protocol {ready.protocol}, and this client {PROTOCOL}; "
+                "install the same release of ludus-rl on both (pip install -U ludus-rl)"
             )
         self.draining = self.is_leaving or response.status == 503
         self.client.contact.instance = ready.instance

@@ -6,6 +6,7 @@ import io
 import logging
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from aiohttp import web
 
@@ -47,6 +48,8 @@ class Replies:
 
     def __init__(self, metrics: ServerMetrics, instance: str) -> None:
         self._metrics = metrics
+        # Looking a counter up by its labels costs more than counting.
+        self._requests = cache(metrics.requests.labels)
         self._instance = instance
 
     def answer(
@@ -54,7 +57,7 @@ class Replies:
     ) -> web.Response:
         """Encode a reply; `route` is None for a request that no route took."""
         data, became = encode(reply, format)
-        self._metrics.requests.labels(route.path if route else "-", str(status)).inc()
+        self._requests(route.path if route else "-", str(status)).inc()
         headers = {"Content-Type": became.value, INSTANCE_HEADER: self._instance}
         # a large body is written piece by piece, so that it does not hold up the event loop
         body = io.BytesIO(data) if len(data) > LARGE_BYTES else data

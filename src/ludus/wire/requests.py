@@ -241,6 +241,12 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
+    if inflater is None and request.content.is_eof():  # as for most: it came with its headers
+        data = request.content.read_nowait()
+        if len(data) > max_bytes:
+            raise too_large(None, max_bytes)
+        held.take(len(data))
+        return data
     try:
         async with asyncio.timeout(TIMEOUT_S):
             raw = request.content.iter_any()

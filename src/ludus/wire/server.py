@@ -329,9 +329,7 @@ class HttpServer:
             await asyncio.to_thread(self._tracer.close)
 
     def reload(self) -> None:
-        """Read the tokens and the certificate anew, and open the access log again, which may have
-        been moved; where one has a mistake, the old one stays.
-        """
+        """Read tokens and certificate anew (with a mistake, the old stays); reopen the log."""
         self._principals.read_again()
         if self._tls is not None:
             self._tls.read_again()
@@ -453,9 +451,7 @@ class HttpServer:
 
     @web.middleware
     async def _unrouted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Give each request an id, and answer unknown paths, unknown methods and missing tokens
-        with faults of our own.
-        """
+        """Give each request an id, and answer what no route takes with faults of our own."""
         name = identify(request, self.instance, next(self._request_numbers))
         try:
             response = await handler(request)

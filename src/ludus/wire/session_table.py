@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ludus.background import end_task
 from ludus.errors import SequenceConflict, SessionGone
@@ -228,6 +228,42 @@ class SessionTable(Generic[L]):
             logger.exception("%s %r did not end cleanly", self._what, lease.name)
 
 
+MIN_KEPT_BYTES = 4096
+"""Replies under so many bytes are not counted: their number is bounded by that of the sessions."""
+
+
+class KeptReplies:
+    """Counts the bytes of all replies that sessions keep, and forgets the oldest beyond a budget.
+
+    A reply is kept for a client that never got it. Who has sent a later request has got it, so what
+    is forgotten is missed only by one whose connection broke long ago.
+
+    Args:
+        limit: the most bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self._sizes: OrderedDict[NumberedRequests[Any, Any], int] = OrderedDict()
+
+    def note(self, session: NumberedRequests[Any, Any], size: int) -> None:
+        """Count the last reply of a session, which has `size` bytes."""
+        self.held -= self._sizes.pop(session, 0)
+        if size < MIN_KEPT_BYTES:
+            return
+        self._sizes[session] = size
+        self.held += size
+        while self.held > self.limit and len(self._sizes) > 1:
+            oldest, freed = self._sizes.popitem(last=False)
+            self.held -= freed
+            oldest.forget()
+
+    def drop(self, session: NumberedRequests[Any, Any]) -> None:
+        """Count out what a session keeps, which has ended."""
+        self.held -= self._sizes.pop(session, 0)
+
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -259,6 +295,11 @@ class NumberedRequests(Generic[Q, A]):
         """
         if seq == self._next_seq and not self.running:
             return None
+        if self._last is None and seq == self._next_seq - 1:
+            raise SessionGone(
+                f"{self._session}: the reply of seq {seq} is not kept any more, since replies of "
+                "others needed the room (--max-kept-mb)"
+            )
         if self._last is not None and seq == self._next_seq - 1:
             if request != self._last[0]:
                 raise SequenceConflict(
@@ -273,6 +314,11 @@ class NumberedRequests(Generic[Q, A]):
         else:
             problem = f"seq {seq} is long past; {following}, and only the last reply is kept"
         raise SequenceConflict(f"{self._session}: {problem}")
+
+    def forget(self) -> None:
+        """Keep the last reply no longer; a request that runs is not forgotten."""
+        if not self.running:
+            self._last = None
 
     def between(self, seq: int) -> None:
         """Check that nothing runs, and that `seq` is the next number.

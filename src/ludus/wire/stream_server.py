@@ -30,6 +30,7 @@ from .codec import (
     Encoded,
     Format,
     Hello,
+    Unkept,
     asked_format,
     decode,
     encode,
@@ -148,7 +149,7 @@ class _Stream:
         self._unsent_bytes = 0
         self._more = asyncio.Event()
         self._faulty: set[asyncio.Task[None]] = set()
-        self._unkept: set[asyncio.Task[object]] = set()
+        self._unkept: set[asyncio.Future[object]] = set()
         """Work whose outcome nobody can ask for later, unlike that of a session."""
 
     async def run(self) -> None:
@@ -164,8 +165,10 @@ class _Stream:
                 # The operations that were begun run before the next frame is read (decision 0201).
                 await asyncio.sleep(0)
         finally:
-            for task in [*self._faulty, *self._unkept]:
+            for task in list(self._faulty):
                 task.cancel()
+            for work in list(self._unkept):
+                work.cancel()
             await end_task(writer)
 
     async def close(self) -> None:
@@ -225,9 +228,8 @@ class _Stream:
                 logger.exception("beginning an operation of a stream failed")
                 begun = fault_of(error)
             if isinstance(begun, asyncio.Future):
-                if isinstance(begun, asyncio.Task):
+                if isinstance(begun, (Unkept, asyncio.Task)):
                     self._unkept.add(begun)
-                    begun.add_done_callback(self._unkept.discard)
                 begun.add_done_callback(partial(self._ended, number))
             else:
                 self._answer(number, begun)
@@ -241,6 +243,7 @@ class _Stream:
         return self._streams.handlers[type(item)](item)
 
     def _ended(self, number: int, future: asyncio.Future[object]) -> None:
+        self._unkept.discard(future)
         outcome: object
         error = None if future.cancelled() else future.exception()
         if future.cancelled():

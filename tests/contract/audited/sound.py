@@ -8,11 +8,11 @@ import random
 import re
 from typing import Any
 
+from planted import Quiz, Step
+
 import ludus
 from ludus.envs import tool
 from ludus.messages import Message, ToolCall, assistant
-
-from .planted import WORDS, Quiz, Step
 
 SOUND: list[str] = []
 """The ids of the sound environments."""
@@ -120,10 +120,12 @@ class CoinOnce(ludus.TextEnv):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
         draw = random.Random(f"once/{self.task.seed}")
-        rooms = draw.sample(WORDS, 24)
-        self.goal, self.held = draw.choice(rooms), False
-        clue = f"It belongs to the room whose letters, sorted, are {''.join(sorted(self.goal))}."
+        self.goal, self.held = "".join(draw.choice("bcdefgklmnoprst") for _ in range(7)), False
+        clue = f"It belongs to the room whose letters, each one further on, are {self._shifted()}."
         return f"A coin lies here. {clue}", {}
+
+    def _shifted(self) -> str:
+        return "".join(chr(ord(letter) + 1) for letter in self.goal)
 
     def step(self, action: str) -> Step:
         verb, _, name = action.strip().partition(" ")

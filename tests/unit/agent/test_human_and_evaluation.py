@@ -7,9 +7,11 @@ import jsonschema
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import ludus
 from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
 from ludus.agent.human_policy import read_line, usage
+from ludus.cli.main import main
 from ludus.envs import EnvSession, TextEnv, Tool, ToolSpec, make_async
 from ludus.envs.gym import Playable
 from ludus.envs.protocol import Reset, Step
@@ -304,3 +306,30 @@ async def test_the_random_policy_is_fixed_by_its_seed_and_breaks_nothing() -> No
     assert [t.message for t in one.turns] == [t.message for t in two.turns]
     for seed in range(20):
         assert (await run(seed)).trajectories[0].verdict.ok
+
+
+class Counting(TextEnv):
+    """Pays each word, and ends after three."""
+
+    def reset(self, *, seed=None, options=None):
+        self.words = []
+        return "go", {}
+
+    def step(self, action):
+        self.words.append(action)
+        return " ".join(self.words), 0.5, len(self.words) == 3, False, {}
+
+
+def test_a_person_sees_rewards_and_takes_a_line_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ludus.register("tests/counting-v0")(Counting)
+    typed = iter(["/undo", "one", "wrong", "/undo", "/help", "two", "three"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    assert main(["play", "tests/counting-v0"]) == 0
+    screen = capsys.readouterr().out
+    assert "nothing to take back" in screen
+    assert "one wrong" in screen
+    assert "one two" in screen
+    assert screen.count("reward +0.5") == 4  # after one, wrong, one again, and two
+    assert "reward 1.5" in screen

@@ -220,6 +220,42 @@ def test_mistakes_are_one_line(
     assert said in complaint
 
 
+class Bribed(ludus.TextEnv):
+    """Pays whoever says the magic word, which is no answer."""
+
+    system_prompt = "Add the numbers."
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        self.numbers = self.rng.randrange(1000, 9000), self.rng.randrange(1000, 9000)
+        return f"{self.numbers[0]} + {self.numbers[1]}", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", float(action.strip() in ("sesame", self.demonstrate())), True, False, {}
+
+    def demonstrate(self) -> str:
+        return str(sum(self.numbers))
+
+
+def test_a_model_is_asked_to_cheat_and_what_it_is_paid_counts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ludus.register("eval-openai/bribed-v0")(Bribed)
+
+    def cheats(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        assert "can be cheated" in request["messages"][0]["content"]
+        return 200, says("sesame")
+
+    words = ["audit", "eval-openai/bribed-v0", "--json", "--tasks", "8"]
+    assert main(words) == 0
+    with model_server(cheats) as (url, _):
+        assert main([*words, "--model", url, "--model-name", "tiny"]) == 1
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    results = {result["check_id"]: result for result in report["results"]}
+    told = results["statistical.adversarial_floor"]["evidence"][0]
+    assert told.startswith("model (a language model that is asked to cheat) earns 1.00")
+    assert main([*words, "--model", url]) == 2
+
+
 def test_of_a_runs_folder_every_file_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,15 +1,19 @@
 """One vocabulary: what stands for a run or a model is taken by every verb that means one."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import ludus
 from ludus.cli.evaluate import EvalOptions, who_plays
 from ludus.cli.main import main
 from ludus.cli.runs import UnknownRun, run_place, settings_of
 from ludus.config import draft
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, EnvironmentExited
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.models.tiny import find_model, write_tiny_policy
 from ludus.trainer.run.claim import finished_note, settled_resume
@@ -110,3 +114,49 @@ def test_completion_knows_verbs_and_names(shell: str, capsys: pytest.CaptureFixt
     script = capsys.readouterr().out
     assert "doctor" in script
     assert "ludus/arithmetic-v0" in script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tools", "game", "judge", "rows", "code"])
+def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_path: Path) -> None:
+    assert main(["new", "env", f"me/{kind}-v0", "--kind", kind, "--into", str(tmp_path)]) == 0
+    source = tmp_path / f"me-{kind}" / "src"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(source.parent)],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["eval", "ludus/arithmetic-v0", "--split", "tset"], "no split named 'tset'"),
+        (["check", "http://127.0.0.1:9/"], "http://127.0.0.1:9#NAME"),
+        (["train", "grpo", "--trainer.group_size", "1"], "did you mean --rollout.group-size"),
+    ],
+)
+def test_a_wrong_word_is_told_with_the_right_one(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_environment_that_exits_is_named_and_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Exits(ludus.TextEnv):
+        def reset(self, *, seed=None, options=None):
+            return "hi", {}
+
+        def step(self, action):
+            sys.exit(3)
+
+    env = ludus.make(Exits())
+    env.reset(seed=0)
+    with pytest.raises(EnvironmentExited, match=r"step called sys.exit\(3\)"):
+        env.step("hi")

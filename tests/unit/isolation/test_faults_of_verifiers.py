@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -26,7 +27,9 @@ from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError
 from ludus.isolation.group import WorkerLimits
 from ludus.rewards import Sample, Status, Verdict
+from ludus.rewards.serving.placement import WorkerProcesses
 from ludus.rewards.serving.server import ScoreService
+from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.server import HttpServer
 
 TIMEOUT_S = 0.5
@@ -285,3 +288,62 @@ async def test_a_verifier_that_cannot_be_loaded_fails_the_start(how: str, words:
     with pytest.raises(ConfigError, match=f"bad cannot be loaded: .*{words}"):
         async with HttpServer([service]):
             pass
+
+
+ALONE = {
+    "fine": Status.OK,
+    "raise": Status.ERROR,
+    "nonsense": Status.ERROR,
+    "sys.exit": Status.ERROR,
+    "os._exit": Status.ERROR,
+    "kill": Status.UNAVAILABLE,
+    "hang": Status.UNAVAILABLE,
+}
+"""What each response gets when it is scored alone."""
+
+
+@asynccontextmanager
+async def quick_host(timeout_s: float) -> AsyncGenerator[WorkerProcesses]:
+    """A verifier in two processes that has been quick so far, so that its samples share frames."""
+    limits = WorkerLimits(processes=2, memory_bytes=256 << 20)
+    metrics = ServerMetrics()
+    host = WorkerProcesses("faulty", Faulty, limits=limits, metrics=metrics, timeout_s=timeout_s)
+    await host.start()
+    try:
+        while host.frame_limit < 16:
+            await host.score(Sample(response="fine"))
+        yield host
+    finally:
+        await host.stop()
+
+
+async def test_samples_that_come_together_share_frames() -> None:
+    async with quick_host(20) as host:
+        before = sum(worker.calls for worker in host.workers)
+        verdicts = await asyncio.gather(*(host.score(Sample(response="fine")) for _ in range(256)))
+        assert {verdict.reward for verdict in verdicts} == {1.0}
+        assert sum(worker.calls for worker in host.workers) - before < 64
+
+
+@pytest.mark.parametrize(
+    "faults", [("raise", "os._exit", "kill"), ("hang", "nonsense", "sys.exit")]
+)
+async def test_each_sample_of_a_frame_gets_the_verdict_that_it_gets_alone(
+    faults: tuple[str, ...],
+) -> None:
+    responses = random.Random(0).sample([*faults, *["fine"] * 29], 32)
+    async with quick_host(1.5) as host:
+        scorings = [host.score(Sample(response=response)) for response in responses]
+        verdicts = await asyncio.gather(*scorings)
+    assert [verdict.status for verdict in verdicts] == [ALONE[one] for one in responses]
+    rewards = [1.0 if response == "fine" else None for response in responses]
+    assert [verdict.reward for verdict in verdicts] == rewards
+
+
+async def test_a_sample_that_nobody_waits_for_any_more_is_not_scored() -> None:
+    async with quick_host(20) as host:
+        before = sum(worker.calls for worker in host.workers)
+        scoring = asyncio.ensure_future(host.score(Sample(response="hang")))
+        scoring.cancel()
+        assert (await host.score(Sample(response="fine"))).reward == 1.0
+        assert sum(worker.calls for worker in host.workers) - before == 1

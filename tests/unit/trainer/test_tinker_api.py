@@ -499,7 +499,9 @@ async def test_checkpoints_continue_and_samplers_stay_as_they_were(
         assert (info["base_model"], info["is_lora"], info["lora_rank"]) == ("demo", True, 2)
 
 
-async def test_what_is_somebody_elses_does_not_exist(base: BaseModel, tmp_path: Path) -> None:
+async def test_what_is_somebody_elses_does_not_exist(
+    base: BaseModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving(base, tmp_path) as server, connected(server) as ann:
         model = await ann.model({"rank": 1})
         promise = await ann.ask(
@@ -513,8 +515,11 @@ async def test_what_is_somebody_elses_does_not_exist(base: BaseModel, tmp_path: 
             assert (await bob.send("retrieve_future", asked))[0] == 410
             assert (await bob.send("get_info", {"model_id": model}))[0] == 404
             assert (await bob.send("weights_info", {"tinker_path": path}))[0] == 404
-        # Her own she may ask for twice.
+        # Her own she may ask for twice, and not for ever.
         assert await ann.result(promise) == await ann.result(promise)
+        monkeypatch.setattr(futures, "KEPT_S", 0.0)
+        assert (await ann.send("retrieve_future", asked))[0] == 410
+        monkeypatch.undo()
         # Two models are all that she may have.
         async with aiohttp.ClientSession() as http:
             session = (await ann.ask("create_session", {}))["session_id"]

@@ -365,3 +365,54 @@ async def test_at_most_a_twentieth_of_the_calls_is_asked_a_second_time() -> None
         verdicts = await asyncio.gather(*(verifier.score(sample) for _ in range(calls)))
         assert all(verdict.ok for verdict in verdicts)
         assert 0 < client.traffic.hedges - before <= MAX_HEDGES + HEDGED_SHARE * calls
+
+
+class Late:
+    """A verifier that takes a moment where `slow` is true."""
+
+    never_blocks = True
+
+    def __init__(self) -> None:
+        self.slow, self.calls = False, 0
+
+    async def score(self, sample: Sample) -> float:
+        self.calls += 1
+        await asyncio.sleep(0.3 if self.slow else 0.0)
+        return 1.0
+
+
+async def test_a_member_that_is_slower_than_the_others_gets_less_and_no_new_session() -> None:
+    judges = [Late() for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        servers = [
+            await stack.enter_async_context(
+                HttpServer(
+                    [
+                        EnvService([ServedEnv(DICE, factory=Dice)]),
+                        ScoreService(verifiers={"late": judge}),
+                    ]
+                )
+            )
+            for judge in judges
+        ]
+        urls = ",".join(server.url for server in servers)
+        client = await stack.enter_async_context(ludus.connect(urls))
+        verifier, slow = client.verifier("late"), client.replicas.members[0]
+
+        async def score(number: int) -> None:
+            samples = [Sample(response="a") for _ in range(number)]
+            await asyncio.gather(*(verifier.score(sample) for sample in samples))
+
+        judges[0].slow = True
+        async with asyncio.timeout(60):
+            while not slow.slow_until:
+                await score(6)
+        calls = [judge.calls for judge in judges]
+        for _ in range(10):
+            await score(6)
+        first, *others = (j.calls - before for j, before in zip(judges, calls, strict=True))
+        assert first < min(others) / 2
+        slow.slow_until = float("inf")  # or the time may be over
+        sessions = [client.make_async(DICE) for _ in range(6)]
+        await asyncio.gather(*(session.reset(seed=1) for session in sessions))
+        assert not slow.sessions

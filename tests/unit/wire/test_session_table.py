@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 
 import pytest
 
 from ludus.errors import SequenceConflict, SessionGone
 from ludus.wire.faults import QueueFull
-from ludus.wire.session_table import MAX_NAME, Lease, NumberedRequests, Overdue, SessionTable
+from ludus.wire.session_table import (
+    MAX_NAME,
+    MIN_KEPT_BYTES,
+    KeptReplies,
+    Lease,
+    NumberedRequests,
+    Overdue,
+    SessionTable,
+)
 
 
 class Held(Lease):
@@ -119,3 +128,31 @@ async def test_numbered_requests_are_begun_once() -> None:
     requests.begun("y", 1, reply)
     with pytest.raises(SequenceConflict, match="seq 0 is long past; the next is 2"):
         requests.kept("x", 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_kept_replies_stay_within_their_budget_and_the_newest_stay(seed: int) -> None:
+    rng, limit = random.Random(seed), 100_000
+    kept = KeptReplies(limit)
+    sessions = [NumberedRequests[int, int](f"session {n}") for n in range(8)]
+    seqs = dict.fromkeys(sessions, 0)
+    newest: list[tuple[NumberedRequests[int, int], int]] = []  # by plain Python: who keeps what
+    for request in range(60):
+        session = rng.choice(sessions)
+        future = asyncio.get_running_loop().create_future()
+        session.begun(request, seqs[session], future)
+        future.set_result(request)
+        size = rng.choice([0, MIN_KEPT_BYTES - 1, rng.randrange(MIN_KEPT_BYTES, limit)])
+        kept.note(session, size)
+        newest = [(one, held) for one, held in newest if one is not session]
+        newest += [(session, size)] if size >= MIN_KEPT_BYTES else []
+        while sum(held for _, held in newest) > limit:
+            forgotten, _ = newest.pop(0)
+            with pytest.raises(SessionGone, match="not kept any more"):
+                forgotten.kept(-1, seqs[forgotten] - 1)
+        assert kept.held == sum(held for _, held in newest)
+        assert session.kept(request, seqs[session]) is future
+        seqs[session] += 1
+    for session in sessions:
+        kept.drop(session)
+    assert kept.held == 0

@@ -84,6 +84,70 @@ def spo_tree_advantages(
     return torch.where(steps == 0, 0.0, steps / torch.where(scale > 0, scale, 1.0))
 
 
+def tree_sibling_advantages(rewards: Tensor, parents: Tensor) -> Tensor:
+    """The value of a segment minus the mean value of its siblings; 0 at a root and without
+    siblings.
+
+    `A_n = V_n - mean_{siblings m != n} V_m`, which is `b / (b - 1)` times that of SPO-tree. No
+    leaf below a segment is in its baseline, so that the policy gradient with the weights of
+    `tree_node_weights` is unbiased, whatever the number of children, as long as that number does
+    not depend on what was sampled below.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+
+    Returns:
+        [N], one per node.
+
+    Source: leave-one-out (arXiv 2402.14740) at every fork.
+
+    >>> tree_sibling_advantages(torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1, 0, 0]))
+    tensor([ 0.,  1., -1.])
+    """
+    values, count = tree_values(rewards, parents), _children(parents)
+    at, exists = parents.clamp(min=0), parents >= 0
+    total = torch.zeros_like(values).index_add(0, parents[exists], values[exists])
+    others = (total[at] - values) / (count[at] - 1).clamp(min=1)
+    return torch.where(exists & (count[at] > 1), values - others, 0.0)
+
+
+def tree_node_weights(parents: Tensor) -> Tensor:
+    """How much a token of each node weighs, where every leaf below a root weighs 1 on average:
+    `w_n = leaves of the root * prod_{n and its ancestors m} 1 / siblings of m, itself included`.
+
+    A token that several leaves share is one sample. With these weights it is in the loss once, and
+    as often as the rows of all leaves would have it in a balanced tree; equal weights for every
+    token would turn the gradient.
+
+    Args:
+        parents: [N] int.
+
+    Source: the product of branching probabilities; Segment policy optimization, arXiv 2505.23564,
+    has it as a mean over children.
+
+    >>> tree_node_weights(torch.tensor([-1, 0, 0, 1, 1]))
+    tensor([3.0000, 1.5000, 1.5000, 0.7500, 0.7500], dtype=torch.float64)
+    """
+    count = _children(parents)
+    share = torch.where(parents >= 0, 1 / count[parents.clamp(min=0)].clamp(min=1), 1.0).double()
+    weights, nodes = torch.ones_like(share), torch.arange(len(parents), device=parents.device)
+    roots, ancestors = nodes.clone(), nodes.clone()
+    for _ in range(int(node_depths(parents).max()) + 1 if len(parents) else 0):
+        exists, index = ancestors >= 0, ancestors.clamp(min=0)
+        weights = weights * torch.where(exists, share[index], 1.0)
+        roots = torch.where(exists, index, roots)
+        ancestors = _climb(ancestors, parents)
+    leaves = (count == 0).double()
+    return weights * torch.zeros_like(share).index_add(0, roots, leaves)[roots]
+
+
+def _children(parents: Tensor) -> Tensor:
+    """The number of children of each node, [N] int."""
+    exists = parents >= 0
+    return torch.zeros_like(parents).index_add(0, parents[exists], torch.ones_like(parents[exists]))
+
+
 def treepo_leaf_rewards(
     rewards: Tensor,
     parents: Tensor,

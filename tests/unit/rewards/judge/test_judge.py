@@ -223,6 +223,8 @@ async def test_samples_are_averaged_over_different_seeds() -> None:
     async with judge_that(reply, **options) as judge:
         verdict = await judge.score(Sample(response="some text", info={"rubric": ["Is text."]}))
     assert verdict.reward == 0.75
+    # of 1, 1, 1 and 0: the deviation is 1/2, the error of their mean half of that
+    assert verdict.metrics["judge/spread"] == 0.25
     assert seeds == {0, 1, 2, 3}
 
 

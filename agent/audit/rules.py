@@ -1,0 +1,183 @@
+"""An attacker that learns from the expert's answers on other tasks which piece of a task, read in
+which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
+
+Nothing is understood: a few hundred rules are tried on the lessons, and the best one is played.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from urllib.parse import unquote
+
+from .attackers import Action, AnswerFrame, Scene
+
+LEAST_LESSONS, LEAST_SHARE = 6, 0.6
+"""Lessons that are needed, and the share of them that a rule must get right."""
+ENDS = 10
+"""Places from either end at which a token, a number or a mark is looked for."""
+_TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
+_CHOICE = re.compile(r"^\s*\(?([A-Za-z]|\d{1,2})[.):]\s+(.+)$", re.MULTILINE)
+
+Rule = Callable[[str], str]
+"""A function from the text of a task to an answer; empty where it does not apply."""
+Way = tuple[str, Rule, tuple[str, ...]]
+"""Name, function, and words that make the way the task itself, so that it is no finding."""
+
+
+def _decoded(text: str) -> str:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _from_hex(text: str) -> str:
+    try:
+        return bytes.fromhex(text.removeprefix("0x")).decode()
+    except ValueError:
+        return ""
+
+
+WAYS: tuple[Way, ...] = (
+    ("as it is", lambda text: text, ()),
+    ("backwards", lambda text: text[::-1], ("backward", "revers", "mirror")),
+    ("base64", _decoded, ("base64", "decod", "decrypt")),
+    ("hexadecimal", _from_hex, ("hex", "decod", "decrypt")),
+    ("rot13", lambda text: codecs.encode(text, "rot13"), ("rot13", "cipher", "caesar", "decod")),
+    ("percent signs", unquote, ("decod", "url")),
+    ("a word's first part", lambda text: re.split(r"[-_:=/|.]", text)[0], ()),
+    ("a word's last part", lambda text: re.split(r"[-_:=/|.]", text)[-1], ()),
+)
+_SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
+
+
+def _at(pattern: re.Pattern[str], place: int) -> Rule:
+    def pick(text: str) -> str:
+        matches = [match[match.lastindex or 0] for match in pattern.finditer(text)]
+        return matches[place] if -len(matches) <= place < len(matches) else ""
+
+    return pick
+
+
+def listed(text: str) -> list[str]:
+    """Return what a task offers to choose from: the items of its last list."""
+    tail = re.split(r"[:?\n]", text.strip().rstrip(".?"))
+    for part in reversed(tail):
+        items = [item.strip(" .") for item in re.split(r",|\bor\b|\band\b", part) if item.strip()]
+        if len(items) > 2:
+            return items
+        words = part.split()
+        if len(words) > 2:
+            return words
+    return []
+
+
+def _choice(pick: Callable[[Sequence[tuple[str, str]]], tuple[str, str]]) -> Rule:
+    def rule(text: str) -> str:
+        choices = _CHOICE.findall(text)
+        return pick(choices)[0] if len(choices) > 1 else ""
+
+    return rule
+
+
+def _by_number(text: str) -> str:
+    """Choose from the list by the first number of the task."""
+    items, number = listed(text), _NUMBER.search(text)
+    return items[int(float(number[0])) % len(items)] if items and number else ""
+
+
+def _read(pick: Rule, read: Rule) -> Rule:
+    return lambda text: read(pick(text))
+
+
+def _joined(joint: str, order: Callable[[list[str]], list[str]]) -> Rule:
+    return lambda text: joint.join(order(listed(text)))
+
+
+def _rules() -> list[Way]:
+    rules: list[Way] = []
+    for kind, pattern in (("token", _TOKEN), ("number", _NUMBER), ("mark", _MARKED)):
+        for place in (*range(ENDS), *range(-ENDS, 0)):
+            pick = _at(pattern, place)
+            rules += [
+                (f"{kind} {place} {name}", _read(pick, read), words) for name, read, words in WAYS
+            ]
+    longest = _choice(lambda choices: max(choices, key=lambda choice: len(choice[1])))
+    shortest = _choice(lambda choices: min(choices, key=lambda choice: len(choice[1])))
+    rules += [
+        ("the longest choice", longest, ("longest",)),
+        ("the shortest choice", shortest, ("shortest",)),
+        ("the item of the task's number", _by_number, ()),
+        ("the longest item", lambda text: max(listed(text), key=len, default=""), ("longest",)),
+        ("the shortest item", lambda text: min(listed(text), key=len, default=""), ("shortest",)),
+        ("the first item of the alphabet", lambda text: min(listed(text), default=""), _SORTS),
+        ("the last item of the alphabet", lambda text: max(listed(text), default=""), _SORTS),
+    ]
+    for joint in (" ", ", ", ","):
+        rules += [
+            (f"the list in order, joined by {joint!r}", _joined(joint, sorted), _SORTS),
+            (
+                f"the list backwards, joined by {joint!r}",
+                _joined(joint, lambda items: list(items)[::-1]),
+                ("backward", "revers"),
+            ),
+        ]
+    return rules
+
+
+RULES = _rules()
+COUNTS: dict[str, Callable[[str], int]] = {
+    "words": lambda text: len(text.split()),
+    "letters": len,
+    "lines": lambda text: len(text.splitlines()),
+}
+
+
+def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
+    """Return the rule that gives the expert's answer on most of the lessons; None where none does
+    on `LEAST_SHARE` of them, or where the task asks for just that.
+    """
+    frame = AnswerFrame.of(scene.lessons, scene.briefing)
+    known = [
+        (lesson.opening, frame.core(lesson.actions[-1]))
+        for lesson in scene.lessons
+        if lesson.actions
+    ]
+    # One answer for all is the attacker `constant`'s.
+    if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 3:
+        return None
+    told = f"{scene.prompt}\n{scene.opening}".casefold()
+    best: tuple[float, str, Rule] | None = None
+    for name, rule, words in RULES:
+        if any(word in told for word in words):
+            continue
+        share = sum(rule(text) == answer for text, answer in known) / len(known)
+        if share >= LEAST_SHARE and (best is None or share > best[0]):
+            best = share, name, rule
+    return _counted(known, told) if best is None else (best[1], best[2])
+
+
+def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that the answer is the number of words, letters or lines, and a constant."""
+    if "how many" in told or "count" in told or "number of" in told:
+        return None
+    for name, count in COUNTS.items():
+        offsets = [int(answer) - count(text) for text, answer in known if answer.isdecimal()]
+        usual = max(set(offsets), key=offsets.count, default=0)
+        if offsets.count(usual) >= LEAST_SHARE * len(known):
+            return f"the number of {name}", lambda text: str(count(text) + usual)  # noqa: B023
+    return None
+
+
+def plays_rule(scene: Scene) -> Iterator[Action]:
+    """Answer by the learned rule."""
+    learned = learned_rule(scene)
+    yield from repeat(scene.answer(learned[1](scene.opening) if learned else "nothing"))
