@@ -93,6 +93,8 @@ class ChatFormat:
             self._marks.append(images.placeholder)
         self._extensions: dict[bytes, list[int] | None] = {}
         self._prompts: dict[bytes, list[int]] = {}
+        self._turns: dict[bytes, str] = {}
+        """Texts of a question and a turn that answers it, by the turn."""
         self._encoded: dict[str, list[int]] = {}
         self.thought_marks = marks_in(source_of(tokenizer) or "")
         """What the model writes before and after thoughts."""
@@ -306,7 +308,11 @@ class ChatFormat:
         """
         stub = self._stub_of(new, thought=thought)
         full = self._render([_STUB_QUESTION, stub, *new], [], prompt=True)
-        bare = self._render([_STUB_QUESTION, stub], [], prompt=False)
+        # The text of a turn alone is the same for every call of the same names.
+        key = msgspec.msgpack.encode(stub)
+        if key not in self._turns:
+            _keep(self._turns, key, self._render([_STUB_QUESTION, stub], [], prompt=False))
+        bare = self._turns[key]
         end = self.end_of_call if stub.tool_calls else self.end_of_turn
         sampled = self.opening.removesuffix(ALL.opened_by(self.opening))
         # Where calls alone are marked, the template's own way of writing them is as good.

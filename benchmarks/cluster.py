@@ -150,7 +150,8 @@ def row(name: str) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
     more = ["--cluster.environments=2"]
     if name == "reward":
-        more += ["--cluster.rewards=1", "--reward", '[{name = "exact-match", weight = 0.5}]']
+        more += ["--cluster.rewards=1", "--reward", '[{name = "exact", weight = 0.5}]']
+        more += ["--cluster.cpus-of-rank=0.5"]
     if name == "rank":
         more += ["--cluster.learner-ranks=2", "--cluster.cpus-of-rank=0.5"]
     more += ["--cluster.cpus-of-server=0.5"] if name != "node" else []

@@ -116,6 +116,10 @@ def train_reward(
     from seeded_image_reward import Sizes, seeded_checkpoint, write_vocabulary
 
     write_vocabulary(place / "vocab.txt")
+    words = (place / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    new = [word for word in sorted({*COLOURS, *SHAPES}) if word not in words]
+    words[2000 : 2000 + len(new)] = new  # in the place of tokens that nothing uses
+    (place / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     sizes = Sizes(64, 2, 1, 64, 1, 1, 128)
     tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(sizes).items()}
     torch.save(tensors, place / "ImageReward.pt")
@@ -131,7 +135,7 @@ def train_reward(
         frozen=0.0,
         seed=seed,
         model=ModelConfig(path=str(place / "ImageReward.pt")),
-        trainer=TrainerConfig(lr=1e-3, warmup_steps=5, lr_decay="cosine"),
+        trainer=TrainerConfig(lr=3e-4, warmup_steps=5, lr_decay="cosine"),
         run=RunConfig(folder=str(place / "run"), tensorboard=False),
     )
     trained = asyncio.run(run_reward(config))

@@ -23,6 +23,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.plan.dry_run import make_plan
 from ludus.trainer.tinker.models import BaseModel, ModelHouse
 from ludus.trainer.tinker.service import TinkerService
 from ludus.trainer.tinker.store import CheckpointStore
@@ -134,3 +135,10 @@ async def test_a_server_without_the_model_or_with_another_key_is_named(
         await run_training(
             config(model, tmp_path / "b", learner, recipe="dapo", learner_token=Secret("tml-no"))
         )
+
+
+async def test_a_plan_says_that_the_memory_is_elsewhere(model: Path, tmp_path: Path) -> None:
+    settings = config(model, tmp_path / "plan", "tinker://127.0.0.1:9", recipe="dapo")
+    plan = await make_plan(settings)
+    assert "elsewhere, at tinker://127.0.0.1:9" in str(plan)
+    assert "gradient  " not in str(plan)

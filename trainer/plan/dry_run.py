@@ -141,6 +141,8 @@ def whole_lines(facts: PlanFacts) -> Lines:
 def memory_lines(facts: PlanFacts) -> Lines:
     """List what the run holds in memory."""
     memory = facts.memory
+    if facts.config.learner:
+        return [("weights and passes", f"elsewhere, at {facts.config.learner}")]
     lines = [(name, sized(count)) for name, count in memory.rows()]
     whose = f" on rank 0 of {memory.ranks}" if memory.ranks > 1 else ""
     peak = f"{sized(memory.total)}{whose}; {sized(memory.free)} are free"
