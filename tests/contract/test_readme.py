@@ -20,6 +20,8 @@ SECTION = re.compile(r"^### (\d\. .+?)$(.*?)(?=^##|\Z)", re.M | re.S)
 BLOCK = re.compile(r"^```(python|toml|json|nginx|console) ?(\S*)\n(.*?)^```", re.M | re.S)
 COMMAND = re.compile(r"^\$ (.+?)\n((?:(?!\$ ).*\n)*)", re.M)
 """A command, and what stands below: lines that it prints, in part."""
+FIRST = ("01", "02", "03", "06")
+"""The tutorials that the slow tests run: a newcomer's own environment, tools, data, a judge."""
 NEEDS = re.compile(r"<!-- needs: .* -->")
 """What a tutorial asks of a machine: programs and packages."""
 EXPECTED = {
@@ -37,8 +39,13 @@ def sections() -> Any:
 
 
 def tutorials() -> Any:
+    """Every tutorial; those that CI reads on each change are slow, the others are large."""
     return [
-        pytest.param(page.read_text(), id=page.stem)
+        pytest.param(
+            page.read_text(),
+            id=page.stem,
+            marks=pytest.mark.slow if page.stem[:2] in FIRST else pytest.mark.large,
+        )
         for page in sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md"))
     ]
 
@@ -102,7 +109,6 @@ def test_the_examples_of_a_section_run_as_written(body: str, reader: Reader) -> 
     reader.type(body)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("body", tutorials())
 def test_a_tutorial_runs_as_written(body: str, reader: Reader) -> None:
     for need in (NEEDS.search(body) or [""])[0].split()[2:-1]:
