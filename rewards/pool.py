@@ -297,7 +297,7 @@ class WorkerPool:
             try:
                 self._take(pending)
                 if pending:
-                    worker = worker or self._fresh_worker()
+                    worker = self._living(worker) or self._fresh_worker()
                     if not self._exchange(worker, pending):
                         worker = None
             except Exception as error:  # a boundary: whatever fails must not end the thread
@@ -422,9 +422,21 @@ class WorkerPool:
 
     # --- workers ---
 
+    def _living(self, worker: _Worker | None) -> _Worker | None:
+        """Return the worker unless it has died while it had nothing to do, which no item is to
+        answer for.
+        """
+        if worker is None or worker.process.handle < 0 or not worker.process.has_ended(0.0):
+            return worker
+        self.lost += 1
+        worker.end()
+        return None
+
     def _fresh_worker(self) -> _Worker:
+        worker: _Worker | None = None
         with self._changed:
-            worker = self._spares.popleft() if self._spares else None
+            while worker is None and self._spares:
+                worker = self._living(self._spares.popleft())
         if worker is None:
             with self._starting:
                 worker = self._forked()

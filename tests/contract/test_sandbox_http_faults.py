@@ -243,7 +243,7 @@ async def test_a_full_line_is_429_with_its_length_in_seconds() -> None:
         assert status == 429
         assert all(status == 200 for status, _ in await asyncio.gather(*running))
         async with http.get("/metrics") as metrics:
-            assert 'ludus_refused_total{service="sandbox"} 4.0' in await metrics.text()
+            assert 'ludus_refused_total{cause="sandbox"} 4.0' in await metrics.text()
 
 
 async def test_who_waits_no_longer_than_it_wants_is_429() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -120,7 +120,7 @@ async def _play_session(console: Console, session: Playable, options: PlayOption
     """
     script: list[str] = []
     while True:
-        place = PlayerPrompt(console, script, can_undo=session.deterministic)
+        place = PlayerPrompt(console, script, can_undo=lambda: session.deterministic)
         episode = await play(
             session,
             HumanPolicy(place.ask),
@@ -144,7 +144,11 @@ class PlayerPrompt:
     """
 
     def __init__(
-        self, console: Console, script: Sequence[str] = (), *, can_undo: bool = False
+        self,
+        console: Console,
+        script: Sequence[str] = (),
+        *,
+        can_undo: Callable[[], bool] = lambda: False,
     ) -> None:
         self.console = console
         self.left, self.undone = False, False
@@ -201,7 +205,7 @@ class PlayerPrompt:
         """
         if not self.lines:
             self.console.print(Text("there is nothing to take back", "red"))
-        elif not self._can_undo:
+        elif not self._can_undo():
             self.console.print(
                 Text("nothing can be taken back: this environment is not deterministic", "red")
             )

@@ -31,7 +31,7 @@ def run_place(word: str) -> Path:
     place = Path(word)
     if not place.exists() and (RUNS / word).exists():
         place = RUNS / word
-    if not place.exists():
+    if not place.exists() and not place.suffix:  # a file that is missing is told by its reader
         neighbours = {str(path.parent) for path in RUNS.glob(f"*/{SETTINGS}")}
         raise UnknownRun.near(word, sorted(neighbours), hint="ludus watch shows the runs in runs/")
     for inner in (place, *place.absolute().parents):

@@ -219,9 +219,10 @@ def _run(config: TrainConfig) -> int:
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus train") from error
     if config.cluster.address:
-        # The only import of what needs Ray, and only where it was asked for.
-        from ludus.trainer.cluster.run import run_on_cluster
-
+        try:  # the only import of what needs Ray, and only where it was asked for
+            from ludus.trainer.cluster.run import run_on_cluster
+        except ImportError as error:
+            raise MissingExtra.of("ray", needed_for="ludus train --cluster") from error
         config.require_complete()
         code, said = run_on_cluster(config, imported)
         print(said)

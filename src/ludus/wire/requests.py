@@ -12,6 +12,7 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Protocol
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -61,6 +62,9 @@ def authorize(request: web.Request, principals: Principals, *, is_page: bool = F
     # Clients of other projects send a key of their own, or have it in the path.
     shown = shown or request.headers.get("X-API-Key", "")
     shown = request.match_info.get("token", shown)
+    if not shown and request.match_info.http_exception is not None:
+        # No route takes this path: whoever has a token in its first part may be told so.
+        shown = unquote(request.rel_url.raw_path.split("/", 2)[1])
     principal = principals.of(shown)
     if principal is None:
         raise Refused(

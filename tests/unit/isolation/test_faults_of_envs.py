@@ -131,7 +131,7 @@ async def turns(server: RemoteServer, env_id: str, number: int) -> list[float]:
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
-        ("sys.exit", ServerFault, "SystemExit: 3"),
+        ("sys.exit", ServerFault, r"sys.exit\(3\)"),
         ("os._exit", SessionGone, "exit code 0"),
         ("kill", SessionGone, "SIGKILL"),
         ("hang", RequestTimeout, "did not answer within 0.5 s"),

@@ -218,6 +218,23 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
     verifier.close()
 
 
+def test_workers_that_died_while_idle_cost_the_next_item_nothing() -> None:
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1, spares=2))
+    assert pool.submit(1).result(timeout=60).fate is Fate.DONE
+    template = pool._template  # pyright: ignore[reportPrivateUsage]
+    assert template is not None
+    deadline = time.monotonic() + 60
+    while len(idle := psutil.Process(template.pid).children()) < 3:  # the busy one, two spares
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for child in idle:
+        child.kill()
+    while any(child.is_running() and child.status() != "zombie" for child in idle):
+        time.sleep(0.02)
+    assert pool.submit(1).result(timeout=60).fate is Fate.DONE
+    pool.close()
+
+
 def test_a_late_item_is_not_run_again_past_its_wall_limit(pool: WorkerPool, tmp_path: Path) -> None:
     """`pool` has put the scorer on the path."""
     late = WorkerPool("pool_scorer:score", limits=PoolLimits(workers=1, cpu_s=1.0, wall_factor=1.0))

@@ -68,7 +68,7 @@ def test_what_the_command_line_repairs_is_no_error_of_the_file(tmp_path: Path) -
         (["--engine=vlm"], "did you mean 'vllm'?"),
         (["--steps=many"], "cannot read --steps"),
         (["--steps=0"], "steps must be positive, got 0"),
-        (["--run.resume=maybe"], "is a switch, which takes no 'maybe'"),
+        (["--run.tensorboard=maybe"], "is a switch, which takes no 'maybe'"),
         (["--reward=[{nme = 'x'}]"], "no setting named 'nme'; did you mean 'name'?"),
         (["--reward=[{name = 'x'"], "is not TOML"),
         (["--reward=x"], "is not TOML"),
