@@ -139,7 +139,7 @@ def on_post_build(config: Any) -> None:
     """Write `llms.txt`: every page with its address and first sentence, for models."""
     site, lines = Path(config["site_dir"]), [f"# {config['site_name']}", ""]
     lines += [f"> {config['site_description']}", ""]
-    for page in sorted((ROOT / "docs").rglob("*.md")):
+    for page in sorted((ROOT / "docs").rglob("[!R]*.md")):
         text = page.read_text("utf-8")
         title = _TITLE.search(text)
         place = page.relative_to(ROOT / "docs")
