@@ -35,6 +35,7 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.loading import write_shell
 from ludus.trainer.models.tiny import build_model
+from ludus.trainer.plan.simulation import EndlessTasks
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
 from ludus.trainer.recipes.resolution import corrected, resolve
 from ludus.trainer.rollout.collect import Cut, Group
@@ -55,27 +56,6 @@ def length_of(ordinal: int) -> int:
     rng = random.Random(ordinal)
     drawn = rng.lognormvariate(math.log(MEAN) - SIGMA * SIGMA / 2, SIGMA)
     return max(4, min(LONGEST, round(drawn)))
-
-
-class _Tasks:
-    """Tasks without end."""
-
-    used = 0
-
-    async def take(self, count: int) -> list[Task]:
-        self.used += count
-        return [Task(id=str(self.used - count + n), split="train") for n in range(count)]
-
-    def retire(self, tasks: Any) -> None:
-        """Keep every task."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the position."""
-        return {"used": self.used}
-
-    def restore(self, state: Any) -> None:
-        """Go on from a position."""
-        self.used = state["used"]
 
 
 def playing(engine: Any) -> Any:
@@ -153,7 +133,7 @@ async def trained(
     skipped = 2 + eta
     stream = RolloutStream(
         playing(engine),
-        _Tasks(),
+        EndlessTasks(),
         StreamPlan(
             groups=groups, group_size=GROUP, steps=10**9, max_staleness=eta, concurrency=2 * ROWS
         ),

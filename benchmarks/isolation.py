@@ -5,6 +5,7 @@ memory.
     python benchmarks/isolation.py spin      p99 beside eight spinning verifiers, and beside eight
                                              busy processes that have nothing to do with us
     python benchmarks/isolation.py hop       CPU of a step in a worker and in the server itself
+    python benchmarks/isolation.py frames    CPU of a user's verifier a sample, in a batch and alone
     python benchmarks/isolation.py memory    of workers and of idle sessions
     python benchmarks/isolation.py bounds    time of each call of the environments that are shipped
 
@@ -110,8 +111,17 @@ def server() -> HttpServer:
     """One with all of the above."""
     served = [ServedEnv(env_id, factory=factory) for env_id, factory in ENVS.items()]
     envs = EnvService(served, limits=SessionLimits(step_timeout_s=TIMEOUT_S))
-    verifiers: Any = {"faulty": Scores()}
+    verifiers: Any = {"faulty": Scores(), "trusted": TrustedScores()}
     return HttpServer([envs, ScoreService(verifiers=verifiers, timeout_s=TIMEOUT_S)])
+
+
+class TrustedScores:
+    """A verifier that runs in the server itself."""
+
+    never_blocks = True
+
+    def score(self, sample: Sample) -> float:
+        return 1.0
 
 
 class Scores:
@@ -293,6 +303,34 @@ async def hop(pairs: int, steps: int) -> None:
     print(f"{own:.3f} ms in the server's own; the hop costs {worker - own:.3f} ms")
 
 
+async def frames(pairs: int, samples: int) -> None:
+    """CPU of a sample, of client, server and workers together: in a batch and alone, for a verifier
+    of the user's and for one that runs in the server itself.
+    """
+    batch = [Sample(response="x" * 100, gold="x")] * samples
+    cost: dict[tuple[str, str], list[float]] = {}
+    async with server() as http, ludus.connect(http.url, timeout_s=60) as client:
+        for round_ in range(pairs + 1):
+            for name in ("faulty", "trusted"):
+                for way in ("batch", "alone"):
+                    before = tree_cpu_s()
+                    if way == "batch":
+                        verdicts = await asyncio.to_thread(client.score_batch, name, batch)
+                    else:
+                        verdicts = [await client.verifier(name).score(each) for each in batch]
+                    assert all(verdict.reward == 1.0 for verdict in verdicts)
+                    if round_:  # the first warms up
+                        used = (tree_cpu_s() - before) / samples * 1e6
+                        cost.setdefault((name, way), []).append(used)
+    for (name, way), used in cost.items():
+        kind = "in a worker process" if name == "faulty" else "in the server itself"
+        print(f"{statistics.median(used):7.0f} us of CPU a sample, {way}, {kind}")
+    for way in ("batch", "alone"):
+        pairs_of = zip(cost["faulty", way], cost["trusted", way], strict=True)
+        hop_cost = statistics.median(worker - own for worker, own in pairs_of)
+        print(f"{hop_cost:7.0f} us of them for the worker, {way}")
+
+
 async def memory(sessions: int) -> None:
     """Memory of workers and of idle sessions."""
     limits = SessionLimits(max_sessions=2 * sessions + 100, max_queue=2 * sessions + 100)
@@ -357,7 +395,7 @@ async def calls_of(env_id: str, seeds: int) -> list[float]:
 def main() -> None:
     """Run one of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("what", choices=["faults", "spin", "hop", "memory", "bounds"])
+    parser.add_argument("what", choices=["faults", "spin", "hop", "frames", "memory", "bounds"])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--steps", type=int, default=2000)
@@ -369,6 +407,7 @@ def main() -> None:
         "faults": lambda: faults(options.pairs, options.seconds),
         "spin": lambda: spin(options.pairs, options.seconds),
         "hop": lambda: hop(options.pairs, options.steps),
+        "frames": lambda: frames(options.pairs, options.steps),
         "memory": lambda: memory(options.sessions),
         "bounds": lambda: bounds(options.seeds),
     }

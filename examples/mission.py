@@ -17,6 +17,7 @@ import random
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class Sign(ludus.TextEnv):
         return f"```python\n{program}\n```\n\\boxed{{{cost}}}\n{said}"
 
 
-class Part:
+class Part(ABC):
     """A shipped verifier on the part of the answer that is its own.
 
     Args:
@@ -128,9 +129,9 @@ class Part:
     def __init__(self, name: str, **options: Any) -> None:
         self.inner = make_verifier(name, **options)
 
+    @abstractmethod
     def own(self, sample: Sample) -> Sample | Verdict:
         """Return what the shipped verifier is given, or a verdict at once."""
-        raise NotImplementedError
 
     async def score(self, sample: Sample) -> Verdict:
         """Score the part."""

@@ -2,7 +2,8 @@
 
 The front page is README.md; the changelog and the notes for contributors are those of the root; the
 reference is made of docstrings and of the help of each verb. A link to a file of the repository
-that is no page keeps its text and loses its target. `llms.txt` lists the pages for models.
+that is no page keeps its text and loses its target. `llms.txt` lists the pages for models. The file
+is also an extension of griffe, which reads the docstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +40,7 @@ PACKAGES = {
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\[]*)\]\((?P<target>[^)\s]+)\)")
 _NAMED_BLOCK = re.compile(r"^(```\w+) (\S+)$", re.MULTILINE)
 """A block that is a file, which GitHub shows without its name."""
+_DOCTEST = re.compile(r"(?m)^(?P<indent>[ ]*)>>> .*\n?(?:(?P=indent)\S.*\n?)*")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -149,3 +152,26 @@ def on_post_build(config: Any) -> None:
             f"- [{title[1] if title else place.stem}]({place.with_suffix('.html')}): {first[:160]}"
         )
     (site / "llms.txt").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+class DoctestBlocks(griffe.Extension):
+    """Puts every doctest between fences: a paragraph of Markdown would read it as a quotation."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of an object that was loaded."""
+        if obj.docstring is not None:
+            obj.docstring.value = fenced(obj.docstring.value)
+
+
+def fenced(text: str) -> str:
+    """Return `text` with a fence around each run of lines from `>>>` to the next empty line.
+
+    >>> fenced("Adds.\\n\\n>>> 1 + 1\\n2").splitlines()
+    ['Adds.', '', '```pycon', '>>> 1 + 1', '2', '```']
+    """
+
+    def block(match: re.Match[str]) -> str:
+        indent = match["indent"]
+        return f"{indent}```pycon\n{match[0].rstrip()}\n{indent}```\n"
+
+    return _DOCTEST.sub(block, text).rstrip("\n")

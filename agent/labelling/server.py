@@ -21,7 +21,7 @@ from aiohttp import web
 
 from ludus.errors import ConfigError, LudusError, SaveFailed
 from ludus.messages import Message
-from ludus.wire.address import check_host, is_loopback, listen
+from ludus.wire.address import check_host, is_loopback
 from ludus.wire.faults import Refused
 
 from .journal import LabelJournal, row_of
@@ -266,22 +266,3 @@ def _tokens(path: Path, annotators: Sequence[str]) -> dict[str, str]:
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"cannot use the tokens in {str(path)!r}: {error}") from None
     return tokens
-
-
-async def serve_labels(
-    server: LabelServer, host: str, port: int, listening: Callable[[int], None]
-) -> None:
-    """Serve until cancelled; `listening` is called with the port.
-
-    Raises:
-        OSError: the port is taken, or the host is not an address of this machine.
-    """
-    runner = web.AppRunner(server.application(), access_log=None)
-    await runner.setup()
-    try:
-        site = web.SockSite(runner, listener := listen(host, port))
-        await site.start()
-        listening(int(listener.getsockname()[1]))
-        await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()

@@ -207,14 +207,14 @@ def open_runs(places: list[Path], *, most: int = 0, tokenizer: Path | None = Non
 
 
 async def serve(
-    server: WatchServer, host: str, port: int, listening: Callable[[int], None]
+    application: web.Application, host: str, port: int, listening: Callable[[int], None]
 ) -> None:
-    """Serve until cancelled; `listening` is called with the port.
+    """Serve a page until cancelled; `listening` is called with the port.
 
     Raises:
         OSError: the port is taken, or the host is not an address of this machine.
     """
-    runner = web.AppRunner(server.application(), access_log=None)
+    runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
         site = web.SockSite(runner, listener := listen(host, port))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import random
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -208,3 +209,29 @@ async def test_strangers_make_room_for_others_and_known_clients_do_not() -> None
                 await known[0].readuntil(b"equal")
                 await known[0].readline()
         assert server.turned_away == 2
+
+
+METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "CONNECT", "PURGE")
+PIECES = (
+    *("/", "//", "*", "v1", "score", "openapi.json", ":", "?", "#", "..", "%2F", "%00", "%C3%A9"),
+    *("%zz", "http://localhost", "localhost:1", "é", "[", "~", ";", "a" * 300),
+)
+
+
+async def test_whatever_a_stranger_addresses_is_no_fault_of_ours() -> None:
+    draw = random.Random(7)
+    targets = ["*", "", "http://localhost", "localhost:1", "/", "//"]
+    targets += ["".join(draw.choices(PIECES, k=draw.randint(1, 4))) for _ in range(400)]
+    answered = set()
+    async with serving() as server:
+        for target in targets:
+            method = draw.choice(METHODS)
+            async with connected(server) as (reader, writer):
+                request = (
+                    f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(request.encode())
+                code = await status(reader)
+                assert code < 500, (method, target)
+                answered.add(code)
+    assert {400, 401} <= answered

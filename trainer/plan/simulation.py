@@ -208,12 +208,13 @@ class ScriptedEngine:
         return (found + [self._versions[-1][1]] * length)[:length]
 
 
-class _Tasks:
-    """Tasks without end."""
+class EndlessTasks:
+    """Tasks without end, of which nothing is known but their numbers."""
 
     used = 0
 
     async def take(self, count: int) -> list[Task]:
+        """Return the next `count` tasks."""
         self.used += count
         return [Task(id=str(self.used - count + n), split="train") for n in range(count)]
 
@@ -278,7 +279,7 @@ async def _simulate(schedule: Schedule) -> Measured:
 
     stream = RolloutStream(
         play,
-        _Tasks(),
+        EndlessTasks(),
         StreamPlan(
             groups=schedule.groups,
             group_size=schedule.group_size,

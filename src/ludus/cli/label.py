@@ -16,8 +16,9 @@ from rich.table import Table
 
 from ludus.agent.labelling.agreement import LabelReport, report_of
 from ludus.agent.labelling.journal import LabelJournal
-from ludus.agent.labelling.server import LabelServer, serve_labels
+from ludus.agent.labelling.server import LabelServer
 from ludus.agent.labelling.sheet import load_items
+from ludus.agent.viewer.server import serve
 from ludus.errors import ConfigError
 
 from .arguments import Flag, VerbHelp, parse
@@ -106,7 +107,7 @@ def _serve(options: LabelOptions, server: LabelServer) -> None:
         print(f"rows go to {options.out}; Ctrl-C ends the page", file=sys.stderr)
 
     try:
-        asyncio.run(serve_labels(server, options.host, options.port, listening))
+        asyncio.run(serve(server.application(), options.host, options.port, listening))
     except KeyboardInterrupt:
         return
     except OSError as error:

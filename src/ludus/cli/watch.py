@@ -114,7 +114,7 @@ def _serve(options: WatchOptions, places: list[Path]) -> int:
         print("Ctrl-C ends the page; no run depends on it", file=sys.stderr)
 
     try:
-        asyncio.run(serve(server, options.host, options.port, listening))
+        asyncio.run(serve(server.application(), options.host, options.port, listening))
     except KeyboardInterrupt:
         return 0
     except OSError as error:

@@ -64,7 +64,8 @@ def authorize(request: web.Request, principals: Principals, *, is_page: bool = F
     shown = request.match_info.get("token", shown)
     if not shown and request.match_info.http_exception is not None:
         # No route takes this path: whoever has a token in its first part may be told so.
-        shown = unquote(request.rel_url.raw_path.split("/", 2)[1])
+        # The target may hold no slash at all, as in `OPTIONS *`.
+        shown = unquote(request.rel_url.raw_path.partition("/")[2].partition("/")[0])
     principal = principals.of(shown)
     if principal is None:
         raise Refused(
