@@ -60,7 +60,7 @@ from .rollout.collect import Collector, Drawing, Group, PlayBounds
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
 from .rollout.mixture import MixedExperts, refuse_mixture, source_of
-from .rollout.sampling import ChosenTasks, SamplingPolicy, refuse_asking
+from .rollout.sampling import ChosenTasks, SamplingPolicy, idle_phrase, refuse_asking
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource
 from .rollout.stages import Stages
@@ -143,7 +143,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         read_control(config.control)
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    beside = load_policies(config.sampling)
+    beside = load_policies(config.sampling, config.recipe)
     recipe = load_recipe(
         config.recipe,
         merge(beside, {"sampling": {name: value for name, value in given.items() if value}}),
@@ -293,6 +293,7 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
             *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [idle_phrase(exploring, sampling) if sampling else ""]),
             *filter(None, [finished_note(first_step, config.steps) if start else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),

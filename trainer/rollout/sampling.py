@@ -40,7 +40,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ludus.agent import Episode
+from ludus.agent import Episode, TokenPolicy
 from ludus.envs import Task
 from ludus.errors import ConfigError
 
@@ -49,7 +49,7 @@ from ..config import TrainConfig
 from ..recipes.recipe import Call, Recipe
 from .collect import Group
 from .issues import Issue, Lot, Ticket
-from .length_rules import rule_of
+from .length_rules import Interrupt, rule_of
 from .rules import PoolRule, RuleView, TaskRecord, asked, length_of, right, scored, shares_of
 from .tasks import Tasks
 
@@ -260,3 +260,20 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             f"sampled, and recipe {recipe.name!r} does not correct for it: set "
             'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
         )
+
+
+def idle_phrase(policy: TokenPolicy, sampling: SamplingPolicy) -> str:
+    """Return a note for the user where a forced phrase is too long to end any thoughts; else
+    nothing.
+    """
+    rule = sampling.rules.get("interrupt")
+    if not isinstance(rule, Interrupt):
+        return ""
+    asked = policy.asking(thoughts=rule.low, phrase=rule.phrase)
+    if asked.interruption.fitting(policy.sampling.max_tokens):
+        return ""
+    return (
+        f"the phrase of the rule interrupt takes {len(asked.interruption.ids)} tokens, and "
+        f"rollout.max_tokens = {policy.sampling.max_tokens} has no room for it: no thoughts are "
+        "interrupted"
+    )
