@@ -139,8 +139,12 @@ def run_all(
             keep(measure(*each))
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for future in as_completed([pool.submit(measure, *each) for each in wanted]):
-                keep(future.result())
+            running = {pool.submit(measure, *each): each for each in wanted}
+            for future in as_completed(running):
+                if (error := future.exception()) is None:
+                    keep(future.result())
+                else:  # the others go on; the next call tries this one again
+                    print(f"{running[future]} failed: {error!r}", file=sys.stderr, flush=True)
     rows = [row for row in rows_of(path) if row["scale"] == scale and row["seed"] in seeds]
     return [row for row in rows if row["claim"] in names]
 

@@ -27,7 +27,7 @@ Numbers = dict[str, float]
 def token_baseline(seed: int, scale: float) -> Numbers:
     """OTB with 4 rollouts of a task against GRPO with 32, and with 4."""
     game = Lock(6, 0.45, seed)
-    start, steps = warmed(game, seed), round(60 * scale)
+    start, steps = warmed(game, seed), round(50 * scale)
     arms = {
         "otb_4": Arm("otb", group=4, steps=steps),
         "grpo_4": Arm("grpo", group=4, steps=steps),
@@ -72,7 +72,7 @@ def played_again(game: Any, end: Played, seed: int) -> float:
     return train(game, arm, end.model, seed + 7919).rewards[0]
 
 
-AGES = (2, 8, 32)
+AGES = (8, 32)
 
 
 def staleness(seed: int, scale: float) -> Numbers:

@@ -52,7 +52,7 @@ CLAIMS = (
         name="token_baseline",
         says="The optimal token baseline with 4 rollouts of a task is as good as GRPO with 32",
         source="OTB, arXiv 2602.07078",
-        world=f"{LOCK.format(length=6)}; 60 steps of 8 tasks; recipes `otb` and `grpo`",
+        world=f"{LOCK.format(length=6)}; 50 steps of 8 tasks; recipes `otb` and `grpo`",
         measure=f"{GAMES}:token_baseline",
         checks=(
             Check("to_32", ">", -0.05, "success of OTB with 4 minus that of GRPO with 32"),
@@ -80,7 +80,7 @@ CLAIMS = (
         says="Rollouts eight steps old cost nothing if they are corrected; very old ones cost "
         "reward, and less with the correction",
         source="AReaL, arXiv 2505.24298; PipelineRL",
-        world=f"{LOCK.format(length=5)}; 60 steps of 8 x 8 from the weights of 0, 2, 8 and 32 "
+        world=f"{LOCK.format(length=5)}; 60 steps of 8 x 8 from the weights of 0, 8 and 32 "
         "steps ago; `grpo`, corrected as `overlap.correction` does",
         measure=f"{GAMES}:staleness",
         checks=(
@@ -218,8 +218,8 @@ CLAIMS = (
         "all; 60 steps of 8 x 16; `rloo`; the mean policy of the run",
         measure=f"{GAMES}:cyclic_preferences",
         checks=(
-            Check("gain", ">", 0.1, "worst duel with win rates minus that with scores"),
-            Check("win_rate_worst", ">", 0.45, "worst duel with win rates; the winner's is .5"),
+            Check("gain", ">", 0.05, "worst duel with win rates minus that with scores"),
+            Check("win_rate_worst", ">", 0.4, "worst duel with win rates; the winner's is .5"),
         ),
     ),
     Claim(
