@@ -40,7 +40,7 @@ from .models.images import ImageReader
 from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
-from .open_engine import EngineStart, check_context, open_engine
+from .open_engine import EngineStart, check_context, frozen_policies, open_engine
 from .ranks.control import Follower
 from .ranks.launch import (
     current_ranks,
@@ -56,7 +56,7 @@ from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
 from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
-from .rollout.collect import Collector, Drawing, Group, PlayBounds
+from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
 from .rollout.mixture import MixedExperts, refuse_mixture, source_of
@@ -269,7 +269,10 @@ async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
-        collector.asked = AskedMaker(exploring, collector.limits, expert)
+        frozen = frozen_policies(config, exploring)
+        for each in frozen.values():
+            stack.push_async_callback(each.engine.close)
+        collector.asked = AskedMaker(exploring, collector.limits, expert, frozen)
         collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
@@ -586,7 +589,7 @@ def open_stream(
     )
 
     def passes(group: Group) -> bool:
-        return bool(updater.passing([group]))
+        return bool(updater.passing(compared([group])))
 
     stream = RolloutStream(
         partial(

@@ -25,6 +25,7 @@ from .rules import (
     Roc,
     Rule,
     RuleView,
+    SelfPlay,
     Tempered,
     TreeRule,
     asked,
@@ -223,6 +224,7 @@ RULES: dict[str, type[Rule]] = {
     "interrupt": Interrupt,
     "tempered": Tempered,
     "tree": TreeRule,
+    "self_play": SelfPlay,
     "reset": ResetRule,
 }
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ludus.agent import Episode
 from ludus.envs import Task
+from ludus.verdict import Verdict
 
 from ..algorithms import (
     aepo_temperature,
@@ -77,6 +78,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return what is wrong with the options; empty if nothing is."""
         return ""
 
+    def roles(self) -> tuple[str, ...]:
+        """Return the roles of an episode; empty where it has one."""
+        return ()
+
     def most(self, group_size: int) -> int:
         """Return the most rollouts of a group."""
         return group_size
@@ -85,9 +90,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return what the first round of a group plays."""
         return issue
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
-        """Return what a further round plays; None for none."""
-        return None
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
+        """Return what a further round plays; nothing for none."""
+        return ()
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Mark the rollouts of a group that has all its rewards."""
@@ -113,11 +118,11 @@ class Dars(Rule, frozen=True):
         """Return `max_rollouts`."""
         return self.max_rollouts
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
         """Ask for the further rollouts of a hard task, once."""
         outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
         if len(rounds) > 1 or len(outcomes) < 2:
-            return None
+            return ()
         extra = dars_extra_rollouts(
             torch.tensor([sum(outcomes) / len(outcomes)], dtype=torch.float64),
             rollouts=len(rounds[0]),
@@ -125,7 +130,7 @@ class Dars(Rule, frozen=True):
             schedule=self.aim,
             spread=self.spread,
         )
-        return Lot(rollouts=int(extra)) if int(extra) else None
+        return (Lot(rollouts=int(extra)),) if int(extra) else ()
 
 
 class Roc(Rule, frozen=True):
@@ -243,21 +248,22 @@ class HintRule(Rule, frozen=True):
         )
         return Issue(parts=(first, *rest))
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
         """Ask for the next round."""
         if self.when == "always":
-            return None
+            return ()
         if self.when == "failed":
             outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
             if len(rounds) > 1 or not outcomes or any(outcomes):
-                return None
-            return Lot(rollouts=view.group_size, asked=RolloutTerms(hint=self.hint(self.share)))
+                return ()
+            hinted = RolloutTerms(hint=self.hint(self.share))
+            return (Lot(rollouts=view.group_size, asked=hinted),)
         left = view.group_size - sum(len(episodes) for episodes in rounds)
         if left <= 0:
-            return None
+            return ()
         points = [*view.memory.shares, *(point for each in rounds for point in shares_of(each))]
         count = min(left, -(-view.group_size // self.rounds))
-        return Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points))))
+        return (Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points)))),)
 
     def _share(self, points: Sequence[tuple[float, float, int]]) -> float:
         if not points:
@@ -365,6 +371,91 @@ class TreeRule(Rule, frozen=True):
         return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *rest))
 
 
+class SelfPlay(Rule, frozen=True):
+    """One policy in two roles: the rollouts of a group ask questions, and each valid question is
+    answered `answers` times. The environment takes the reset options `role` and `question`, and the
+    gold of an asking episode is its question, where it is valid.
+
+    The asking role earns the share of answers that fail, and nothing for a question that is not
+    valid. Each role is compared with itself: questions about one task with each other, answers to
+    one question with each other (Search Self-Play, arXiv 2510.18821).
+    """
+
+    asks: str = "proposer"
+    """The role that asks."""
+    solves: str = "solver"
+    """The role that answers."""
+    answers: int = 4
+
+    def check(self, group_size: int) -> str:
+        """Refuse games without a second role."""
+        if self.answers < 1 or not self.asks or self.asks == self.solves or not self.solves:
+            return (
+                f"need two roles and answers >= 1, got {self.asks!r}, {self.solves!r} and "
+                f"{self.answers}"
+            )
+        return ""
+
+    def roles(self) -> tuple[str, ...]:
+        """Return both roles."""
+        return (self.asks, self.solves)
+
+    def most(self, group_size: int) -> int:
+        """Return the rollouts of a group whose every question is valid."""
+        return group_size * (1 + self.answers)
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Let the first round ask."""
+        asking = issue.asking(options={"role": self.asks})
+        return Issue(
+            parts=tuple(
+                msgspec.structs.replace(
+                    lot, asked=msgspec.structs.replace(lot.asked, role=self.asks)
+                )
+                for lot in asking.parts
+            )
+        )
+
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
+        """Ask for the answers to each valid question."""
+        if len(rounds) > 1:
+            return ()
+        return tuple(
+            Lot(
+                rollouts=self.answers,
+                asked=RolloutTerms(
+                    role=self.solves,
+                    about=_about(episode),
+                    options={"role": self.solves, "question": question_of(episode)},
+                ),
+            )
+            for episode in rounds[0]
+            if scored(episode) and question_of(episode)
+        )
+
+    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
+        """Reward each question by its answers. One whose answers were all lost says nothing about
+        its question, and has no reward.
+        """
+        earned: dict[str, list[float]] = {}
+        for episode in episodes:
+            if episode.trajectories[0].role == self.solves and scored(episode):
+                earned.setdefault(episode.trajectories[0].about, []).append(reward_of(episode))
+        for episode in episodes:
+            (trajectory, *_) = episode.trajectories
+            if trajectory.role != self.asks or not scored(episode):
+                continue
+            valid, known = bool(question_of(episode)), earned.get(_about(episode), [])
+            if valid and not known:
+                trajectory.verdict = Verdict.unavailable("every answer to the question was lost")
+                trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True
+                continue
+            failed = 1 - sum(known) / len(known) if valid else 0.0
+            parts = {"valid": (float(valid), 0.0), "unsolved": (failed, 1.0)}
+            why = "" if valid else "the question is not valid"
+            trajectory.verdict = Verdict.of(failed, why, parts=parts)
+
+
 class ResetRule(Rule, frozen=True):
     """Reset options of the environment, by name; a schedule makes a number rise or fall."""
 
@@ -392,6 +483,15 @@ def scored(episode: Episode) -> bool:
 def reward_of(episode: Episode) -> float:
     """Return the reward of a rollout that has one."""
     return episode.trajectories[0].verdict.unwrap()
+
+
+def question_of(episode: Episode) -> str:
+    """Return the question that an asking episode came to; empty if it is not valid."""
+    return str(episode.trajectories[0].gold or "")
+
+
+def _about(episode: Episode) -> str:
+    return f"{episode.index}: {question_of(episode)}"
 
 
 def right(episode: Episode) -> bool:

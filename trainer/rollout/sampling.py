@@ -23,6 +23,7 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | interrupt | a forced phrase ends long thoughts | ScaleRL, arXiv 2510.13786 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
 | tree | forks at the ends of turns | SPO-tree, arXiv 2505.23564; TreePO, 2508.17445 |
+| self_play | questions that the policy asks itself, a role each | arXiv 2510.18821 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
 Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
@@ -47,6 +48,7 @@ from ludus.errors import ConfigError
 from ..algorithms import hapo_history_update, pcl_mask
 from ..config import TrainConfig
 from ..recipes.recipe import Call, Recipe
+from ..settings.parts import refuse_roles
 from .collect import Group
 from .issues import Issue, Lot, Ticket
 from .length_rules import Interrupt, rule_of
@@ -71,11 +73,12 @@ class SamplingPolicy:
         self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
-        beside = set(self._states) & {"hint", "dars", "roc", "tempered"}
-        if "tree" in self._states and beside:
+        deciding = set(self._states) & {"hint", "dars", "roc", "tempered", "tree", "self_play"}
+        alone = deciding & {"tree", "self_play"}
+        if alone and len(deciding) > 1:
             raise ConfigError(
-                f"sampling.rules: tree and {', '.join(sorted(beside))} both decide about the "
-                "rollouts of a group; leave out one of them"
+                f"sampling.rules: {' and '.join(sorted(deciding))} decide about the rollouts of a "
+                "group; leave out all but one of them"
             )
         if len(self._states) < len(calls):
             raise ConfigError("sampling.rules: each rule stands once")
@@ -91,6 +94,11 @@ class SamplingPolicy:
         return self.group_size + extra
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of an episode; empty where it has one."""
+        return tuple(role for rule in self.rules.values() for role in rule.roles())
+
+    @property
     def needs_expert(self) -> bool:
         """Whether a rule asks for the work of the environment's expert."""
         return any(rule.needs_expert for rule in self.rules.values())
@@ -104,15 +112,29 @@ class SamplingPolicy:
 
     def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
         """Return a further round of a group, or None; the first rule that wants one decides. What
-        the first round was asked for holds for it too, except for hints.
+        the first round was asked for holds for it too, except for hints and roles.
         """
         played = sum(len(episodes) for episodes in rounds)
         for name, rule in self.rules.items():
-            part = rule.more(rounds, self._view(ticket, name))
-            if part is not None and played + part.rollouts <= self.most:
+            lots = rule.more(rounds, self._view(ticket, name))
+            if lots and played + sum(lot.rollouts for lot in lots) <= self.most:
                 assert ticket.issue is not None
-                common = msgspec.structs.replace(ticket.issue.parts[0].asked, hint=part.asked.hint)
-                return Issue(parts=(msgspec.structs.replace(part, asked=common),))
+                common = ticket.issue.parts[0].asked
+                return Issue(
+                    parts=tuple(
+                        msgspec.structs.replace(
+                            lot,
+                            asked=msgspec.structs.replace(
+                                common,
+                                hint=lot.asked.hint,
+                                role=lot.asked.role or common.role,
+                                about=lot.asked.about,
+                                options={**common.options, **lot.asked.options},
+                            ),
+                        )
+                        for lot in lots
+                    )
+                )
         return None
 
     def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
@@ -227,7 +249,13 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
         ConfigError: with what does not go together, and what to take instead.
     """
     sampling = recipe.sampling
-    SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    policy = SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    refuse_roles(config.role, policy.roles)
+    if policy.roles and sampling.tracker is not None:
+        raise ConfigError(
+            f"recipe {recipe.name!r} tracks the success of each task, and self_play plays a "
+            "task in two roles, whose rewards are not alike: take another recipe"
+        )
     if sampling.rules and config.agent:
         raise ConfigError(
             "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
