@@ -26,8 +26,8 @@ Numbers = dict[str, float]
 
 def token_baseline(seed: int, scale: float) -> Numbers:
     """OTB with 4 rollouts of a task against GRPO with 32, and with 4."""
-    game = Lock(6, 0.45, seed)
-    start, steps = warmed(game, seed), round(50 * scale)
+    game = Lock(4, 0.4, seed)
+    start, steps = warmed(game, seed), round(30 * scale)
     arms = {
         "otb_4": Arm("otb", group=4, steps=steps),
         "grpo_4": Arm("grpo", group=4, steps=steps),
@@ -53,8 +53,8 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 
 def mismatch(seed: int, scale: float) -> Numbers:
     """A sampler with rounded weights, uncorrected and corrected, against the learner's own."""
-    game = Lock(5, 0.45, seed)
-    start, steps = warmed(game, seed), round(50 * scale)
+    game = Lock(3, 0.3, seed)
+    start, steps = warmed(game, seed), round(30 * scale)
     arms = {"same": Arm(steps=steps), "none": Arm(steps=steps, rounding=1)}
     for name, correction in CORRECTIONS.items():
         overrides = {"algorithm": {"corrections": correction}}
@@ -67,7 +67,7 @@ def mismatch(seed: int, scale: float) -> Numbers:
 
 
 def played_again(game: Any, end: Played, seed: int) -> float:
-    """The mean reward of the weights that a run has left, over 512 rollouts."""
+    """The mean reward of the weights that a run has left, over 256 rollouts."""
     arm = Arm(steps=1, group=32, lr=1e-12)
     return train(game, arm, end.model, seed + 7919).rewards[0]
 
@@ -77,12 +77,12 @@ AGES = (8, 32)
 
 def staleness(seed: int, scale: float) -> Numbers:
     """Weights that sample some steps behind those that learn, with and without a correction."""
-    game = Lock(5, 0.45, seed)
-    start, steps = warmed(game, seed), round(60 * scale)
-    arms = {"age_0": Arm(steps=steps, lr=1e-3)}
+    game = Lock(3, 0.3, seed)
+    start, steps = warmed(game, seed), round(40 * scale)
+    arms = {"age_0": Arm(steps=steps, lr=2e-3)}
     for age in AGES:
-        arms[f"age_{age}"] = Arm(steps=steps, lr=1e-3, age=age)
-        arms[f"age_{age}_corrected"] = Arm(steps=steps, lr=1e-3, age=age, corrects=True)
+        arms[f"age_{age}"] = Arm(steps=steps, lr=2e-3, age=age)
+        arms[f"age_{age}_corrected"] = Arm(steps=steps, lr=2e-3, age=age, corrects=True)
     success = {
         name: played_again(game, train(game, arm, start, seed), seed) for name, arm in arms.items()
     }
@@ -96,8 +96,8 @@ def staleness(seed: int, scale: float) -> Numbers:
 
 def sequence_length(seed: int, scale: float) -> Numbers:
     """Lengths under GSPO and LUSPO, where longer work is right more often."""
-    game = Work(lambda _, n: 1 - 0.8**n, lambda _, rng: rng.randint(2, 8), most=16)
-    start, steps = warmed(game, seed), round(50 * scale)
+    game = Work(lambda _, n: 1 - 0.8**n, lambda _, rng: rng.randint(2, 8), most=12)
+    start, steps = warmed(game, seed), round(30 * scale)
     ends = {name: train(game, Arm(name, steps=steps), start, seed) for name in ("gspo", "luspo")}
     first = ends["gspo"].lengths[0]
     return {
@@ -137,8 +137,8 @@ def length_penalties(seed: int, scale: float) -> Numbers:
     def worked(task: int, rng: random.Random) -> int:
         return need[task] + rng.randint(0, 6) if rng.random() < 0.75 else rng.randint(0, need[task])
 
-    game = Work(lambda task, n: float(n >= need[task]), worked, most=14)
-    start, steps = warmed(game, seed), round(50 * scale)
+    game = Work(lambda task, n: float(n >= need[task]), worked, most=12)
+    start, steps = warmed(game, seed), round(30 * scale)
     numbers: Numbers = {}
     for name, shaping in PENALTIES.items():
         end = train(game, Arm(steps=steps, overrides={"shaping": shaping}), start, seed)
@@ -158,9 +158,9 @@ def reasoning_length(seed: int, scale: float) -> Numbers:
             return 0.0
         return ((1 - operations / (steps * capability)) * (1 - noise)) ** steps
 
-    game = Work(chance, lambda _, rng: rng.randint(1, 10), most=14)
+    game = Work(chance, lambda _, rng: rng.randint(1, 10), most=12)
     start = warmed(game, seed)
-    end = train(game, Arm(steps=round(60 * scale), group=16), start, seed)
+    end = train(game, Arm(steps=round(40 * scale)), start, seed)
     numbers: Numbers = {}
     for kind in (0, 1):
         last = [len(each) - 2 for step in end.said[-LAST:] for each in step if each[0] % 2 == kind]
@@ -179,7 +179,7 @@ def echo_chamber(seed: int, scale: float) -> Numbers:
     """Which of two formats of the demonstrations RL keeps."""
     game = Formats(seed, long=0.7, sure=(0.75, 0.65))
     start = warmed(game, seed)
-    end = train(game, Arm(steps=round(50 * scale)), start, seed)
+    end = train(game, Arm(steps=round(30 * scale)), start, seed)
     first, last = end.said[0], [each for step in end.said[-LAST:] for each in step]
 
     def right(first_token: int) -> float:
@@ -202,9 +202,9 @@ def echo_chamber(seed: int, scale: float) -> Numbers:
 
 def changed_share(seed: int, scale: float) -> Numbers:
     """Weights that RL and supervised training change, with the same optimizer and learning rate."""
-    game, steps = Lock(5, 0.45, seed), round(50 * scale)
+    game, steps = Lock(3, 0.3, seed), round(30 * scale)
     start = warmed(game, seed)
-    teacher = Lock(5, 1.0, seed)
+    teacher = Lock(3, 1.0, seed)
     numbers: Numbers = {}
     with tempfile.TemporaryDirectory() as folder:
         first, last = Path(folder, "first"), Path(folder, "last")
@@ -225,11 +225,11 @@ def changed_share(seed: int, scale: float) -> Numbers:
 def dense_rewards(seed: int, scale: float) -> Numbers:
     """Whole codes under rewards for each turn and for the end alone, with three algorithms."""
     numbers: Numbers = {}
-    start = warmed(Lock(5, 0.4, seed, shown=True), seed)
+    start = warmed(Lock(4, 0.4, seed, shown=True), seed)
     for recipe in ("ppo", "grpo", "rloo"):
         for pays in ("turn", "end"):
-            game = Lock(5, 0.4, seed, pays, shown=True)
-            arm = Arm(recipe, steps=round(30 * scale), lr=1e-3, turns=True)
+            game = Lock(4, 0.4, seed, pays, shown=True)
+            arm = Arm(recipe, steps=round(20 * scale), lr=2e-3, turns=True)
             end = train(game, arm, start, seed)
             last = [game.solved(each) for step in end.said[-LAST:] for each in step]
             numbers[f"{recipe}_{pays}"] = statistics.fmean(last)
@@ -251,7 +251,7 @@ def cyclic_preferences(seed: int, scale: float) -> Numbers:
 
     numbers: Numbers = {}
     for name, regrade in (("win_rate", by_wins), ("bradley_terry", by_score)):
-        arm = Arm("rloo", steps=round(60 * scale), group=16, regrade=regrade, lr=1e-3)
+        arm = Arm("rloo", steps=round(50 * scale), regrade=regrade, lr=2e-3)
         end = train(game, arm, start, seed)
         for part, steps in (("", end.said), ("_last", end.said[-1:])):
             law = law_of([each[1] for step in steps for each in step])
@@ -303,7 +303,7 @@ def grade(groups: Sequence[Group], reward: Any) -> None:
 
 def turn_rewards(seed: int, scale: float) -> Numbers:
     """Right symbols, learned from noisy rewards of turns and from the sum of the same rewards."""
-    game = Lock(8, 0.3, seed, "noisy", shown=True)
+    game = Lock(6, 0.3, seed, "noisy", shown=True)
     start, numbers = warmed(game, seed), Numbers()
     arms = {
         "turns": ("reinforce_pp", True),
@@ -311,7 +311,7 @@ def turn_rewards(seed: int, scale: float) -> Numbers:
         "grpo": ("grpo", False),
     }
     for name, (recipe, turns) in arms.items():
-        arm = Arm(recipe, steps=round(30 * scale), lr=1e-3, turns=turns)
+        arm = Arm(recipe, steps=round(20 * scale), lr=2e-3, turns=turns)
         end = train(game, arm, start, seed)
         numbers[name] = statistics.fmean(
             game.share(each) for step in end.said[-LAST:] for each in step

@@ -40,7 +40,7 @@ TASKS = 8
 """Tasks of a game, one id each."""
 SHAPE = {"hidden": 32, "layers": 1, "heads": 2, "max_length": 64}
 """About 14 thousand parameters."""
-LAST = 10
+LAST = 8
 """Steps at the end of a run over which its figures are averaged."""
 
 Model = Any
@@ -75,7 +75,7 @@ class Arm:
     tasks: int = 8
     """Groups a step; tasks come in turn."""
     steps: int = 50
-    lr: float = 2e-3
+    lr: float = 3e-3
     age: int = 0
     """Steps by which the weights that sample are older than those that learn."""
     corrects: bool = False
@@ -115,7 +115,7 @@ def fresh(seed: int) -> Model:
     return build_model(VOCABULARY, seed=seed, **SHAPE)
 
 
-def warmed(game: Game, seed: int, *, steps: int = 120, lr: float = 5e-3) -> Model:
+def warmed(game: Game, seed: int, *, steps: int = 60, lr: float = 1e-2) -> Model:
     """A model that says what the game's demonstrator says."""
     model, rng = fresh(seed), random.Random(f"warm/{seed}")
     fit(model, game, rng, steps=steps, lr=lr)

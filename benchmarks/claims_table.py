@@ -52,7 +52,7 @@ CLAIMS = (
         name="token_baseline",
         says="The optimal token baseline with 4 rollouts of a task is as good as GRPO with 32",
         source="OTB, arXiv 2602.07078",
-        world=f"{LOCK.format(length=6)}; 50 steps of 8 tasks; recipes `otb` and `grpo`",
+        world=f"{LOCK.format(length=4)}; 30 steps of 8 tasks; recipes `otb` and `grpo`",
         measure=f"{GAMES}:token_baseline",
         checks=(
             Check("to_32", ">", -0.05, "success of OTB with 4 minus that of GRPO with 32"),
@@ -63,7 +63,7 @@ CLAIMS = (
         name="mismatch",
         says="A sampler that is not the learner costs reward, and corrections win it back",
         source="TIS and MIS; trust-region masking, arXiv 2512.23075; DPPO",
-        world=f"{LOCK.format(length=5)}; 50 steps of 8 x 8; weights that sample have 1 bit of "
+        world=f"{LOCK.format(length=3)}; 30 steps of 8 x 8; weights that sample have 1 bit of "
         "mantissa; `grpo`; reward of the learner's own weights",
         measure=f"{GAMES}:mismatch",
         checks=(
@@ -80,7 +80,7 @@ CLAIMS = (
         says="Rollouts eight steps old cost nothing if they are corrected; very old ones cost "
         "reward, and less with the correction",
         source="AReaL, arXiv 2505.24298; PipelineRL",
-        world=f"{LOCK.format(length=5)}; 60 steps of 8 x 8 from the weights of 0, 8 and 32 "
+        world=f"{LOCK.format(length=3)}; 40 steps of 8 x 8 from the weights of 0, 8 and 32 "
         "steps ago; `grpo`, corrected as `overlap.correction` does",
         measure=f"{GAMES}:staleness",
         checks=(
@@ -93,7 +93,7 @@ CLAIMS = (
         name="sequence_length",
         says="GSPO's answers get shorter although longer ones are better, and LUSPO's do not",
         source="LUSPO, arXiv 2602.05261",
-        world="work tokens until an end, at most 16 tokens, right with 1 - .8^n; 50 steps of 8 x "
+        world="work tokens until an end, at most 12 tokens, right with 1 - .8^n; 30 steps of 8 x "
         "8; recipes `gspo` and `luspo`",
         measure=f"{GAMES}:sequence_length",
         checks=(
@@ -105,8 +105,8 @@ CLAIMS = (
         name="length_penalties",
         says="A length penalty shortens answers by a fifth or more, and costs no accuracy",
         source="Kimi k1.5, arXiv 2501.12599; LASER, arXiv 2505.15612; cosine, arXiv 2502.03373",
-        world="tasks that need 1 to 4 work tokens, a demonstrator that mostly works too long, 14 "
-        "tokens at most; 50 steps of 8 x 8; `grpo` with and without",
+        world="tasks that need 1 to 4 work tokens, a demonstrator that mostly works too long, 12 "
+        "tokens at most; 30 steps of 8 x 8; `grpo` with and without",
         measure=f"{GAMES}:length_penalties",
         checks=tuple(
             check
@@ -123,7 +123,7 @@ CLAIMS = (
         "for hard tasks",
         source="When more is less, arXiv 2502.07266",
         world="the paper's law of errors for tasks of 1 and of 8 operations, lengths of 1 to 10 at "
-        "first; 60 steps of 8 x 16; `grpo`",
+        "first; 40 steps of 8 x 8; `grpo`",
         measure=f"{GAMES}:reasoning_length",
         checks=(
             Check("difference", ">", 0.3, "steps for hard tasks minus those for easy ones"),
@@ -135,7 +135,7 @@ CLAIMS = (
         name="controls",
         says="Only accurate rewards help: random, inverted and format rewards do not",
         source="Spurious rewards, arXiv 2506.10947, and its critics",
-        world="`claims/codes-v0`, codes of 3 letters, a turn each; 20 steps of 8 x 4 of the "
+        world="`claims/codes-v0`, codes of 3 letters, a turn each; 12 steps of 8 x 4 of the "
         "trainer with `control`; `grpo`",
         measure=f"{RUNS}:controls",
         checks=(
@@ -150,7 +150,7 @@ CLAIMS = (
         name="echo_chamber",
         says="RL keeps one format of those that the demonstrations mix, mostly the better one",
         source="Echo chamber, arXiv 2504.07912",
-        world="answers of four symbols (70 % of the demonstrations) or of two (30 %); 50 steps of "
+        world="answers of four symbols (70 % of the demonstrations) or of two (30 %); 30 steps of "
         "8 x 8; `grpo`",
         measure=f"{GAMES}:echo_chamber",
         checks=(
@@ -162,7 +162,7 @@ CLAIMS = (
         name="changed_share",
         says="RL changes far fewer weights than supervised training does",
         source="RL finetunes small subnetworks, arXiv 2505.11711",
-        world=f"{LOCK.format(length=5)}; 50 updates from one start at learning rates 1e-3 and "
+        world=f"{LOCK.format(length=3)}; 30 updates from one start at learning rates 1e-3 and "
         "1e-5; `grpo`, and perfect demonstrations; weights whose bfloat16 differs",
         measure=f"{GAMES}:changed_share",
         checks=(
@@ -175,8 +175,8 @@ CLAIMS = (
         name="dense_rewards",
         says="Rewards of turns beat one at the end, whatever the algorithm",
         source="Practitioner's guide to multi-turn agentic RL, arXiv 2510.01132",
-        world=f"{LOCK.format(length=5)} or a fifth for each right symbol; a turn a symbol, "
-        "answered by whether it was right; 30 steps of 8 x 8; `ppo`, `grpo`, `rloo`",
+        world=f"{LOCK.format(length=4)} or a quarter for each right symbol; a turn a symbol, "
+        "answered by whether it was right; 20 steps of 8 x 8; `ppo`, `grpo`, `rloo`",
         measure=f"{GAMES}:dense_rewards",
         checks=tuple(
             Check(f"{name}_gain", ">", 0.0, f"{name}: whole codes, dense minus sparse")
@@ -188,7 +188,7 @@ CLAIMS = (
         says="RL on mathematics helps code; mathematics then code forgets nothing, and is no worse "
         "than both at once",
         source="AceReason-Nemotron, arXiv 2505.16400",
-        world="`claims/codes-v0`: codes of 3 letters, and as code the same with a letter more; 40 "
+        world="`claims/codes-v0`: codes of 3 letters, and as code the same with a letter more; 24 "
         "steps of 8 x 4 in two `[[stage]]`, in two `[[environment]]`, or on code alone; `grpo`",
         measure=f"{RUNS}:stages_and_mixing",
         checks=(
@@ -201,8 +201,8 @@ CLAIMS = (
         name="hints",
         says="Hints raise pass@k where almost nothing is solved without",
         source="Guide, arXiv 2506.13923",
-        world="`claims/codes-v0`, codes of 5 letters, a weak start; 40 steps of 8 x 4 of the "
-        "trainer, 20 with `guide`, which plays failures again; pass@8",
+        world="`claims/codes-v0`, codes of 4 letters, a weak start; 24 steps of 8 x 4 of the "
+        "trainer, 12 with `guide`, which plays failures again; pass@8",
         measure=f"{RUNS}:hints",
         checks=(
             Check("shown_gain", ">", 0.0, "pass@8 with `guide` minus without"),
@@ -215,7 +215,7 @@ CLAIMS = (
         "and Bradley-Terry scores do not",
         source="SPO, arXiv 2401.04056",
         world="one of four answers: A, B, C beat each other in a circle (.9, .9, .7), D loses to "
-        "all; 60 steps of 8 x 16; `rloo`; the mean policy of the run",
+        "all; 50 steps of 8 x 8; `rloo`; the mean policy of the run",
         measure=f"{GAMES}:cyclic_preferences",
         checks=(
             Check("gain", ">", 0.05, "worst duel with win rates minus that with scores"),
@@ -226,7 +226,7 @@ CLAIMS = (
         name="turn_rewards",
         says="Rewards credited to their turns learn faster than their sum",
         source="MT-GRPO, arXiv 2505.11821",
-        world="codes of 8 symbols, a turn and a noisy reward each (.8 if right, .2 else); 30 steps "
+        world="codes of 6 symbols, a turn and a noisy reward each (.8 if right, .2 else); 20 steps "
         "of 8 x 8; `reinforce_pp` with either, and `grpo` with the sum; share of right symbols",
         measure=f"{GAMES}:turn_rewards",
         checks=(
@@ -239,7 +239,7 @@ CLAIMS = (
         says="Trees beat groups at equal sampled tokens",
         source="SPO-tree, arXiv 2505.23564; TreePO, arXiv 2508.17445",
         world="`claims/codes-v0`, codes of 4 letters, and the same where chance changes the second "
-        "half in the middle; the tokens of 28 steps of 8 x 4, or of 20 of 8 trees of 8 leaves; "
+        "half in the middle; the tokens of 17 steps of 8 x 4, or of 12 of 8 trees of 8 leaves; "
         "`grpo`, and `--sampling tree`",
         measure=f"{RUNS}:trees",
         checks=(
