@@ -200,7 +200,10 @@ def settings(folder: Path, model: Path, **changes: Any) -> TrainConfig:
         ({"role": [{"name": "proposer"}]}, "role 'solver' has no policy: add \\[\\[role\\]\\]"),
         ({"role": [{"name": "judge"}]}, "role 'judge' is none of the sampling policy"),
         ({"sampling": ""}, "role 'proposer' is none of the sampling policy"),
-        ({"recipe": "spo"}, "recipe 'spo' tracks the success of each task"),
+        (
+            {"recipe": "spo", "rollout": {"tasks_per_step": 2, "group_size": 1}},
+            "recipe 'spo' tracks the success of each task",
+        ),
         (
             {"role": [{"name": name, "model": "x"} for name in ("proposer", "solver")]},
             "every role has a model of its own",
