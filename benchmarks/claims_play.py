@@ -27,7 +27,7 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.recipe import load_recipe, merge
 from ludus.trainer.recipes.resolution import corrected, plan_updates, resolve
 from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
@@ -84,6 +84,8 @@ class Arm:
     """Bits of the mantissa of the weights that sample; 0 rounds nothing."""
     turns: bool = False
     """Whether each token is a turn, which has its own reward."""
+    marks: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What is asked of every rollout, as a sampling policy would."""
     regrade: Callable[[Sequence[Group]], None] | None = None
     """Gives the rollouts of a step other rewards."""
 
@@ -152,9 +154,8 @@ def fit(model: Model, game: Game, rng: random.Random, *, steps: int, lr: float) 
 def train(game: Game, arm: Arm, start: Model, seed: int) -> Played:
     """Train a copy of `start`."""
     torch.manual_seed(seed)
-    recipe = load_recipe(
-        arm.recipe, {**arm.overrides, "sampling": {"group_size": arm.group, "filter": ""}}
-    )
+    sizes = {"sampling": {"group_size": arm.group, "filter": ""}}
+    recipe = load_recipe(arm.recipe, merge(arm.overrides, sizes))
     recipe = corrected(recipe) if arm.corrects else recipe
     algorithm = resolve(recipe, max_tokens=game.most)
     settings = plan_updates(algorithm, groups=arm.tasks).settings
@@ -171,6 +172,8 @@ def train(game: Game, arm: Arm, start: Model, seed: int) -> Played:
         older.append(sampler_of(learner.model, arm))
         tasks = [(step * arm.tasks + n) % TASKS for n in range(arm.tasks)]
         groups = play(older[0], game, tasks, arm, rng, draw)
+        for episode in [each for group in groups for each in group.episodes]:
+            episode.trajectories[0].asked = dict(arm.marks)
         note(played, groups)
         if arm.regrade is not None:
             arm.regrade(groups)
