@@ -141,7 +141,10 @@ def length_penalties(seed: int, scale: float) -> Numbers:
     start, steps = warmed(game, seed), round(30 * scale)
     numbers: Numbers = {}
     for name, shaping in PENALTIES.items():
-        end = train(game, Arm(steps=steps, overrides={"shaping": shaping}), start, seed)
+        rules = [{"name": "length_target"}] if name == "laser" else []
+        overrides = {"shaping": shaping, "sampling": {"rules": rules}}
+        arm = Arm(steps=steps, overrides=overrides, marks={"target": 5.0} if rules else {})
+        end = train(game, arm, start, seed)
         numbers |= {f"{name}_accuracy": end.reward(), f"{name}_length": end.length()}
     for name in [each for each in PENALTIES if each != "none"]:
         numbers[f"{name}_shorter"] = 1 - numbers[f"{name}_length"] / numbers["none_length"]
