@@ -223,10 +223,13 @@ async def test_the_example_trains_both_roles_from_its_file(example: Any, tmp_pat
     table = read_toml(EXAMPLE.with_suffix(".toml"))
     for stage, steps in zip(table["stage"], (120, 2), strict=True):
         stage["steps"] = steps
+    phrases = ["proposer", "solver", "system\n", "user\n", "assistant\n"]
+    phrases += ["\n<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"]
+    small = write_tiny_policy(tmp_path / "model", phrases=phrases, hidden=64, layers=2, heads=4)
     changes = {**table, "run": {"folder": str(tmp_path / "run"), "episodes_every": 1}}
     changes["rollout"] = {"tasks_per_step": 4, "group_size": 3, "max_tokens": 6}
-    config = build(TrainConfig, changes)
-    await run_training(config)
+    changes["model"] = {"path": str(small), "device": "cpu"}
+    await run_training(build(TrainConfig, changes))
     folder = tmp_path / "run" / "2-play"
     assert count_rollouts(folder).holds
     rows = [row for row in read_metrics(folder / "metrics.jsonl") if "reward/mean" in row]
@@ -234,6 +237,7 @@ async def test_the_example_trains_both_roles_from_its_file(example: Any, tmp_pat
     episodes = read_episodes(folder / "episodes" / "step-000002.jsonl")
     asked = [each for each in episodes if each.trajectories[0].role == "proposer"]
     assert len(asked) == 12, "4 worlds, 3 proposals each"
+    assert any(each.trajectories[0].gold for each in asked), "some question is valid"
     for each in asked:
         (trajectory,) = each.trajectories
         answers = [
