@@ -20,7 +20,7 @@ from ludus.messages import Message
 
 from .chat import ChatFormat
 from .context import History
-from .engine import Engine, Generation, Sampling, refuse_broken
+from .engine import Engine, Generation, Sampling, can_constrain, refuse_broken
 from .images import PlacedImage
 from .templates.text import TemplateRefused
 from .trajectory import Finish, Segment, Turn, TurnKind
@@ -56,6 +56,8 @@ class Span:
     """The episode before the span."""
     images: Sequence[PlacedImage] = ()
     """The images that stand in the ids."""
+    schema: str = ""
+    """The JSON schema that the span must fit; see `Sampling.schema`."""
 
 
 class SpanSampler(Protocol):
@@ -178,6 +180,8 @@ class PolicyWriter(Protocol):
     """The most tokens of an answer."""
     keeps_ids: bool
     """Whether the sampled ids are known, which training needs."""
+    constrains: bool
+    """Whether an answer can be held to a JSON schema."""
     sees_images: bool
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
@@ -233,6 +237,8 @@ class Prompt:
     """The images that stand in the ids."""
     messages: Sequence[Message] = ()
     """The same conversation for a server that takes messages."""
+    schema: str = ""
+    """The JSON schema that the answer must fit; see `Sampling.schema`."""
 
 
 class TokenWriter:
@@ -250,6 +256,7 @@ class TokenWriter:
         self.chat_format, self.engine, self.sampling = chat_format, engine, sampling
         self.window, self.max_tokens = engine.max_length, sampling.max_tokens
         self.sees_images = chat_format.images is not None
+        self.constrains = can_constrain(engine)
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[int]:
         """Return the ids of a whole conversation; see `PolicyWriter.open`."""
@@ -276,6 +283,7 @@ class TokenWriter:
             max_tokens=span.max_tokens,
             seed=span.seed,
             stop_token_ids=self.chat_format.stop_token_ids,
+            schema=span.schema,
         )
         return await self.engine.generate(ids, sampling, images=span.images)
 
@@ -287,7 +295,7 @@ class TokenWriter:
         Raises:
             BrokenGeneration: the engine's answer cannot become a row.
         """
-        span = Span(turn.kind, budget, seed, images=prompt.images)
+        span = Span(turn.kind, budget, seed, images=prompt.images, schema=prompt.schema)
         await write_span(self, prompt.ids, span, turn)
         turn.message = self.read(turn, tools, prompt.ids)
         return Spent(len(prompt.ids), len(turn.out_ids))

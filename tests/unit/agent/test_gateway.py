@@ -506,39 +506,6 @@ async def test_images_stand_in_the_rows_where_the_policy_saw_them(tmp_path: Path
                 assert turn.logprobs == pytest.approx(again, abs=1e-5)
 
 
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"messages": [USER], "n": 0}, "n = 0"),
-        ({"messages": [USER], "n": 1000}, "n = 1000"),
-        ({"messages": [USER], "logit_bias": {"5": 1}}, "logit_bias"),
-        ({"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
-        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "image"),
-        ({"messages": [{"role": "judge", "content": ""}]}, "'judge'"),
-        ({"messages": [USER, {"role": "tool", "tool_call_id": "c9", "content": "3"}]}, "'c9'"),
-        ({"messages": []}, "empty"),
-        ({}, "messages is missing"),
-        ({"messages": [USER], "max_tokens": 0}, "max_tokens = 0"),
-        ({"messages": [USER], "tools": [{"type": "function", "function": {}}]}, "without a name"),
-        ({"messages": [{"role": "user", "content": "x " * 30_000}]}, "maximum context length"),
-    ],
-)
-async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_no_row(
-    body: dict[str, Any], words: str
-) -> None:
-    engine = LoggedEngine(chat_format())
-    async with serving(engine) as (gateway, http):
-        rollout = gateway.open()
-        reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
-        assert reply.status_code == 400
-        assert words in reply.json()["error"]["message"]
-        assert reply.headers["x-should-retry"] == "false"
-        assert rollout.tree.calls == engine.log == []
-
-
 async def test_keys_tell_rollouts_apart_and_only_the_operators_key_rewards() -> None:
     engine = LoggedEngine(chat_format())
     body = {"messages": [USER], "model": "whatever"}
@@ -723,12 +690,6 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
     ):
         with pytest.raises(ConfigError, match=words):
             agent_of(name)
-
-
-@pytest.mark.parametrize("command", ["", "no-such-program --x"])
-def test_a_command_that_cannot_run_is_refused_before_anything_is_played(command: str) -> None:
-    with pytest.raises(ConfigError, match="agent's command"):
-        AgentCommand(command)
 
 
 LEAVES_A_CHILD = """
