@@ -6,10 +6,8 @@ import asyncio
 import base64
 import copy
 import io
-import json
 import operator
 import os.path
-import random
 import sys
 import threading
 from collections.abc import Callable
@@ -33,7 +31,6 @@ from ludus.agent.gateway import (
     agent_of,
     run_agent,
 )
-from ludus.agent.gateway.rollout import Rollout
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -45,7 +42,9 @@ from ludus.trainer.models.tiny import build_model, write_tiny_vision_policy
 from ludus.trainer.models.weights import MemoryWeights
 from ludus.verdict import Verdict
 from tests.unit.agent.gateway_engine import (
+    TOOLS,
     LoggedEngine,
+    WildAgent,
     ask,
     bearer,
     chat_format,
@@ -54,82 +53,6 @@ from tests.unit.agent.gateway_engine import (
 )
 
 USER = {"role": "user", "content": "hi"}
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": "Looks something up.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-    for name in ("look", "list_all")
-]
-
-
-class WildAgent:
-    """Plays random conversations: it goes on, forks, repeats, edits, strips, compacts, drops
-    results, changes tools, asks for several samples, cuts by stop strings, and asks at the same
-    time from several branches.
-    """
-
-    def __init__(self, seed: int, http: httpx.AsyncClient, rollout: Rollout) -> None:
-        self.rng = random.Random(seed)
-        self.http, self.rollout = http, rollout
-        self.histories: list[list[dict[str, Any]]] = []
-
-    def opening(self) -> list[dict[str, Any]]:
-        head = {"role": "system", "content": self.rng.choice(["S", "Another system."])}
-        question = {"role": "user", "content": f"question {self.rng.randint(0, 3)}"}
-        return [head, question] if self.rng.random() < 0.7 else [question]
-
-    async def run(self, calls: int) -> None:
-        while calls > 0:
-            width = self.rng.choice([1, 1, 1, 3])
-            await asyncio.gather(*(self.step() for _ in range(width)))
-            calls -= width
-
-    async def step(self) -> None:
-        rng = self.rng
-        history = rng.choice(self.histories) if self.histories and rng.random() < 0.9 else None
-        messages = json.loads(json.dumps(history)) if history else self.opening()
-        body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0}
-        if rng.random() < 0.8:
-            body["tools"] = TOOLS if rng.random() < 0.9 else TOOLS[:1]
-        if rng.random() < 0.1:
-            body["n"] = 3
-        if rng.random() < 0.1:
-            body["stop"] = rng.choice(["gamma", ["7", "."]])
-        if rng.random() < 0.1:
-            body["parallel_tool_calls"] = False
-        mood = rng.random()
-        if history and mood < 0.08:  # compacts
-            told = " ".join(str(message.get("content")) for message in messages)
-            body["messages"] = [messages[0], {"role": "user", "content": f"So far: {told}"}]
-        elif history and mood < 0.16:  # edits an answer
-            for message in messages:
-                if message["role"] == "assistant" and rng.random() < 0.5:
-                    message["content"] = "I never said that"
-        elif history and mood < 0.24:  # strips
-            for message in messages:
-                if message["role"] == "assistant" and message["content"]:
-                    message["content"] = message["content"].rstrip()
-        elif history and mood < 0.3:  # clears results
-            for message in messages:
-                if message["role"] == "tool":
-                    message["content"] = "(cleared)"
-        answer = await ask(self.http, self.rollout, body)
-        for choice in answer["choices"][: rng.choice([1, 3])]:
-            message = choice["message"]
-            echoed = {"role": "assistant", "content": message["content"]}
-            if message.get("tool_calls"):
-                echoed["tool_calls"] = message["tool_calls"]
-            results = [
-                {"role": "tool", "tool_call_id": call["id"], "content": f"found {rng.random()}"}
-                for call in message.get("tool_calls", ())
-            ]
-            more = results or [{"role": "user", "content": rng.choice(["go on", "and?"])}]
-            self.histories.append([*body["messages"], echoed, *more])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -193,3 +193,36 @@ def test_a_run_over_two_hosts_is_that_of_one_process(
     )
     assert two.keys() == one.keys()
     assert all(torch.allclose(two[name], one[name], atol=1e-5) for name in one)
+
+
+AGENT = """
+import httpx
+
+def run(task):
+    messages = [{"role": "user", "content": task.prompt}]
+    with httpx.Client(base_url=task.base_url, timeout=100) as http:
+        for again in ("and?", "the number alone"):
+            reply = http.post("/chat/completions", json={"messages": messages},
+                              headers={"Authorization": f"Bearer {task.key}"})
+            messages += [reply.json()["choices"][0]["message"], {"role": "user", "content": again}]
+"""
+
+
+@pytest.mark.slow
+def test_what_an_agent_plays_trains_two_ranks_as_it_trains_one(
+    start: Any, tmp_path: Path, model: Path
+) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(AGENT)
+    rows = list[dict[str, Any]]()
+    for world in (1, 2):
+        given = arguments(tmp_path, f"run{world}", steps=1, agent=f"{agent}:run")
+        given[1] = "grpo"
+        said = [rank.communicate(timeout=300)[0] for rank in start("ludus", world, *given)]
+        assert "Traceback" not in "".join(said), said
+        lines = (tmp_path / f"run{world}" / "metrics.jsonl").read_text().splitlines()
+        rows.append(json.loads(lines[-1]))
+    one, two = rows
+    assert one["rollout/trained_share"] == two["rollout/trained_share"] == 1.0
+    for name in ("rollout/reward", "train/loss", "train/grad_norm"):
+        assert two[name] == pytest.approx(one[name], rel=1e-4, abs=1e-7), name
