@@ -8,7 +8,7 @@ the first is run by default. The others come back to the model as calls that wer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -60,7 +60,6 @@ class HasCallIds(Protocol):
         ...
 
 
-@runtime_checkable
 class WritesTurns(Protocol):
     """A tool format that marks more of a turn than its calls: text and thoughts too."""
 
@@ -69,9 +68,16 @@ class WritesTurns(Protocol):
         ...
 
 
+def writes_turns(tool_format: ToolFormat) -> TypeGuard[WritesTurns]:
+    """Whether a tool format marks more of a turn than its calls. Every turn asks, and isinstance
+    with a protocol costs more than the turn.
+    """
+    return hasattr(tool_format, "write")
+
+
 def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
     """Return an assistant turn as a model of this format would write it."""
-    if isinstance(tool_format, WritesTurns):
+    if writes_turns(tool_format):
         return tool_format.write(message, tools=tools)
     parts = [message.written, tool_format.render(message.tool_calls, tools=tools)]
     return "\n".join(part for part in parts if part)
@@ -96,7 +102,7 @@ def read_turn(
         opened: the mark with which the prompt opened the thoughts; empty where it did not.
         thoughts: the marks around thoughts; see `ludus.thoughts`.
     """
-    if isinstance(tool_format, WritesTurns):
+    if writes_turns(tool_format):
         return apart(tool_format.parse(text, complete=complete, tools=tools), thoughts)
     # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
     # where only a walk can tell marks from arguments.
