@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROWS = ("environment", "reward", "learner", "rank", "node", "driver", "head")
+ROWS = ("environment", "reward", "engine", "learner", "rank", "node", "driver", "head")
 STEPS, BEFORE = 8, 2
 LIMIT_S = 600.0
 RAY = {
@@ -152,6 +152,9 @@ def row(name: str) -> dict[str, Any]:
     if name == "reward":
         more += ["--cluster.rewards=1", "--reward", '[{name = "exact", weight = 0.5}]']
         more += ["--cluster.cpus-of-rank=0.5"]
+    if name == "engine":
+        more += ["--cluster.engines=2", "--cluster.cpus-of-engine=0.25"]
+        more += ["--cluster.cpus-of-rank=0.5"]
     if name == "rank":
         more += ["--cluster.learner-ranks=2", "--cluster.cpus-of-rank=0.5"]
     more += ["--cluster.cpus-of-server=0.5"] if name != "node" else []
@@ -185,6 +188,8 @@ def _kill(name: str, made: Any, run: Run) -> None:
             os.kill(pid_of("environments-0"), signal.SIGKILL)
         case "reward":
             os.kill(pid_of("rewards-0"), signal.SIGKILL)
+        case "engine":
+            os.kill(pid_of("engines-0"), signal.SIGKILL)
         case "learner":
             os.kill(pid_of("rank-0"), signal.SIGKILL)
         case "rank":

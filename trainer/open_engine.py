@@ -35,6 +35,10 @@ from .tinker.remote import RemoteEngine, RemoteLearner
 
 T = TypeVar("T")
 
+PLACED = "LUDUS_PLACED_ENGINES"
+"""The variable that tells rank 0 of the engines that a cluster's driver has placed: the cluster's
+address, the name of the run, and the number of engines, separated by slashes.
+"""
 TAIL_ROWS = 8
 """The most running answers that engine processes on one CPU pass on to one of them."""
 
@@ -74,12 +78,15 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         elsewhere = RemoteEngine(start.learner.client, start.version)
         await elsewhere.set_weights(start.learner.source(), start.version)
         return elsewhere
-    if config.engine == "local" and not config.local.engines:
+    placed = "" if beside or config.engine != "local" else os.environ.get(PLACED, "")
+    if config.engine == "local" and not config.local.engines and not placed:
         return _local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
             pool = await _servers(start, stack)
+        elif placed:
+            pool = await _placed(start, log, placed, stack)
         else:
             pool = await _processes(start, log, stack)
         await pool.set_weights(start.learner.source(), start.version)
@@ -129,6 +136,37 @@ def _limits(config: TrainConfig) -> EngineLimits:
     )
 
 
+def _spec(start: EngineStart, shell: Path, device: str, threads: int) -> EngineSpec:
+    config = start.config
+    return EngineSpec(
+        folder=str(shell),
+        dtype=config.model.dtype,
+        device=device,
+        threads=threads,
+        limits=_limits(config),
+        keep_cache=config.local.keep_cache,
+        float32_head=config.model.float32_head,
+        max_image_pixels=config.model.max_image_pixels,
+        version=start.version,
+    )
+
+
+async def _placed(
+    start: EngineStart, log: Path, placed: str, stack: AsyncExitStack
+) -> EnginePool:
+    """Build engines in the actors that a cluster's driver has placed."""
+    from .cluster.engines import placed_engines, stored  # needs Ray
+
+    shell = log / "model"
+    learner = start.learner
+    await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
+    engines = await asyncio.to_thread(placed_engines, _spec(start, shell.absolute(), "cpu", 1), placed)
+    pool = EnginePool(engines, publishing=Publishing(version=start.version, keep=stored))
+    stack.push_async_callback(pool.close)
+    await _all([engine.revive() for engine in engines])
+    return pool
+
+
 async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> EnginePool:
     """Start engine processes, and share the cores of this machine among them and the learner."""
     config, learner, shell = start.config, start.learner, log / "model"
@@ -144,17 +182,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     gpus = torch.cuda.device_count() if device == "cuda" else 0
     engines = [
         ProcessEngine(
-            EngineSpec(
-                folder=str(shell),
-                dtype=config.model.dtype,
-                device=f"cuda:{(index + 1) % gpus}" if gpus > 1 else device,
-                threads=threads,
-                limits=_limits(config),
-                keep_cache=config.local.keep_cache,
-                float32_head=config.model.float32_head,
-                max_image_pixels=config.model.max_image_pixels,
-                version=start.version,
-            ),
+            _spec(start, shell, f"cuda:{(index + 1) % gpus}" if gpus > 1 else device, threads),
             name=f"{log.name} process {index}",
             log=log / f"process-{index}.log",
         )

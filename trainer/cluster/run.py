@@ -32,9 +32,11 @@ from ludus.errors import ConfigError, TrainingFailed
 from ludus.wire.roster import FILE
 
 from ..config import TrainConfig
+from ..open_engine import PLACED
 from ..run.folder import referring, replace_file
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
+from .engines import MAX_CALLS, EngineHost
 from .hosts import RankHost, ServerHost
 from .resources import NAMESPACE, joined, ranks_in_order, reserved
 
@@ -99,6 +101,7 @@ class _Run:
         }
         self.variables.setdefault("LUDUS_TOKEN", secrets.token_hex(16))
         self.servers: dict[str, list[_Server]] = {}
+        self.engines: list[Any] = []
         self.restarts = 0
         self.said = ""
         """What rank 0 has written at the end of the run."""
@@ -143,6 +146,7 @@ class _Run:
             start = first + self.cluster.environments
             self._place("rewards", names, start, self.cluster.rewards)
         self._await_servers()
+        self._place_engines()
         config = replace(config, cluster=ClusterConfig())
         if self.cluster.environments:
             config = replace(config, env_url=f"{FILE}{self._roster('environments')}")
@@ -170,6 +174,24 @@ class _Run:
             )
             for number in range(count)
         ]
+
+    def _place_engines(self) -> None:
+        """Start the actors of the engines, in which rank 0 builds them."""
+        cluster, host = self.cluster, ray.remote(EngineHost)
+        first = cluster.learner_ranks + cluster.environments + cluster.rewards
+        device = "cuda" if cluster.gpus_of_engine else "cpu"
+        self.engines = [
+            host.options(
+                **{**self._options(f"engines-{number}", first + number), "max_concurrency": MAX_CALLS},
+                num_cpus=cluster.cpus_of_engine,
+                num_gpus=cluster.gpus_of_engine,
+                max_restarts=-1,
+            ).remote(max(1, int(cluster.cpus_of_engine)), device)
+            for number in range(cluster.engines)
+        ]
+        if self.engines:
+            address = ray.get_runtime_context().gcs_address
+            self.variables[PLACED] = f"{address}/{self.path.name}/{cluster.engines}"
 
     def _options(self, name: str, bundle: int) -> dict[str, Any]:
         return {
