@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -78,13 +79,13 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         elsewhere = RemoteEngine(start.learner.client, start.version)
         await elsewhere.set_weights(start.learner.source(), start.version)
         return elsewhere
-    placed = "" if beside or config.engine != "local" else os.environ.get(PLACED, "")
+    placed = "" if beside and config.engine == "local" else os.environ.get(PLACED, "")
     if config.engine == "local" and not config.local.engines and not placed:
         return _local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
-            pool = await _servers(start, stack)
+            pool = await _servers(start, placed, stack)
         elif placed:
             pool = await _placed(start, log, placed, stack)
         else:
@@ -151,16 +152,16 @@ def _spec(start: EngineStart, shell: Path, device: str, threads: int) -> EngineS
     )
 
 
-async def _placed(
-    start: EngineStart, log: Path, placed: str, stack: AsyncExitStack
-) -> EnginePool:
+async def _placed(start: EngineStart, log: Path, placed: str, stack: AsyncExitStack) -> EnginePool:
     """Build engines in the actors that a cluster's driver has placed."""
     from .cluster.engines import placed_engines, stored  # needs Ray
 
     shell = log / "model"
     learner = start.learner
     await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
-    engines = await asyncio.to_thread(placed_engines, _spec(start, shell.absolute(), "cpu", 1), placed)
+    engines = await asyncio.to_thread(
+        placed_engines, _spec(start, shell.absolute(), "cpu", 1), placed
+    )
     pool = EnginePool(engines, publishing=Publishing(version=start.version, keep=stored))
     stack.push_async_callback(pool.close)
     await _all([engine.revive() for engine in engines])
@@ -198,12 +199,12 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     return pool
 
 
-async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
-    """Start a vLLM server, or connect to those that run."""
+async def _servers(start: EngineStart, placed: str, stack: AsyncExitStack) -> EnginePool:
+    """Start a vLLM server, or those that a cluster has placed, or connect to those that run."""
     config = start.config
     cpu = pick_device(config.model.device) == "cpu"
     place = place_of()
-    count = 0 if cpu else torch.cuda.device_count()
+    count = 0 if cpu or placed else torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     site = ServerSite(
         folder=start.path,
@@ -218,10 +219,20 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
         if not config.vllm.url
         else "",
     )
+    sites = [(url, site) for url in config.vllm.urls or ("",)]
+    # Weights go by a file, which the servers of other nodes must see too.
+    weights = config.vllm.weights_folder or (str(start.folder.path / "weights") if placed else "")
+    if placed:
+        from .cluster.engines import placed_actors, placed_server  # needs Ray
 
-    async def started(url: str) -> PooledEngine:
+        actors = await asyncio.to_thread(placed_actors, placed)
+        sites = [
+            ("", replace(site, opened=partial(placed_server, actor=actor))) for actor in actors
+        ]
+
+    async def started(url: str, site: ServerSite) -> PooledEngine:
         engine = await start_vllm(
-            replace(config.vllm, url=url),
+            replace(config.vllm, url=url, weights_folder=weights),
             site,
             start.learner.model,
             LearnerView(
@@ -233,13 +244,13 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
         stack.push_async_callback(engine.close)
         return engine
 
-    engines = await _all([started(url) for url in config.vllm.urls or ("",)])
+    engines = await _all([started(url, site) for url, site in sites])
     return EnginePool(
         engines,
         publishing=Publishing(
             version=start.version,
             timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
-            folder=config.vllm.weights_folder,
+            folder=weights,
         ),
         patience_s=config.vllm.startup_timeout_s,
     )

@@ -33,7 +33,7 @@ from ray.exceptions import (
 from torch import Tensor
 
 from ludus.agent.engine import TensorMeta, WeightSource
-from ludus.errors import ConfigError, EngineLost, LudusError, RequestTimeout
+from ludus.errors import ConfigError, EngineLost, LudusError, RemoteError, RequestTimeout
 
 from ..engines.process import EngineSpec, ProcessEngine
 from ..engines.process.life import BEAT_S, STUCK_BEATS, EngineCalls, failure_of
@@ -48,7 +48,10 @@ from ..engines.process.messages import (
     ReadyReply,
 )
 from ..engines.process.worker import EnginePart
+from ..engines.vllm.client import VllmClient
+from ..engines.vllm.server import Launch, first_error
 from ..models.weights import PIECE_BYTES, bytes_of, checked, dtype_of
+from .hosts import HostState, node_name
 from .resources import NAMESPACE, PLACED_S, connect
 
 T = TypeVar("T")
@@ -111,6 +114,10 @@ class EngineHost:
     async def pid(self) -> int:
         """Return the number of the process."""
         return os.getpid()
+
+    async def state(self) -> HostState:
+        """Return what the driver wants to know."""
+        return HostState(node_name(), os.getpid(), ready=bool(self.life))
 
 
 def _failed(error: Exception) -> bytes:
@@ -277,9 +284,7 @@ class PlacedLife:
             if reply.kind == ForeignLife.__name__:
                 self._gone = True
                 raise EngineLost(f"{self.name} was lost: {reply.message}")
-            raise failure_of(
-                reply, self.name, f"ray logs actor --id {self.actor._actor_id.hex()}"
-            )
+            raise failure_of(reply, self.name, f"ray logs actor --id {self.actor._actor_id.hex()}")
         assert isinstance(reply, as_type)
         return reply
 
@@ -327,6 +332,82 @@ class PlacedEngine(ProcessEngine):
         return await PlacedLife(self._actor, self.name).begin(self.spec, self.startup_timeout_s)
 
 
+class PlacedServer:
+    """A vLLM server in an actor of a Ray cluster; see `ServerProcess`.
+
+    Args:
+        launch: how it is started.
+        actor: the name of the actor.
+    """
+
+    def __init__(self, launch: Launch, actor: str) -> None:
+        self.launch, self.name, self.url = launch, actor, ""
+        self._actor = ray.get_actor(actor, namespace=NAMESPACE)
+        self._said = ""
+
+    async def restart(self) -> None:
+        """Start the server, where Ray has placed its actor now; what ran there ends.
+
+        Raises:
+            EngineLost: Ray has given the actor up, or not started it again in time.
+        """
+        end = asyncio.get_running_loop().time() + FETCH_S
+        while True:
+            try:
+                self.url = await self._actor.serve.remote(self.launch)
+                return
+            except ActorUnavailableError as error:
+                if asyncio.get_running_loop().time() > end:
+                    raise EngineLost(f"{self.name} does not come back: {_short(error)}") from error
+                await asyncio.sleep(AGAIN_S)
+            except RayActorError as error:
+                raise EngineLost(f"{self.name} is gone: {_short(error)}") from error
+
+    async def ready(self, client: VllmClient, timeout_s: float) -> None:
+        """Wait until the server is ready; see `ServerProcess.ready`."""
+        end = asyncio.get_running_loop().time() + timeout_s
+        while asyncio.get_running_loop().time() < end:
+            try:
+                return await client.healthy()
+            except RemoteError:
+                await asyncio.sleep(AGAIN_S)
+            with suppress(RayActorError):
+                self._said = await self._actor.said.remote()
+                if (code := (await self._actor.state.remote()).code) is not None:
+                    raise ConfigError(f"vLLM did not start (exit code {code}); {self.hint()}")
+        raise RequestTimeout(
+            f"vLLM was not ready within {timeout_s:g} s (vllm.startup_timeout_s); {self.hint()}"
+        )
+
+    def hint(self) -> str:
+        """Return the first error in the end of the server's log, for messages."""
+        cause = first_error(self._said)
+        return f"{self.name} runs on another node" + (f", first error {cause!r}" if cause else "")
+
+    async def close(self) -> None:
+        """Ask the server to end; the driver ends the actor, and the server with it."""
+        with suppress(RayError):
+            await self._actor.stop.remote()
+
+
+def placed_actors(placed: str) -> list[str]:
+    """Join the cluster, and return the names of the actors of a run's engines.
+
+    Args:
+        placed: what the variable `open_engine.PLACED` says.
+    """
+    address, name, count = placed.rsplit("/", 2)
+    connect(address)
+    return [f"{name}-engines-{number}" for number in range(int(count))]
+
+
+async def placed_server(launch: Launch, actor: str) -> PlacedServer:
+    """Return a vLLM server that was started in an actor."""
+    server = PlacedServer(launch, actor)
+    await server.restart()
+    return server
+
+
 def placed_engines(spec: EngineSpec, placed: str) -> list[PlacedEngine]:
     """Join the cluster, and return its engines for this run, not built.
 
@@ -334,6 +415,4 @@ def placed_engines(spec: EngineSpec, placed: str) -> list[PlacedEngine]:
         spec: what they build.
         placed: what the variable `open_engine.PLACED` says.
     """
-    address, name, count = placed.rsplit("/", 2)
-    connect(address)
-    return [PlacedEngine(spec, f"{name}-engines-{number}") for number in range(int(count))]
+    return [PlacedEngine(spec, actor) for actor in placed_actors(placed)]

@@ -28,8 +28,8 @@ class ClusterConfig:
     rewards: int = 0
     """Number of servers of the verifiers that `reward` names; 0 scores beside rank 0."""
     engines: int = 0
-    """Number of local engines that Ray places, each with its own resources; 0 samples as without a
-    cluster, in rank 0, in its processes or by vLLM.
+    """Number of engines that Ray places, local ones or vLLM servers as `engine` says, each with its
+    own resources; 0 samples as without a cluster: in rank 0, in its processes, or by vLLM.
     """
     cpus_of_rank: float = 1.0
     """CPUs that a rank is given. Rank 0 plays and samples too."""

@@ -27,7 +27,7 @@ DEATHS_WINDOW_S = 600.0
 """An engine that was lost MAX_DEATHS times within this time stays out."""
 
 
-class HeldWeights(WeightSource, Protocol):
+class KeptWeights(WeightSource, Protocol):
     """Weights that a pool keeps for engines that come back."""
 
     def remove(self) -> None:
@@ -45,7 +45,7 @@ class Publishing:
     """How long an engine may take to install weights; after that it is lost."""
     folder: str = ""
     """Where the current weights are kept as a file; see `write_weights`."""
-    keep: Callable[[WeightSource], Awaitable[HeldWeights]] | None = None
+    keep: Callable[[WeightSource], Awaitable[KeptWeights]] | None = None
     """Keeps the current weights elsewhere than in a file."""
 
 
@@ -92,7 +92,7 @@ class Publisher:
         self._keep = publishing.keep or partial(written, folder=publishing.folder)
         self.paused = False
         """Whether engines that come back are to be paused."""
-        self._held: HeldWeights | None = None
+        self._held: KeptWeights | None = None
         self._publishing = asyncio.Lock()
 
     async def open_seats(self, patience_s: float, gave_up: Callable[[], bool]) -> list[Seat]:
