@@ -40,7 +40,7 @@ from typing import Any
 
 ROWS = ("environment", "reward", "engine", "learner", "rank", "node", "driver", "head")
 STEPS, BEFORE = 8, 2
-LIMIT_S = 600.0
+LIMIT_S = 900.0
 RAY = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -199,7 +199,7 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
     import ray
 
     end, before, pid, created = time.monotonic() + LIMIT_S, len(run.steps()), 0, 0.0
-    while time.monotonic() < end:
+    while time.monotonic() < end and run.process.poll() is None:
         try:
             actor = ray.get_actor(f"run-{name}", namespace="ludus")
             state = ray.get(actor.state.remote(), timeout=60)
@@ -211,7 +211,8 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
         except (ValueError, ray.exceptions.RayError, psutil.NoSuchProcess):
             pid = 0
         time.sleep(0.1)
-    raise SystemExit(f"{name} has not started within {LIMIT_S:g} s")
+    said = run.process.stdout.read()[-2000:] if run.process.poll() is not None else ""
+    raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
 def row(name: str) -> dict[str, Any]:
