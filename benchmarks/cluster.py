@@ -84,7 +84,7 @@ def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000) -> Iterator[
         shutil.rmtree(folder, ignore_errors=True)
 
 
-SMALL = {"hidden": 16, "layers": 1, "heads": 2}
+SMALL: dict[str, Any] = {"hidden": 16, "layers": 1, "heads": 2}
 
 
 class Run:
@@ -98,7 +98,7 @@ class Run:
     """
 
     def __init__(
-        self, folder: Path, address: str, *more: str, shape: dict[str, int] = SMALL
+        self, folder: Path, address: str, *more: str, shape: dict[str, Any] = SMALL
     ) -> None:
         self.folder = folder / "run"
         model = folder / "model"

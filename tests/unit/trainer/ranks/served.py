@@ -97,6 +97,7 @@ async def sampled(house: ModelHouse) -> list[list[float]]:
 def main(folder: Path) -> None:
     settings = ModelConfig(path=str(folder / "model"), device="cpu")
     with open_group("cpu", {}) as ranks:
+        assert ranks is not None
         if follows():
             follow_served(ranks, settings, "m")
             return
