@@ -338,7 +338,8 @@ async def test_a_package_of_ludus_new_has_a_manifest_of_version_2(
     monkeypatch.setenv("PYTHONPATH", str(folder / "src"))
     registered = tmp_path / "registered.py"
     registered.write_text(
-        "import ludus\nfrom peers_spell.spell import Spell\nludus.register('peers/spell-v0')(Spell)\n"
+        "import ludus\nfrom peers_spell.spell import Spell\n"
+        "ludus.register('peers/spell-v0')(Spell)\n"
     )
     with serving("peers/spell-v0", also=registered) as url:
         async with client(url) as env:
