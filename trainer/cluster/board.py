@@ -42,7 +42,7 @@ def look(processes: Sequence[PlacedProcess]) -> None:
     for process, call in zip(processes, calls, strict=True):
         found = answer(call, None)
         if found is None:
-            process.state, process.lost = "lost", True
+            process.state, process.lost = "lost" if process.pid else "starting", True
             continue
         if process.pid and found.pid and found.pid != process.pid:
             process.restarts += 1
