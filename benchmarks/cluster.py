@@ -195,7 +195,7 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
         name: of the process.
         but: the id of one that is no longer meant.
     """
-    import psutil
+    import psutil  # type: ignore[import-untyped,unused-ignore]
     import ray
 
     end, before, pid, created = time.monotonic() + LIMIT_S, len(run.steps()), 0, 0.0
@@ -211,7 +211,8 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
         except (ValueError, ray.exceptions.RayError, psutil.NoSuchProcess):
             pid = 0
         time.sleep(0.1)
-    said = run.process.stdout.read()[-2000:] if run.process.poll() is not None else ""
+    out = run.process.stdout if run.process.poll() is not None else None
+    said = out.read()[-2000:] if out else ""
     raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
