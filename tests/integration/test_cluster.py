@@ -181,3 +181,21 @@ def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int] | 
     assert (found["lost"], found["doubled"]) == (0, 0)
     assert found["issued"] >= found["steps"] * 8
     assert again is None or found["restarts"] == again  # as `ludus watch` shows it
+
+
+@pytest.mark.large
+@pytest.mark.ray
+@needs_ray
+def test_servers_on_ray_follow_their_queues_and_cost_no_episode() -> None:
+    pytest.importorskip("fastapi", reason="needs Ray Serve (pip install 'ludus-rl[ray-serve]')")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "scaled"],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["episodes"] > 24
+    assert found["wrong"] == 0
