@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -28,22 +27,24 @@ from ludus.envs.checks.subject import (
 )
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import CheckFailed, UnknownTask
-from ludus.estimates import Estimate, wilson
+from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import Message, ToolCall, as_action, as_messages, assistant
 from ludus.rewards import Sample, Verifier
 
 from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Scene, text_of
+from .moves import Program, moves_of, programs_of
 from .rules import plays_rule
 from .search import (
     CONFIRMED,
+    QUICK,
+    QUICK_CPU_S,
     SHARE,
+    SLOW,
     STEPS,
-    Program,
+    Attempt,
     ProgramSearch,
     described,
-    moves_of,
     plays_program,
-    sweeps_of,
 )
 
 TASKS = 24
@@ -57,6 +58,8 @@ MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
 """Shares of the expert's reward that memory, and another rule without understanding, may earn."""
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
 """Shares of the expert's reward that an attack that does not solve the task may earn."""
+SCOUTED = 5
+"""Most episodes that look around before a search."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
@@ -266,39 +269,49 @@ class _Attack:
         """Return the programs that are paid most on the tasks of training: without the right
         answer, and with it, for what the environment shows.
         """
-        tasks = self.teachers[:CONFIRMED]
+        # Not the tasks of the lessons: their answers would be paid there, and nowhere else.
+        tasks = self.teachers[-CONFIRMED:]
+        others = [le for le in lessons if le.task not in {task.id for task in tasks}] or lessons
+        started = time.process_time()
         try:
             briefing, shown = self._scouted(tasks[0])
         except Exception:  # what breaks is told where an attacker meets it
             return []
+        # Rounded to a class, so that equal seeds give equal figures on machines of unequal speed.
+        is_quick = time.process_time() - started < QUICK_CPU_S * SCOUTED
         answers = {lesson.task: lesson for lesson in lessons}
         golds = {task.id: self._gold(task) for task in tasks}
         frame = AnswerFrame.of(lessons, Briefing())
-        moves = moves_of(briefing, shown, lessons)
-        seeds = sweeps_of(briefing, shown, lessons)
-        until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
 
-        def attempt(program: Program, number: int, counts_solved: bool) -> float:
+        def attempt(program: Program, number: int) -> Attempt:
             task = tasks[number % len(tasks)]
             player = Attacker("", AttackKind.SEARCH, plays_program(program), "")
             try:
                 episode = self._attack(player, task, lessons, STEPS)
             except Exception:  # what breaks is told where an attacker meets it
-                return 0.0
+                return Attempt(0.0)
             solved = _solves(frame, episode.actions, answers.get(task.id), golds[task.id])
-            return 0.0 if solved and not counts_solved else episode.total
+            reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
+            return Attempt(episode.total, solved, reply)
 
+        moves = moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others)
+        search = ProgramSearch(
+            moves,
+            attempt,
+            programs_of(briefing, shown, others),
+            QUICK if is_quick else SLOW,
+            time.monotonic() + SHARE * (self.until - time.monotonic()),
+        )
         attackers: list[Attacker] = []
         kinds = (("search", AttackKind.SEARCH, False), ("search: shown", AttackKind.LEAK, True))
         for name, kind, counts_solved in kinds:
             rng = random.Random(f"{self.seed}/{name}")
-            tries = partial(attempt, counts_solved=counts_solved)
-            program, mean = ProgramSearch(moves, tries, seeds, rng, until).best()
-            until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
+            program, mean = search.best(rng, counts_solved=counts_solved)
             if program and mean > 0:
-                about = described(program)
-                plays = plays_program(program)
+                about, plays = described(program), plays_program(program)
                 attackers.append(Attacker(name, kind, plays, about, copies=counts_solved))
+        if search.was_cut:
+            self.report.skipped.append("search (cut short)")
         return attackers
 
     def _scouted(self, task: Task) -> tuple[Briefing, list[str]]:
@@ -307,7 +320,9 @@ class _Attack:
         known = scout.infos[0].get("briefing")
         briefing = known if isinstance(known, Briefing) else Briefing()
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
-        for tool in [one for one in briefing.tools if not one.parameters.get("required")][:4]:
+        for tool in [one for one in briefing.tools if not one.parameters.get("required")][
+            : SCOUTED - 1
+        ]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
             looked = play(self.subject.gym, task.id, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
@@ -379,7 +394,7 @@ class _Attack:
         copied = attacker.copies and not any(golds)
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH) or copied
         gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
-        estimate = wilson(sum(gains), len(gains)) if gains else Estimate(0.0, 0.0, 1.0)
+        estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
 
     def _gain(self, trial: Trial) -> float:
@@ -436,8 +451,8 @@ def _solves(
     said = _plain(frame.core(actions[-1]))
     if said in {_plain(form) for form in gold}:
         return True
-    if answer is None:
-        return False
+    if answer is None or 2 * len(actions) < len(answer.actions):
+        return False  # who needs less than half of the expert's turns goes another way
     if frame.call is not None and not frame.argument:  # the answer is the way, not the last call
         return [as_action(a).tool_calls for a in actions] == [
             as_action(a).tool_calls for a in answer.actions

@@ -20,7 +20,7 @@ import pytest
 from ludus.agent.audit import audit, report_of
 from ludus.agent.audit.attackers import Lesson, Scene
 from ludus.agent.audit.rules import learned_rule
-from ludus.agent.audit.search import LAST_WORD, Move, Program, ProgramSearch, described, moves_of
+from ludus.agent.audit.search import Attempt, Effort, ProgramSearch, described
 from ludus.envs import Briefing
 from ludus.envs.checks.subject import Played
 
