@@ -391,9 +391,14 @@ class _Attack:
                 break
             solved = _solves(frame, episode.actions, answer, gold)
             trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
-        copied = attacker.copies and not any(golds)
-        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH) or copied
-        gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
+        may_copy = attacker.copies and not any(golds)
+        gains = [
+            0.0
+            if trial.solved and (excused or (may_copy and not _looks_longer(trial, answer)))
+            else self._gain(trial)
+            for trial, answer in zip(trials, answers, strict=False)
+        ]
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
 
@@ -458,6 +463,13 @@ def _solves(
             as_action(a).tool_calls for a in answer.actions
         ]
     return said == _plain(frame.core(answer.actions[-1]))
+
+
+def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:
+    """Whether an attack was shown more than the expert needed: then it copied what it was told, and
+    not the task.
+    """
+    return answer is not None and len(trial.actions) > len(answer.actions)
 
 
 def _plain(text: str) -> str:
