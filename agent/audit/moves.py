@@ -198,10 +198,9 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     answers = [answer for _, answer in known]
     if not answers:
         return []
-    whole = next(as_action(le.actions[-1]).text for le in lessons if le.actions)
-    parsed = _parsed(whole)
-    if isinstance(parsed, (dict, list)):
-        return [Move(json.dumps(value)) for value in _hollow(parsed)]
+    parsed = [_parsed(as_action(le.actions[-1]).text) for le in lessons if le.actions]
+    if isinstance(parsed[0], (dict, list)):
+        return [Move(json.dumps(value)) for value in [_union(parsed), *_hollow(parsed[0])]]
     hollow: list[str] = []
     if all(answer.isdecimal() for answer in answers):
         highest = min(MOST_NUMBERS, 2 * max(map(int, answers)) + 2)
@@ -221,6 +220,18 @@ def _parsed(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _union(values: Sequence[Any]) -> Any:
+    """Return a value of the shape of the first one, whose lists hold the items of all of them."""
+    first = values[0]
+    if isinstance(first, dict):
+        same = [value for value in values if isinstance(value, dict)]
+        return {name: _union([value[name] for value in same if name in value]) for name in first}
+    if isinstance(first, list):
+        items = [item for value in values if isinstance(value, list) for item in value]
+        return [item for n, item in enumerate(items) if item not in items[:n]][:MOST_ITEMS]
+    return first
 
 
 def _hollow(value: Any, depth: int = 0) -> list[Any]:
@@ -311,7 +322,9 @@ def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
         case "object":
             return [{}]
         case _:
-            return ["nothing", *values[:12], "", "*", TURN, LAST_WORD, LAST_QUOTE, LAST_NUMBER]
+            named = [slot("word", place, opening=True) for place in (1, 0, 2, 3, 4, -1, -2)]
+            last = [LAST_WORD, LAST_QUOTE, LAST_NUMBER]
+            return ["nothing", *values[:12], "", "*", TURN, *last, *named]
 
 
 def programs_of(

@@ -181,13 +181,17 @@ class ProgramSearch:
         ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
         other, move = rng.choice(known), rng.choice(self.moves)
-        match rng.randrange(4):
+        match rng.randrange(5):
             case 0:
                 grown = (*parent, move)
             case 1:
                 grown = (move, *parent)
             case 2:
                 grown = (*parent, *other)
+            case 3:
+                place = rng.randrange(len(parent))
+                again = [parent[place]] * rng.randint(1, 3)
+                grown = (*parent[:place], *again, *parent[place:])
             case _:
                 place = rng.randrange(len(parent))
                 grown = (*parent[:place], move, *parent[place + 1 :])

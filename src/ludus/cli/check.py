@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.audit import Exploit
-from ludus.agent.audit.measures import still_open
+from ludus.agent.audit import Exploit, still_open
 from ludus.background import run_on_loop
 from ludus.contract import Report, RuleOutcome, examine
 from ludus.envs.checks import examine_env
