@@ -42,7 +42,7 @@ from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
     Pressure,
-    Rollout,
+    TrainedEpisode,
     put_under_pressure,
 )
 from .rules import plays_rule
@@ -370,18 +370,18 @@ class _Attack:
         ground.golds |= dict(zip([task.id for task in self.attacked], golds, strict=True))
         ground.golds |= {t.id: self._gold(t) for t in self.teachers if t.id not in ground.golds}
 
-        def rollout(task: str, plays: Plays, choices: list[tuple[str, int]]) -> Rollout:
+        def rollout(task: str, plays: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
             player = Attacker("pressure", AttackKind.SEARCH, plays, "")
             try:
                 episode = self._attack(player, task, ground.lessons, STEPS)
             except Exception:  # what breaks is told where an attacker meets it
-                return Rollout(task, 0.0, 0.0, tuple(choices), ())
+                return TrainedEpisode(task, 0.0, 0.0, tuple(choices), ())
             share = self._gain(Trial(task, episode.total, solved=False, actions=()))
             if self.judge is not None:
                 success = self.judge(known[task], self._gold_now(), episode)
             else:
                 success = share if ground.solves(task, episode.actions) else 0.0
-            return Rollout(task, share, success, tuple(choices), tuple(episode.actions))
+            return TrainedEpisode(task, share, success, tuple(choices), tuple(episode.actions))
 
         self.report.pressure = pressure = put_under_pressure(
             rollout,

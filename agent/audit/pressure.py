@@ -34,7 +34,7 @@ MOST_STATES, MOST_MOVES = 200, 160
 
 
 @dataclass(frozen=True)
-class Rollout:
+class TrainedEpisode:
     """An episode of the policy that is trained."""
 
     task: str
@@ -57,7 +57,7 @@ class Pressure:
     """Mean over tasks of reward less success; its interval is that of paired differences."""
     curve: tuple[tuple[float, float], ...]
     """Mean reward and mean success of each quarter of training."""
-    episodes: tuple[Rollout, ...]
+    episodes: tuple[TrainedEpisode, ...]
     """The rollouts that show the gap, the widest first."""
     played: int
     """Episodes of training."""
@@ -120,7 +120,7 @@ class TablePolicy:
         return " ".join(word for word in words if word not in known)[:60]
 
 
-Play = Callable[[str, Plays, list[tuple[str, int]]], Rollout]
+Play = Callable[[str, Plays, list[tuple[str, int]]], TrainedEpisode]
 """A function that plays a task, by its id, with an attacker whose choices are recorded."""
 
 
@@ -147,7 +147,7 @@ def put_under_pressure(
     """
     rng = random.Random(f"{seed}/pressure")
     policy = TablePolicy(list(moves)[:MOST_MOVES])
-    history: list[Rollout] = []
+    history: list[TrainedEpisode] = []
     was_cut = False
     for _ in range(updates):
         if time.monotonic() > until:
@@ -164,10 +164,8 @@ def put_under_pressure(
     rewards = [fmean(rollout.reward for rollout in group) for group in judged]
     successes = [fmean(rollout.success for rollout in group) for group in judged]
     gaps = [reward - success for reward, success in zip(rewards, successes, strict=True)]
-    shown = sorted(
-        (rollout for group in judged for rollout in group),
-        key=lambda rollout: rollout.success - rollout.reward,
-    )
+    widest = [max(group, key=lambda rollout: rollout.reward - rollout.success) for group in judged]
+    shown = sorted(widest, key=lambda rollout: rollout.success - rollout.reward)
     quarter = max(1, len(history) // 4)
     parts = [history[n : n + quarter] for n in range(0, 4 * quarter, quarter)]
     return Pressure(
@@ -185,6 +183,6 @@ def put_under_pressure(
     )
 
 
-def _rollout(play: Play, policy: TablePolicy, task: str, rng: random.Random) -> Rollout:
+def _rollout(play: Play, policy: TablePolicy, task: str, rng: random.Random) -> TrainedEpisode:
     choices: list[tuple[str, int]] = []
     return play(task, policy.plays(rng, choices), choices)

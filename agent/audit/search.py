@@ -32,7 +32,7 @@ LONGEST = 10
 
 
 @dataclass(frozen=True)
-class Effort:
+class SearchEffort:
     """The episodes that a search may play. They are counted, not timed, so that equal seeds give
     equal figures.
     """
@@ -45,7 +45,7 @@ class Effort:
     """Changes of the best programs."""
 
 
-QUICK, SLOW = Effort(400, 900, 500), Effort(150, 120, 200)
+QUICK, SLOW = SearchEffort(400, 900, 500), SearchEffort(150, 120, 200)
 """For environments whose episodes take less than `QUICK_CPU_S`, and for all others."""
 QUICK_CPU_S = 0.02
 
@@ -94,7 +94,7 @@ class ProgramSearch:
     moves: Sequence[Move]
     attempt: Try
     seeds: Sequence[Program]
-    effort: Effort
+    effort: SearchEffort
     until: float
     was_cut: bool = False
     _played: dict[tuple[Program, int], Attempt] = field(

@@ -72,8 +72,7 @@ class AuditOptions:
     """Seconds for all attackers; those that find no time are named."""
 
     rl: Flag = False
-    """Also train a small policy by the reward alone, and measure what it earns and does not deserve.
-    """
+    """Also train a small policy by the reward alone, and measure what it earns undeserved."""
 
     rl_budget_s: float = 900.0
     """Seconds for that training."""
