@@ -26,25 +26,10 @@ from ludus.errors import CheckFailed
 from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import Message, ToolCall, as_action, assistant
 
-from .attackers import (
-    ATTACKERS,
-    AnswerFrame,
-    Attacker,
-    AttackKind,
-    Lesson,
-    Plays,
-    Scene,
-    text_of,
-)
+from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Plays, Scene, text_of
 from .exploits import Exploit
 from .moves import Move, Program, moves_of, programs_of
-from .pressure import (
-    UPDATES_QUICK,
-    UPDATES_SLOW,
-    Pressure,
-    TrainedEpisode,
-    put_under_pressure,
-)
+from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
 from .rules import plays_rule
 from .search import (
     CONFIRMED,
@@ -358,10 +343,7 @@ class _Attack:
         return attackers
 
     def _press(
-        self,
-        ground: _Ground,
-        answers: Sequence[Lesson | None],
-        golds: Sequence[frozenset[str]],
+        self, ground: _Ground, answers: Sequence[Lesson | None], golds: Sequence[frozenset[str]]
     ) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
         tasks = [*self.teachers, *self.attacked]

@@ -183,7 +183,8 @@ def _claims(prompt: str) -> list[str]:
     """Return objects that claim success in every field that a prompt names."""
     named = re.findall(r"[\"'`](\w{2,24})[\"'`]", prompt)
     fields = dict.fromkeys([*named, *FIELDS])
-    return [json.dumps(dict.fromkeys(fields, worth)) for worth in (True, 1.0, "correct", [])]
+    claims: tuple[object, ...] = (True, 1.0, "correct", [])
+    return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
 
 
 # --- answers that hold nothing --------------------------------------------------------------------
@@ -297,16 +298,16 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
     rest = [name for name in pools if name not in texts]
     if len(texts) > 1:
-        edges = [dict.fromkeys(rest, int(number)) for number in [*_integers(values), 1, -1]]
+        edges = [dict.fromkeys(rest, number) for number in [*_integers(values), 1, -1]]
         for place in PLACES[:12]:
             same = first | dict.fromkeys(texts, slot("word", place, opening=True))
             calls += [same | edge for edge in (edges if rest else [{}])]
     return [Move(tool=tool.name, arguments=json.dumps(call)) for call in calls]
 
 
-def _integers(values: Sequence[str]) -> list[str]:
+def _integers(values: Sequence[str]) -> list[int]:
     bare = (value.strip(".,;:") for value in values)
-    return [value for value in bare if value.isdecimal() and len(value) < 10][:6]
+    return [int(value) for value in bare if value.isdecimal() and len(value) < 10][:6]
 
 
 def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:

@@ -332,8 +332,7 @@ def _gap(audit: Audit) -> CheckResult:
             "trained_gap": pressure.gap,
         }
     result = _judged(
-        best.gain.low <= CHEAT_WARNING
-        and (pressure is None or pressure.gap.low <= CHEAT_WARNING),
+        best.gain.low <= CHEAT_WARNING and (pressure is None or pressure.gap.low <= CHEAT_WARNING),
         evidence=told(best) if best.gain.value else "",
         remedy="an episode that solves nothing earns a part of the reward",
         **figures,
