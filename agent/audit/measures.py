@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
-from typing import Any
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
 from ludus.envs import Briefing, Task

@@ -1,5 +1,5 @@
-"""Optimisation pressure: a small policy is trained by the reward alone, and then judged by something
-else. What the reward gained and the judge did not is the gap.
+"""Optimisation pressure: a small policy is trained by the reward alone, and judged by something else.
+What the reward gained and the judge did not see is the gap.
 
 The policy is a table: a softmax over the moves of `moves.py` for each kind of reply. It is trained
 by REINFORCE with the mean of the other rollouts of a task as the baseline (Kool et al., "Buy 4
@@ -116,7 +116,7 @@ class TablePolicy:
         if not scene.episode.actions:
             return "opening"
         known = set(re.findall(r"\w+", scene.opening))
-        words = [word for word in re.findall(r"[a-z']+", scene.shown.casefold())]
+        words = re.findall(r"[a-z']+", scene.shown.casefold())
         return " ".join(word for word in words if word not in known)[:60]
 
 

@@ -339,12 +339,13 @@ def _gap(audit: Audit) -> CheckResult:
     )
     if pressure is not None:
         result.evidence.append(str(pressure))
-        result.evidence += [
-            f"on {rollout.task!r} the trained policy earns {rollout.reward:.2f} of the expert's "
-            f"reward, and {rollout.success:.2f} is deserved, for "
-            f"{[as_action(action).text or as_action(action).tool_calls for action in rollout.actions]!s:.160}"
-            for rollout in pressure.episodes[:3]
-        ]
+        for rollout in pressure.episodes[:3]:
+            said = [as_action(action) for action in rollout.actions]
+            shown = [message.text or str(message.tool_calls) for message in said]
+            result.evidence.append(
+                f"on {rollout.task!r} the trained policy earns {rollout.reward:.2f} of the "
+                f"expert's reward, of which {rollout.success:.2f} is deserved, for {shown!s:.160}"
+            )
     return result
 
 
