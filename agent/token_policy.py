@@ -11,6 +11,7 @@ rendered afresh as a new segment (a drift). The context manager cuts a full wind
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from copy import copy
@@ -68,6 +69,24 @@ class Interruption:
     """The phrase; empty interrupts nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """Where an action is cut into segments, so that it can be forked between them."""
+
+    tokens: int = 0
+    """Tokens of a segment; 0 cuts nothing."""
+    below: float = 1.0
+    """Only tokens that were sampled with less probability count."""
+
+    def counted(self, logprobs: Sequence[float]) -> int:
+        """Return how many of the tokens count."""
+        return sum(math.exp(each) < self.below or self.below >= 1 for each in logprobs)
+
+
+WHOLE = SegmentCut()
+"""Cuts nothing."""
+
+
 class SpanSampler(Protocol):
     """Writes spans: samples tokens, or encodes an expert's action."""
 
@@ -109,6 +128,10 @@ class TokenPlayer(WindowPlayer):
         self._max_tokens = bounds.answer
         self._seed = seed
         self._interruption = interruption or Interruption()
+        self.cut = SegmentCut()
+        """Cuts actions into segments: `act` then returns thoughts until the action ends."""
+        self._begun: int | None = None
+        """Where in the ids an action began that has been cut."""
         self._sampled = 0
         self._ids: list[int] = []
         """All ids of the current segment."""
@@ -119,9 +142,13 @@ class TokenPlayer(WindowPlayer):
         another segment.
         """
 
-    def fork(self, seed: int) -> TokenPlayer:
+    def fork(self, seed: int, *, answer: int = 0) -> TokenPlayer:
         """Return a player in the same state that samples by another seed. What was sampled stands
         in its record as shared.
+
+        Args:
+            seed: of its sampling.
+            answer: the most tokens of its answers; 0 keeps the bound.
 
         Raises:
             ConfigError: the context manager has a state of its own.
@@ -139,7 +166,7 @@ class TokenPlayer(WindowPlayer):
         ]
         for name in ("_ids", "_images", "_base", "_unread", "_actions"):
             setattr(twin, name, list(getattr(self, name)))
-        twin._seed = seed
+        twin._seed, twin._max_tokens = seed, answer or self._max_tokens
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -173,6 +200,8 @@ class TokenPlayer(WindowPlayer):
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         all_tools = [*tools, *self._context.tools]
+        if self._begun is not None:
+            return await self._segment(Turn(), all_tools, self._history(messages, all_tools))
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
@@ -211,7 +240,22 @@ class TokenPlayer(WindowPlayer):
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
         history = self._history(messages, all_tools)
+        if self.cut.tokens:
+            return await self._segment(turn, all_tools, history)
         turn = await self._say(turn, all_tools, history)
+        self._after_turn(turn, history)
+        return turn
+
+    async def _segment(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
+        """Sample the next segment of an action: thoughts, if the action goes on behind it."""
+        begun = len(self._ids) if self._begun is None else self._begun
+        budget = min(self._max_tokens, self._window - begun) - (len(self._ids) - begun)
+        await self._write(turn, budget, tools, history, begun=begun, cut=self.cut)
+        self._begun = None
+        if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
+            turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
+            self._begun = begun
+            return turn
         self._after_turn(turn, history)
         return turn
 
@@ -366,19 +410,34 @@ class TokenPlayer(WindowPlayer):
         *,
         shows_newest: bool = True,
         begun: int | None = None,
+        cut: SegmentCut = WHOLE,
     ) -> None:
-        """Sample a span, and read it, from the place `begun` on where the action began earlier."""
-        # A seed of its own for each span makes a repeated episode sample the same; engines take
-        # 31 bits.
-        seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-        span = Span(turn.kind, budget, seed, shows_newest, history, tuple(self._images))
-        generation = await self._sampler.speak(self._ids, span)
-        refuse_broken(generation, budget)
-        turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
-        turn.versions, turn.finish = generation.versions, generation.finish
+        """Sample a span, up to a cut, and read it, from the place `begun` on where the action began
+        earlier.
+        """
+        before = self._ids
+        while True:
+            left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
+            asked = min(budget - len(turn.out_ids), left)
+            # A seed of its own for each request makes a repeated episode sample the same; engines
+            # take 31 bits.
+            seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
+            span = Span(turn.kind, asked, seed, shows_newest, history, tuple(self._images))
+            generation = await self._sampler.speak([*before, *turn.out_ids], span)
+            refuse_broken(generation, asked)
+            turn.out_ids, turn.logprobs = (
+                [*turn.out_ids, *generation.ids],
+                [*turn.logprobs, *generation.logprobs],
+            )
+            turn.versions = [*turn.versions, *generation.versions]
+            turn.finish = generation.finish
+            self._sampled += len(generation.ids)
+            full = len(turn.out_ids) >= budget or cut.counted(turn.logprobs) >= cut.tokens
+            if generation.finish is not Finish.LENGTH or full:
+                break
         complete = generation.finish is Finish.STOP
         begun = len(self._ids) if begun is None else begun
-        prompt, written = self._ids[:begun], [*self._ids[begun:], *generation.ids]
+        prompt, written = self._ids[:begun], [*self._ids[begun:], *turn.out_ids]
         turn.message = self._format.parse(
             written,
             complete=complete,
@@ -400,8 +459,7 @@ class TokenPlayer(WindowPlayer):
                     action, reasoning=said.reasoning, thought_marks=said.thought_marks
                 )
         self.segments[-1].turns.append(turn)
-        self._ids += generation.ids
-        self._sampled += len(generation.ids)
+        self._ids += turn.out_ids
 
 
 class TokenPolicy:
