@@ -22,7 +22,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
-class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ForkProbe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How uncertain the policy is at a place, by beginnings of its answer that are thrown away."""
 
     count: int
@@ -48,7 +48,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     search: bool
     """Whether the best places are chosen, until an end is right; otherwise any."""
     weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Of quality, entropy and depth in the score of a search."""
+    """The weights of quality, entropy and depth in the score of a search."""
 
 
 class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,7 +74,7 @@ class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Ways from each fork that are played for their value, besides the one that is trained."""
     for_value: bool = False
     """Whether the root itself is played for its value."""
-    probe: Probe | None = None
+    probe: ForkProbe | None = None
     growth: Growth | None = None
 
     @property

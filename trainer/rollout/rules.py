@@ -28,7 +28,7 @@ from ..algorithms import (
     seele_hint_share,
 )
 from .collect import Group
-from .issues import BranchShape, Growth, Hint, Issue, Lot, Probe, RolloutTerms
+from .issues import BranchShape, ForkProbe, Growth, Hint, Issue, Lot, RolloutTerms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -418,7 +418,8 @@ class VineRule(TreeRule, frozen=True):
 
 class UncertainRule(TreeRule, frozen=True):
     """Forks where the policy is uncertain, by beginnings of its next answer that are thrown away:
-    the entropy of their tokens (ARPO), or of what they mean (ROSE), over that before the first turn.
+    the entropy of their tokens (ARPO), or of what they mean (ROSE), over that before the first
+    turn.
     """
 
     probes: int = 1
@@ -444,7 +445,7 @@ class UncertainRule(TreeRule, frozen=True):
 
     def shape(self) -> BranchShape:
         """Return the shape of a root's tree."""
-        probe = Probe(
+        probe = ForkProbe(
             count=self.probes,
             tokens=self.probe_tokens,
             meaning=self.meaning,
@@ -465,7 +466,7 @@ class ExpandRule(TreeRule, frozen=True):
     nodes: int = 2
     search: bool = False
     weights: tuple[float, float, float] = (0.4, 1.0, 0.01)
-    """Of quality, entropy and depth in the score of a search (ours)."""
+    """The weights of quality, entropy and depth in the score of a search (ours)."""
 
     def check(self, group_size: int) -> str:
         """Refuse a tree that does not grow."""

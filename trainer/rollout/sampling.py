@@ -22,7 +22,7 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
 | interrupt | a forced phrase ends long thoughts | ScaleRL, arXiv 2510.13786 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
-| tree | forks at the ends of turns, or of parts of turns | SPO-tree, 2505.23564; TreePO, 2508.17445 |
+| tree | forks at the ends of turns, or within | SPO-tree, 2505.23564; TreePO, 2508.17445 |
 | vine | continuations for the value of states | VinePPO, 2410.01679; SPO-chain, 2505.23564 |
 | uncertain | forks where the policy is uncertain | ARPO, 2507.19849; ROSE |
 | expand | ways from places of whole rollouts | Tree-GRPO, 2509.21240; DeepSearch, 2509.25454 |

@@ -9,7 +9,7 @@ and at the end of a segment a rule says what happens:
 
 - it forks: at every place, at places that are further apart the deeper they are, or where probes
   find the policy uncertain (ARPO, ROSE);
-- it goes on, and continuations from there are played for the value of the state (VinePPO, SPO-chain);
+- it goes on, and continuations from there are played for its value (VinePPO, SPO-chain);
 - it goes on, and the place is kept, to be chosen later at random (Tree-GRPO) or by a search
   (DeepSearch).
 
@@ -75,7 +75,7 @@ class Branch:
 
 
 @dataclass(slots=True)
-class Place:
+class ForkPlace:
     """The end of a segment, kept to be gone on from."""
 
     branch: Branch
@@ -161,7 +161,7 @@ class _Tree:
     started: float
     leaves: dict[str, Episode] = field(default_factory=dict[str, Episode])
     """By node."""
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[ForkPlace] = field(default_factory=list[ForkPlace])
     """Places that are kept, in the order in which they were reached."""
     sessions: list[Playable] = field(default_factory=list[Playable])
     """Forked sessions, to be released."""
@@ -169,7 +169,7 @@ class _Tree:
     """Tokens, probes included."""
     probed: int = 0
     entropy: float | None = None
-    """Of the policy before the first turn, where probes ask for it."""
+    """The policy's before the first turn, where probes ask for it."""
 
     async def play(self, branch: Branch) -> None:
         """Play a root and all that is below."""
@@ -332,7 +332,7 @@ class _Tree:
         if not isinstance(session, LudusError):  # or the place is lost, and the way goes on
             self.sessions.append(session)
             game = branch.game.fork(session, branch.player.fork(draw.randrange(1 << 31)))
-            self.places.append(Place(replace(branch, game=game, session=session)))
+            self.places.append(ForkPlace(replace(branch, game=game, session=session)))
         return replace(branch, node=f"{branch.node}/0", level=branch.level + 1)
 
     async def _grow(self, growth: Growth) -> None:
@@ -358,7 +358,7 @@ class _Tree:
         verdict = leaf.trajectories[0].verdict
         return verdict.ok and verdict.unwrap() > 0
 
-    def _score(self, place: Place, growth: Growth) -> float:
+    def _score(self, place: ForkPlace, growth: Growth) -> float:
         """Return how much a place of a search promises: `a tanh(q) + b H + c sqrt(depth)`, q being
         right ends minus wrong ends below, over the ways tried from here, and H the entropy of the
         segment before. Source: the frontier score of DeepSearch, arXiv 2509.25454.
