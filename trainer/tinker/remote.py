@@ -352,8 +352,10 @@ class RemoteEngine:
         self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
     ) -> Generation:
         """Sample a continuation of `ids`."""
-        if images or sampling.drawn:
-            raise ConfigError("an engine elsewhere takes no images, and continues no answer")
+        if images or sampling.drawn or sampling.schema:
+            raise ConfigError(
+                "an engine elsewhere takes no images and no schema, and continues no answer"
+            )
         settings = {
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,

@@ -89,7 +89,8 @@ ALONE = LearnerSide()
 class VLLMEngine:
     """Samples from a vLLM server.
 
-    The seed does not fix the samples here; only the local engine guarantees that.
+    The seed does not fix the samples here; only the local engine guarantees that. Answers can be
+    held to a JSON schema.
 
     Args:
         client: the client of the server.
@@ -99,6 +100,8 @@ class VLLMEngine:
         server: the server's process, if this engine should end it.
         learner: what the engine shares with the learner.
     """
+
+    constrains = True
 
     def __init__(
         self,
