@@ -3,6 +3,7 @@ figures with intervals, in the schema of OpenEnv's RFC 008 (version 2).
 """
 
 from .attackers import ATTACKERS, Attacker, AttackKind, Lesson, Scene
+from .episodes import audit_episodes
 from .exploits import Exploit, still_open
 from .measures import AttackTally, Audit, Judge, audit
 from .pressure import Pressure
@@ -24,6 +25,7 @@ __all__ = [
     "Pressure",
     "Scene",
     "audit",
+    "audit_episodes",
     "cases_env",
     "judge_by",
     "report_of",

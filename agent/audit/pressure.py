@@ -1,4 +1,4 @@
-"""Optimisation pressure: a small policy is trained by the reward alone, and judged by another voice.
+"""Optimisation pressure: a policy that is trained by the reward alone, and judged by another voice.
 What the reward gained and the judge did not see is the gap.
 
 The policy is a table: a softmax over the moves of `moves.py` for each kind of reply. It is trained
