@@ -119,6 +119,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
     if bool(options.model) is not bool(options.model_name):
         raise ConfigError("--model URL and --model-name NAME go together")
+    if options.keep is not None:
+        _write(options.keep, b"")  # before the minutes of an audit, not after them
     with ExitStack() as stack:
         further: list[Attacker] = []
         if options.model:
@@ -141,15 +143,19 @@ def main(arguments: Sequence[str]) -> int:
     report = report_of(audited)
     if options.keep is not None:
         lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]
-        try:
-            options.keep.write_bytes(b"".join(line + b"\n" for line in lines))
-        except OSError as error:
-            raise ConfigError(f"cannot write {str(options.keep)!r}: {error.strerror}") from None
+        _write(options.keep, b"".join(line + b"\n" for line in lines))
     if options.json:
         print(msgspec.json.encode(report).decode())
     else:
         _show(options, audited)
     return 1 if report.verdict == "fail" else 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
 def _judge(options: AuditOptions) -> Judge | None:
