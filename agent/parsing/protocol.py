@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
-from ludus.thoughts import ALL, apart
+from ludus.thoughts import AUTO, apart, marks_of
 
 
 class ToolFormat(Protocol):
@@ -90,6 +90,7 @@ def read_turn(
     complete: bool = True,
     tools: Sequence[ToolSpec] = (),
     opened: str = "",
+    thoughts: str = AUTO,
 ) -> Message:
     """Read an assistant turn as a message whose thoughts are apart; see `ToolFormat.parse`.
 
@@ -99,15 +100,17 @@ def read_turn(
         complete: whether the model ended its turn.
         tools: the tools on offer.
         opened: the mark with which the prompt opened the thoughts; empty where it did not.
+        thoughts: the marks around thoughts; see `ludus.thoughts`.
     """
     if writes_turns(tool_format):
-        return apart(tool_format.parse(text, complete=complete, tools=tools))
+        return apart(tool_format.parse(text, complete=complete, tools=tools), thoughts)
     # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
     # where only a walk can tell marks from arguments.
-    begun = max(ALL.leading(opened + text) - len(opened), 0)
+    marks = marks_of(thoughts)
+    begun = 0 if marks is None else max(marks.leading(opened + text) - len(opened), 0)
     read = tool_format.parse(text[begun:], complete=complete, tools=tools)
     whole = msgspec.structs.replace(read, content=text[:begun] + read.text)
-    return apart(whole, opened=opened)
+    return apart(whole, thoughts, opened=opened)
 
 
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:

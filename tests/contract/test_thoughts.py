@@ -1,21 +1,25 @@
 """The law of `benchmarks/thoughts.py`, small: thoughts change no reward, on any path."""
 
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from ludus.agent import ChatFormat
+from ludus.agent import ChatFormat, ChatPolicy, Stop
+from ludus.agent.chat_tools import TextTools
 from ludus.agent.parsing import tool_format
 from ludus.agent.templates.choice import TRAINING
 from ludus.agent.templates.text import TemplateTokenizer
-from ludus.envs import EnvSession, TextEnv, env_ids
+from ludus.envs import EnvSession, TextEnv, ToolSpec, env_ids
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import MissingExtra
+from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, assistant, user
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.score import score_sample
@@ -145,6 +149,55 @@ async def test_the_marks_are_a_setting_and_a_critic_hears_all(
         await session.reset(seed=0)
         await session.step(action)
     assert env.told == [told, told]
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "told"),
+    [
+        ("auto", "7"),
+        ("none", "[THINK]hm[/THINK]<think>a</think>7"),
+        ("think", "[THINK]hm[/THINK]<think>a</think>7"),
+        ("mistral", "<think>a</think>7"),
+    ],
+)
+@pytest.mark.parametrize("tool_format", ["", "hermes"])
+async def test_the_marks_of_a_model_behind_a_server_are_a_setting(
+    thoughts: str, told: str, tool_format: str, law: Any
+) -> None:
+    """What a name other than `auto` left in the text is speech, and no session splits it again."""
+    text = "[THINK]hm[/THINK]<think>a</think>7"
+    if thoughts == "think":  # the other marks stand before these, and are of no interest
+        told = "7"
+    env, look = Scribe(), ToolSpec(name="look", description="", parameters={"type": "object"})
+    session = EnvSession(env, "me/scribe-v0")
+    async with law.model_server(iter([{"content": text}] * 2)) as url:
+        policy = ChatPolicy(url, "m", api_key="", tool_format=tool_format, thoughts=thoughts)
+        await session.reset(seed=0)
+        turn = await policy.begin().act([user("?")], [look] if tool_format else [])
+        assert not isinstance(turn, Stop)
+        assert turn.message is not None
+        assert turn.message.written == text
+        await session.step(turn.message)
+        await policy.close()
+    assert env.told == [told]
+
+
+@pytest.mark.parametrize("style", ["qwen", "mistral", "harmony", "opened"])
+def test_an_echo_that_went_through_json_is_known_again(style: str, law: Any) -> None:
+    """Who keeps a conversation as JSON sends back what the model wrote, byte for byte."""
+    look = ToolSpec(name="look", description="", parameters={"type": "object"})
+    wire = TextTools(tool_format("hermes"))
+    call = '<tool_call>\n{"name":  "look", "arguments": {"z": 1.0, "a": [2, "é"]}}\n</tool_call>'
+    text = law.STYLES[style]("hm", f"I look.\n{call}")
+    said = wire.read(Completion(message=assistant(text), finish="stop"), [look])
+    assert [each.arguments for each in said.tool_calls] == [{"z": 1.0, "a": [2, "é"]}]
+    for thinks in (True, False):
+        row = json.loads(msgspec.json.encode(said))
+        if not thinks:
+            row |= {"reasoning": "", "thought_marks": None}
+        again = msgspec.convert(json.loads(json.dumps(row, sort_keys=True)), Message)
+        shown, _ = wire.request([user("?"), again], [look])
+        assert shown[-1].text == text
 
 
 def test_a_verifier_of_formats_hears_thoughts() -> None:
