@@ -24,7 +24,7 @@ TOO_LONG = (NoRoomToAnswer, ContextTooLong)
 """What a model raises for a conversation that it cannot read whole."""
 
 
-class TextWriter(Protocol):
+class WritesAnswers(Protocol):
     """Answers conversations: a server's model, or one that is sampled in this process."""
 
     async def write(
@@ -46,12 +46,12 @@ class TaskModel:
 
     name: str
     """Its name on cards."""
-    writer: TextWriter
+    writer: WritesAnswers
 
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation, as `TextWriter.write` describes."""
+        """Answer a conversation, as `WritesAnswers.write` describes."""
         return await self.writer.write(
             messages, max_tokens=max_tokens, temperature=temperature, seed=seed
         )
@@ -82,7 +82,7 @@ class ServerModel:
     async def write(
         self, messages: Sequence[Message], *, max_tokens: int, temperature: float, seed: int
     ) -> tuple[str, bool]:
-        """Answer a conversation, as `TextWriter.write` describes."""
+        """Answer a conversation, as `WritesAnswers.write` describes."""
         completion = await self.client.complete(
             messages, seed=seed, max_tokens=max_tokens, temperature=temperature
         )
