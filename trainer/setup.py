@@ -50,7 +50,7 @@ from .ranks.launch import (
     opening,
     restore_learner,
 )
-from .ranks.updater import follow
+from .ranks.updater import follow, obey
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
@@ -500,7 +500,7 @@ def _updater(
         reference=reference,
         tracker=tracker,
         updates=plan.settings,
-        max_kl=0.0 if config.learner else config.trainer.max_kl,
+        max_kl=config.trainer.max_kl,
     )
 
 
@@ -565,7 +565,7 @@ def follow_training(config: TrainConfig) -> None:
         ranks.broadcast(None)  # each order comes with a payload; that of "open" is empty
         start = order.arguments["start"]
         updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
-        follow(ranks, updater)
+        follow(ranks, partial(obey, updater))
 
 
 def open_stream(

@@ -128,8 +128,15 @@ def test_a_cluster_that_cannot_give_what_was_asked_says_at_once_what_is_missing(
 @pytest.mark.slow
 @pytest.mark.ray
 @needs_ray
-@pytest.mark.parametrize("killed", ["environment", "learner"])
-def test_a_killed_process_costs_no_rollout(killed: str) -> None:
+@pytest.mark.parametrize(
+    ("killed", "again"),
+    [
+        ("environment", {"environments-0": 1}),
+        ("engine", {"engines-0": 1}),
+        ("learner", {"rank-0": 1}),
+    ],
+)
+def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int]) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), killed],
         capture_output=True,
@@ -141,3 +148,4 @@ def test_a_killed_process_costs_no_rollout(killed: str) -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["lost"], found["doubled"]) == (0, 0)
     assert found["issued"] >= found["steps"] * 8
+    assert found["restarts"] == again  # as `ludus watch` shows it
