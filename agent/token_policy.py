@@ -11,6 +11,7 @@ rendered afresh as a new segment (a drift). The context manager cuts a full wind
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from copy import copy
@@ -52,6 +53,24 @@ class Interruption:
     """The phrase; empty interrupts nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """Where an action is cut into segments, so that it can be forked between them."""
+
+    tokens: int = 0
+    """Tokens of a segment; 0 cuts nothing."""
+    below: float = 1.0
+    """Only tokens that were sampled with less probability count."""
+
+    def counted(self, logprobs: Sequence[float]) -> int:
+        """Return how many of the tokens count."""
+        return sum(math.exp(each) < self.below or self.below >= 1 for each in logprobs)
+
+
+WHOLE = SegmentCut()
+"""Cuts nothing."""
+
+
 class TokenPlayer(WindowPlayer):
     """Plays an episode as token ids.
 
@@ -86,15 +105,23 @@ class TokenPlayer(WindowPlayer):
         self._max_tokens = bounds.answer
         self._seed = seed
         self._interruption = interruption or Interruption()
+        self.cut = SegmentCut()
+        """Cuts actions into segments: `act` then returns thoughts until the action ends."""
+        self._begun: int | None = None
+        """Where in the ids an action began that has been cut."""
         self._sampled = 0
         self._opened = 0
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
         """
 
-    def fork(self, seed: int) -> TokenPlayer:
+    def fork(self, seed: int, *, answer: int = 0) -> TokenPlayer:
         """Return a player in the same state that samples by another seed. What was sampled stands
         in its record as shared.
+
+        Args:
+            seed: of its sampling.
+            answer: the most tokens of its answers; 0 keeps the bound.
 
         Raises:
             ConfigError: the context manager has a state of its own.
@@ -109,7 +136,7 @@ class TokenPlayer(WindowPlayer):
         twin.segments = twin._rows.segments
         for name in ("_base", "_unread", "_actions"):
             setattr(twin, name, list(getattr(self, name)))
-        twin._seed = seed
+        twin._seed, twin._max_tokens = seed, answer or self._max_tokens
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -143,6 +170,8 @@ class TokenPlayer(WindowPlayer):
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         all_tools = [*tools, *self._context.tools]
+        if self._begun is not None:
+            return await self._segment(Turn(), all_tools, self._history(messages, all_tools))
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
@@ -181,7 +210,22 @@ class TokenPlayer(WindowPlayer):
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
         history = self._history(messages, all_tools)
+        if self.cut.tokens:
+            return await self._segment(turn, all_tools, history)
         turn = await self._say(turn, all_tools, history)
+        self._after_turn(turn, history)
+        return turn
+
+    async def _segment(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
+        """Sample the next segment of an action: thoughts, if the action goes on behind it."""
+        begun = len(self._rows.ids) if self._begun is None else self._begun
+        budget = min(self._max_tokens, self._window - begun) - (len(self._rows.ids) - begun)
+        await self._write(turn, budget, tools, history, begun=begun, cut=self.cut)
+        self._begun = None
+        if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
+            turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
+            self._begun = begun
+            return turn
         self._after_turn(turn, history)
         return turn
 
@@ -295,16 +339,30 @@ class TokenPlayer(WindowPlayer):
         *,
         shows_newest: bool = True,
         begun: int | None = None,
+        cut: SegmentCut = WHOLE,
     ) -> None:
-        """Sample a span, and read it, from the place `begun` on where the action began earlier."""
-        # A seed of its own for each span makes a repeated episode sample the same; engines take
-        # 31 bits.
-        seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-        span = Span(turn.kind, budget, seed, shows_newest, history, tuple(self._rows.images))
-        begun = len(self._rows.ids) if begun is None else begun
-        await write_span(self._sampler, self._rows.ids, span, turn)
+        """Sample a span, up to a cut, and read it, from the place `begun` on where the action began
+        earlier.
+        """
+        before, begun = list(self._rows.ids), len(self._rows.ids) if begun is None else begun
+        while True:
+            left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
+            asked = min(budget - len(turn.out_ids), left)
+            # A seed of its own for each request makes a repeated episode sample the same; engines
+            # take 31 bits.
+            seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
+            span = Span(turn.kind, asked, seed, shows_newest, history, tuple(self._rows.images))
+            part = Turn()
+            await write_span(self._sampler, [*before, *turn.out_ids], span, part)
+            turn.out_ids = [*turn.out_ids, *part.out_ids]
+            turn.logprobs = [*turn.logprobs, *part.logprobs]
+            turn.versions = [*turn.versions, *part.versions]
+            turn.finish = part.finish
+            self._sampled += len(part.out_ids)
+            full = len(turn.out_ids) >= budget or cut.counted(turn.logprobs) >= cut.tokens
+            if turn.finish is not Finish.LENGTH or full:
+                break
         self._rows.add(turn)
-        self._sampled += len(turn.out_ids)
         complete = turn.finish is Finish.STOP
         prompt, written = self._rows.ids[:begun], self._rows.ids[begun:]
         turn.message = self._format.parse(

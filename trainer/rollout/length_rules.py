@@ -19,6 +19,7 @@ from .collect import Group
 from .issues import Issue
 from .rules import (
     Dars,
+    ExpandRule,
     HintRule,
     PoolRule,
     ResetRule,
@@ -27,6 +28,8 @@ from .rules import (
     RuleView,
     Tempered,
     TreeRule,
+    UncertainRule,
+    VineRule,
     asked,
     length_of,
     right,
@@ -223,8 +226,16 @@ RULES: dict[str, type[Rule]] = {
     "interrupt": Interrupt,
     "tempered": Tempered,
     "tree": TreeRule,
+    "vine": VineRule,
+    "uncertain": UncertainRule,
+    "expand": ExpandRule,
     "reset": ResetRule,
 }
+
+
+def grows(calls: Iterable[Call]) -> bool:
+    """Return whether a rule plays trees."""
+    return any(issubclass(RULES.get(call.name, Rule), TreeRule) for call in calls)
 
 
 def rule_of(call: Call, group_size: int) -> Rule:

@@ -28,7 +28,7 @@ from ..algorithms import (
     seele_hint_share,
 )
 from .collect import Group
-from .issues import BranchShape, Hint, Issue, Lot, RolloutTerms
+from .issues import BranchShape, ForkProbe, Growth, Hint, Issue, Lot, RolloutTerms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -326,7 +326,7 @@ class Tempered(Rule, frozen=True):
 
 class TreeRule(Rule, frozen=True):
     """Trees of rollouts: `roots` of a task, each forked into `branch` at the ends of its first
-    `levels` turns, within `tokens` sampled tokens a root. Forks are chosen by what was sampled
+    `levels` segments, within `tokens` sampled tokens a root. Forks are chosen by what was sampled
     before them alone, so that they bias no value (SPO-tree, TreePO).
     """
 
@@ -336,6 +336,15 @@ class TreeRule(Rule, frozen=True):
     tokens: int = 1 << 30
     least: int = 1
     """Tokens that a child must have left to be worth a fork."""
+    spread: bool = False
+    """Whether forks stand at the ends of segments 1, branch^2, branch^4, ...: a gradient's noise
+    grows with the number of tokens before a choice, and the best number of samples of a segment
+    with the root of its noise over its cost.
+    """
+    cut: int = 0
+    """Tokens of a segment within a turn; 0 takes turns as segments."""
+    cut_below: float = 1.0
+    """Only tokens that were sampled with less probability count in `cut` (SPO: 0.9)."""
 
     gives: ClassVar[frozenset[str]] = frozenset({"nodes", "leaves", "parents"})
 
@@ -346,12 +355,20 @@ class TreeRule(Rule, frozen=True):
                 "need branch >= 2, levels >= 1, roots >= 1 and tokens >= 1, got "
                 f"{self.branch}, {self.levels}, {self.roots} and {self.tokens}"
             )
+        if self.cut < 0 or not 0 < self.cut_below <= 1:
+            return f"need cut >= 0 and 0 < cut_below <= 1, got {self.cut} and {self.cut_below}"
         return ""
 
     def shape(self) -> BranchShape:
         """Return the shape of a root's tree."""
         return BranchShape(
-            branch=self.branch, levels=self.levels, tokens=self.tokens, least=self.least
+            branch=self.branch,
+            levels=self.levels,
+            tokens=self.tokens,
+            least=self.least,
+            spread=self.spread,
+            cut=self.cut,
+            below=self.cut_below,
         )
 
     def most(self, group_size: int) -> int:
@@ -363,6 +380,106 @@ class TreeRule(Rule, frozen=True):
         first, *rest = issue.parts
         terms = msgspec.structs.replace(first.asked, tree=self.shape())
         return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *rest))
+
+
+class VineRule(TreeRule, frozen=True):
+    """VinePPO and SPO-chain: `roots` rollouts are trained, and from the end of each of their first
+    `levels` segments, and from the beginning, `continuations` are played for the value of the
+    state. These are not trained.
+    """
+
+    levels: int = 64
+    continuations: int = 9
+    """K of VinePPO."""
+
+    gives: ClassVar[frozenset[str]] = TreeRule.gives | {"continuations"}
+
+    def check(self, group_size: int) -> str:
+        """Refuse a vine without a value."""
+        if self.continuations < 1:
+            return f"continuations must be at least 1, got {self.continuations}"
+        return super().check(group_size)
+
+    def shape(self) -> BranchShape:
+        """Return the shape of a trained rollout."""
+        return msgspec.structs.replace(super().shape(), continuations=self.continuations)
+
+    def most(self, group_size: int) -> int:
+        """Return the most ways."""
+        return super().most(group_size) + self.continuations
+
+    def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
+        """Play the rollouts, and continuations of the beginning."""
+        first, *rest = super().issue(issue, view, state).parts
+        plain = BranchShape(branch=2, levels=0, tokens=self.tokens, for_value=True)
+        terms = msgspec.structs.replace(first.asked, tree=plain)
+        return Issue(parts=(first, Lot(rollouts=self.continuations, asked=terms), *rest))
+
+
+class UncertainRule(TreeRule, frozen=True):
+    """Forks where the policy is uncertain, by beginnings of its next answer that are thrown away:
+    the entropy of their tokens (ARPO), or of what they mean (ROSE), over that before the first
+    turn.
+    """
+
+    probes: int = 1
+    """Beginnings sampled at a place."""
+    probe_tokens: int = 16
+    meaning: bool = False
+    """Whether beginnings that say the same are one outcome, and their shares give the entropy."""
+    base: float = 0.5
+    slope: float = 0.2
+    threshold: float = 0.5
+    """A place forks where `base + slope * (entropy in nats - that before the first turn)` is above.
+    The numbers of ARPO are for an entropy over the logarithm of the vocabulary; these are ours.
+    """
+
+    def check(self, group_size: int) -> str:
+        """Refuse probes that say nothing."""
+        if self.probes < 1 + self.meaning or self.probe_tokens < 1:
+            return (
+                "need probe_tokens >= 1, probes >= 1, and with meaning at least 2 that may differ, "
+                f"got {self.probe_tokens} and {self.probes}"
+            )
+        return super().check(group_size)
+
+    def shape(self) -> BranchShape:
+        """Return the shape of a root's tree."""
+        probe = ForkProbe(
+            count=self.probes,
+            tokens=self.probe_tokens,
+            meaning=self.meaning,
+            base=self.base,
+            slope=self.slope,
+            threshold=self.threshold,
+        )
+        return msgspec.structs.replace(super().shape(), probe=probe)
+
+
+class ExpandRule(TreeRule, frozen=True):
+    """Whole rollouts first, then in each of `rounds` further ways from `nodes` ends of segments:
+    from any (Tree-GRPO), or from the most promising, until an end is right (DeepSearch). A search
+    does not sample from the policy; `deepsearch_advantages` says what it credits.
+    """
+
+    rounds: int = 1
+    nodes: int = 2
+    search: bool = False
+    weights: tuple[float, float, float] = (0.4, 1.0, 0.01)
+    """The weights of quality, entropy and depth in the score of a search (ours)."""
+
+    def check(self, group_size: int) -> str:
+        """Refuse a tree that does not grow."""
+        if self.rounds < 1 or self.nodes < 1:
+            return f"need rounds >= 1 and nodes >= 1, got {self.rounds} and {self.nodes}"
+        return super().check(group_size)
+
+    def shape(self) -> BranchShape:
+        """Return the shape of a root's tree."""
+        growth = Growth(
+            rounds=self.rounds, nodes=self.nodes, search=self.search, weights=self.weights
+        )
+        return msgspec.structs.replace(super().shape(), growth=growth)
 
 
 class ResetRule(Rule, frozen=True):

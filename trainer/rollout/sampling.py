@@ -22,7 +22,10 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
 | interrupt | a forced phrase ends long thoughts | ScaleRL, arXiv 2510.13786 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
-| tree | forks at the ends of turns | SPO-tree, arXiv 2505.23564; TreePO, 2508.17445 |
+| tree | forks at the ends of turns, or within | SPO-tree, 2505.23564; TreePO, 2508.17445 |
+| vine | continuations for the value of states | VinePPO, 2410.01679; SPO-chain, 2505.23564 |
+| uncertain | forks where the policy is uncertain | ARPO, 2507.19849; ROSE |
+| expand | ways from places of whole rollouts | Tree-GRPO, 2509.21240; DeepSearch, 2509.25454 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
 Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
@@ -49,8 +52,18 @@ from ..config import TrainConfig
 from ..recipes.recipe import Call, Recipe
 from .collect import Group
 from .issues import Issue, Lot, Ticket
-from .length_rules import rule_of
-from .rules import PoolRule, RuleView, TaskRecord, asked, length_of, right, scored, shares_of
+from .length_rules import grows, rule_of
+from .rules import (
+    PoolRule,
+    RuleView,
+    TaskRecord,
+    TreeRule,
+    asked,
+    length_of,
+    right,
+    scored,
+    shares_of,
+)
 from .tasks import Tasks
 
 
@@ -71,11 +84,12 @@ class SamplingPolicy:
         self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
-        beside = set(self._states) & {"hint", "dars", "roc", "tempered"}
-        if "tree" in self._states and beside:
+        trees = {name for name, rule in self.rules.items() if isinstance(rule, TreeRule)}
+        deciding = trees | (set(self._states) & {"hint", "dars", "roc", "tempered"})
+        if trees and len(deciding) > 1:
             raise ConfigError(
-                f"sampling.rules: tree and {', '.join(sorted(beside))} both decide about the "
-                "rollouts of a group; leave out one of them"
+                f"sampling.rules: {' and '.join(sorted(deciding))} all decide about the rollouts "
+                "of a group; leave one of them"
             )
         if len(self._states) < len(calls):
             raise ConfigError("sampling.rules: each rule stands once")
@@ -233,11 +247,15 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
             f"{config.agent!r} plays instead: leave out one of them"
         )
-    trees = any(call.name == "tree" for call in sampling.rules)
+    trees = grows(sampling.rules)
     if trees and (config.context.manager != "none" or config.overlap.late != "wait"):
         raise ConfigError(
-            "sampling.rules: tree forks contexts and waits for every leaf: it takes "
+            "sampling.rules: a tree forks contexts and waits for every leaf: it takes "
             "context.manager = 'none' and overlap.late = 'wait'"
+        )
+    if trees and any(call.name == "interrupt" for call in sampling.rules):
+        raise ConfigError(
+            "sampling.rules: interrupt and a tree both cut turns in parts: leave out one of them"
         )
     if (
         any(call.name == "interrupt" for call in sampling.rules)
