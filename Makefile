@@ -36,6 +36,8 @@ test: setup
 
 # Docker's tests share one engine, hence loadgroup.
 test-all: test
+	@[ -x $(BIN)/jupyter-kernelspec ] || $(BIN)/python -m pip install --quiet --editable '.[notebook]' || \
+		echo "the packages of notebooks are not offered here; the notebook's test skips"
 	@$(BIN)/pytest -q -m "slow or large" -n $(JOBS) --dist loadgroup --durations=20
 
 # PEERS="trl openenv in" runs some of them; `in` is environments of other projects, played here.

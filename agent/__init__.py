@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .human_policy import HumanPlayer, HumanPolicy
     from .loop import EpisodeLimits, opening_of, play
     from .policy import Player, Policy, RandomPolicy, ScriptedPolicy, TextPlayer
-    from .token_policy import Span, SpanSampler, TokenPlayer, TokenPolicy, context_sizes
+    from .rows import Span, SpanSampler
+    from .token_policy import TokenPlayer, TokenPolicy, context_sizes
     from .trajectory import FAILURES, Episode, Finish, Segment, Stop, Trajectory, Turn, TurnKind
 
 __all__ = [
@@ -70,7 +71,8 @@ __getattr__, __dir__ = lazy_exports(
         ".human_policy": "HumanPlayer HumanPolicy",
         ".loop": "EpisodeLimits opening_of play",
         ".policy": "Player Policy RandomPolicy ScriptedPolicy TextPlayer",
-        ".token_policy": "Span SpanSampler TokenPlayer TokenPolicy context_sizes",
+        ".rows": "Span SpanSampler",
+        ".token_policy": "TokenPlayer TokenPolicy context_sizes",
         ".trajectory": "Episode FAILURES Finish Segment Stop Trajectory Turn TurnKind",
     },
 )

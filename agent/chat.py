@@ -20,7 +20,7 @@ from ludus.thoughts import ALL, apart, closing_of, marks_in
 
 from .chat_tools import break_marks
 from .images import ImageFormat, PlacedImage, expand, placed, refuse_images
-from .parsing import ToolFormat, WritesTurns, read_turn, turn_text
+from .parsing import ToolFormat, read_turn, turn_text, writes_turns
 from .templates.fallbacks import NO_FALLBACKS, Fallbacks, as_template_message
 from .templates.text import TemplateRefused, apply_template, source_of
 
@@ -85,7 +85,7 @@ class ChatFormat:
         self.tokenizer = tokenizer
         self.tool_format = tool_format
         self.fallbacks = fallbacks
-        self._marks_turns = isinstance(tool_format, WritesTurns)
+        self._marks_turns = writes_turns(tool_format)
         self.images = images
         special = {str(each) for each in tokenizer.added_tokens_decoder.values() if each.special}
         self._marks = sorted(special, key=len, reverse=True)
@@ -96,6 +96,8 @@ class ChatFormat:
         self._turns: dict[bytes, str] = {}
         """Texts of a question and a turn that answers it, by the turn."""
         self._encoded: dict[str, list[int]] = {}
+        self._openings: dict[tuple[int, ...], str] = {}
+        """Marks with which prompts opened thoughts, by the ids behind the last turn's end."""
         self.thought_marks = marks_in(source_of(tokenizer) or "")
         """What the model writes before and after thoughts."""
         # Render a minimal conversation once, to see what the template writes around a turn.
@@ -243,8 +245,16 @@ class ChatFormat:
 
     def _opened(self, prompt: Sequence[int]) -> str:
         """Return the mark with which a prompt opened the thoughts; empty where it did not."""
-        near = self.tokenizer.decode(list(prompt[-LONGEST_MARK:]), skip_special_tokens=False)
-        return ALL.opened_by(near) if near else ""
+        near = list(prompt[-LONGEST_MARK:])
+        # Nothing that ended with a turn is open. What the template writes behind is short, and the
+        # same for most prompts, while decoding is slow.
+        if self.end_of_turn_id in near:
+            near = near[len(near) - near[::-1].index(self.end_of_turn_id) :]
+        key = tuple(near)
+        if key not in self._openings:
+            text = self.tokenizer.decode(near, skip_special_tokens=False) if near else ""
+            _keep(self._openings, key, ALL.opened_by(text) if text else "")
+        return self._openings[key]
 
     def _find_end_of_turn(self) -> str:
         """Return the token that the template writes after an assistant's words.
@@ -377,7 +387,7 @@ class ChatFormat:
     def _encode(self, text: str) -> list[int]:
         cached = self._encoded.get(text)
         if cached is None:
-            cached = self.tokenizer.encode(text, add_special_tokens=False)
+            cached = encoded(self.tokenizer, text)
             if len(text) <= CACHED_BYTES:
                 _keep(self._encoded, text, cached)
         return list(cached)
@@ -385,6 +395,26 @@ class ChatFormat:
 
 # The answer is a word that no template writes. A sign would not do: MiniMax ends turns with `[e~[`.
 _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("kittiwake")
+
+
+def encoded(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids of a text, without the special tokens that a tokenizer would add around it.
+
+    transformers packs the ids of its fast tokenizers into tensors' dictionaries, which costs more
+    than encoding a message does. Where nothing is set that would change the ids (truncation,
+    padding, special tokens as text), the tokenizer below is asked itself.
+    """
+    below = getattr(tokenizer, "backend_tokenizer", None)
+    if (
+        below is None
+        or below.truncation is not None
+        or below.padding is not None
+        or below.encode_special_tokens
+        or getattr(tokenizer, "split_special_tokens", False)
+    ):
+        return tokenizer.encode(text, add_special_tokens=False)
+    ids: list[int] = below.encode(text, add_special_tokens=False).ids
+    return ids
 
 
 def _without(text: str, marks: Sequence[str]) -> str:

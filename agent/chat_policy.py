@@ -21,6 +21,7 @@ from ludus.errors import ConfigError
 from ludus.llm.chat_wire import Completion, ContextTooLong
 from ludus.llm.client import ChatClient
 from ludus.messages import Message, Role, tool_result
+from ludus.thoughts import AUTO, marks_of
 
 from .chat_tools import ServerTools, TextTools, ToolWire
 from .context import (
@@ -348,6 +349,9 @@ class ChatPolicy:
         sampling: further fields of the request, such as `top_p`.
         tool_format: how the model writes calls into its text, such as `hermes`, for servers without
             tool support; empty leaves tools and calls to the server.
+        thoughts: the marks around thoughts that the server leaves in the text, a name of
+            `ludus.thoughts.MARKS`. `auto` knows those of most models, `none` leaves thoughts in
+            what is said; what a name other than `auto` left is not split again.
         window: the working context in tokens, approximately; None uses what the server accepts.
         context: decides how to continue when the window is full; by default the episode ends.
         client: a client to share; `base_url`, `model` and `client_options` are then ignored.
@@ -355,7 +359,8 @@ class ChatPolicy:
             send_reasoning.
 
     Raises:
-        ConfigError: a context manager that needs a window was given none.
+        ConfigError: a context manager that needs a window was given none, or no marks have this
+            name.
     """
 
     trainable = False
@@ -370,6 +375,7 @@ class ChatPolicy:
         send_seed: bool = True,
         sampling: dict[str, Any] | None = None,
         tool_format: str = "",
+        thoughts: str = AUTO,
         window: int | None = None,
         context: ContextManager | None = None,
         client: ChatClient | None = None,
@@ -385,6 +391,8 @@ class ChatPolicy:
         self.client = client or ChatClient(base_url, model, **client_options)
         self.send_seed = send_seed
         self.tool_format = find_format(tool_format) if tool_format else None
+        marks_of(thoughts)
+        self.thoughts = thoughts
         defaults = {"temperature": temperature, "max_tokens": max_tokens, **(sampling or {})}
         self.sampling = {name: value for name, value in defaults.items() if value is not None}
         self.ruler = Ruler()
@@ -441,4 +449,6 @@ class ChatPolicy:
 
     def wire(self) -> ToolWire:
         """Return how tools are offered to this model, and how its calls are read."""
-        return ServerTools() if self.tool_format is None else TextTools(self.tool_format)
+        if self.tool_format is None:
+            return ServerTools(self.thoughts)
+        return TextTools(self.tool_format, self.thoughts)

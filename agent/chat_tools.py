@@ -15,7 +15,7 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, Role, TextPart, ToolCall, system, user
-from ludus.thoughts import apart
+from ludus.thoughts import AUTO, apart
 
 from .parsing import ToolFormat, read_turn, turn_text
 
@@ -41,7 +41,13 @@ class ServerTools:
 
     Servers accept only letters, digits, `_` and `-` in names, so that other names (`math.sqrt`)
     are replaced in the request and restored in the answer.
+
+    Args:
+        thoughts: the marks around thoughts which the server left in the text.
     """
+
+    def __init__(self, thoughts: str = AUTO) -> None:
+        self._thoughts = thoughts
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -54,7 +60,18 @@ class ServerTools:
     def read(self, completion: Completion, tools: Sequence[ToolSpec]) -> Message:
         """See `ToolWire.read`."""
         names = wire_names([tool.name for tool in tools])
-        return apart(_renamed(completion.message, {wire: name for name, wire in names.items()}))
+        own_names = {wire: name for name, wire in names.items()}
+        return _split(
+            apart(_renamed(completion.message, own_names), self._thoughts), self._thoughts
+        )
+
+
+def _split(message: Message, thoughts: str) -> Message:
+    """Split thoughts off. Nobody splits again what other marks than those of `thoughts` left."""
+    message = apart(message, thoughts)
+    if thoughts == AUTO or message.thinks or not message.text:
+        return message
+    return msgspec.structs.replace(message, thought_marks=("", ""))
 
 
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
@@ -119,10 +136,15 @@ class TextTools:
 
     Text that the model wrote is sent back exactly as written, including calls that could not be
     read. What was said is known again by its words and calls, wherever it comes back from.
+
+    Args:
+        tool_format: writes and reads the calls.
+        thoughts: the marks around thoughts which the server left in the text.
     """
 
-    def __init__(self, tool_format: ToolFormat) -> None:
+    def __init__(self, tool_format: ToolFormat, thoughts: str = AUTO) -> None:
         self.format = tool_format
+        self._thoughts = thoughts
         self._written: dict[bytes, str] = {}
         """The text that the model wrote, by what it said there."""
 
@@ -159,9 +181,12 @@ class TextTools:
         """See `ToolWire.read`."""
         answer = completion.message
         if not tools:
-            return apart(answer)
+            return _split(answer, self._thoughts)
         complete = completion.finish != "length"
-        read = read_turn(self.format, answer.text, complete=complete, tools=tools)
+        read = read_turn(
+            self.format, answer.text, complete=complete, tools=tools, thoughts=self._thoughts
+        )
+        read = _split(read, self._thoughts)
         if answer.reasoning:
             read = msgspec.structs.replace(read, reasoning=answer.reasoning, thought_marks=None)
         for thoughts in (read.reasoning, ""):  # who repeats a turn may leave its thoughts out
@@ -178,4 +203,6 @@ class TextTools:
 
 
 def _said(message: Message, thoughts: str) -> bytes:
-    return msgspec.msgpack.encode((message.text, message.tool_calls, thoughts))
+    # An echo through JSON may have its keys in another order.
+    said = (message.text, message.tool_calls, thoughts)
+    return msgspec.json.encode(said, order="deterministic")

@@ -29,6 +29,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     """Seed of this request. The same seed, ids and weights sample the same tokens in any batch."""
     stop_token_ids: tuple[int, ...] = ()
+    schema: str = ""
+    """The JSON schema, as JSON, that the answer must fit; empty constrains nothing. Engines that
+    cannot constrain refuse it; see `can_constrain`. Log-probabilities are then those of the tokens
+    that the schema allows, which no learner computes: such an answer is not trained.
+    """
     drawn: int = 0
     """How many tokens at the end of the ids were already sampled with this seed. An engine that
     continues an answer which another began skips as many draws, so it samples the same tokens as an
@@ -105,6 +110,13 @@ def refuse_broken(generation: Generation, budget: int) -> None:
             f"the engine stopped for length after {ids} of {budget} requested tokens: its real "
             "limit differs from the one that it reports (Engine.max_length)"
         )
+
+
+def can_constrain(engine: Engine) -> bool:
+    """Return whether an engine can hold its answers to `Sampling.schema`; most cannot, and say
+    nothing of it.
+    """
+    return bool(getattr(engine, "constrains", False))
 
 
 class Engine(Protocol):

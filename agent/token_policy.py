@@ -11,11 +11,11 @@ rendered afresh as a new segment (a drift). The context manager cuts a full wind
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
@@ -36,26 +36,11 @@ from .context import (
     WriteText,
     measure_sizes,
 )
-from .engine import Engine, Generation, Sampling, refuse_broken
+from .engine import Engine, Sampling
 from .images import PlacedImage
-from .rows import MIN_ANSWER_TOKENS, extension_behind
-from .trajectory import Finish, Segment, Stop, Turn, TurnKind
+from .rows import MIN_ANSWER_TOKENS, GrowingRows, Span, SpanSampler, TokenWriter, write_span
+from .trajectory import Finish, Stop, Turn, TurnKind
 from .window_player import WindowPlayer
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A request for the next span."""
-
-    kind: TurnKind
-    max_tokens: int
-    seed: int
-    shows_newest: bool = True
-    """Whether the window shows the environment's latest answer; only used for summaries."""
-    history: History | None = None
-    """The episode before the span."""
-    images: Sequence[PlacedImage] = ()
-    """The images that stand in the ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +64,22 @@ class Interruption:
         return thoughts if self.ids and 2 * thoughts >= self.after else 0
 
 
-class SpanSampler(Protocol):
-    """Writes spans: samples tokens, or encodes an expert's action."""
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """Where an action is cut into segments, so that it can be forked between them."""
 
-    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
-        """Return a continuation of `ids`."""
-        ...
+    tokens: int = 0
+    """Tokens of a segment; 0 cuts nothing."""
+    below: float = 1.0
+    """Only tokens that were sampled with less probability count."""
+
+    def counted(self, logprobs: Sequence[float]) -> int:
+        """Return how many of the tokens count."""
+        return sum(math.exp(each) < self.below or self.below >= 1 for each in logprobs)
+
+
+WHOLE = SegmentCut()
+"""Cuts nothing."""
 
 
 class TokenPlayer(WindowPlayer):
@@ -112,6 +107,7 @@ class TokenPlayer(WindowPlayer):
         super().__init__(context)
         self.state_ids: list[int] = []
         self.state_images: list[PlacedImage] = []
+        self._rows = GrowingRows(chat_format, self.segments)
         self._format = chat_format
         self._sampler = sampler
         self._window = bounds.window
@@ -120,19 +116,23 @@ class TokenPlayer(WindowPlayer):
         self._max_tokens = bounds.answer
         self._seed = seed
         self._interruption = interruption or Interruption()
+        self.cut = SegmentCut()
+        """Cuts actions into segments: `act` then returns thoughts until the action ends."""
+        self._begun: int | None = None
+        """Where in the ids an action began that has been cut."""
         self._sampled = 0
-        self._ids: list[int] = []
-        """All ids of the current segment."""
-        self._images: list[PlacedImage] = []
-        """The images that stand in these ids."""
         self._opened = 0
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
         """
 
-    def fork(self, seed: int) -> TokenPlayer:
+    def fork(self, seed: int, *, answer: int = 0) -> TokenPlayer:
         """Return a player in the same state that samples by another seed. What was sampled stands
         in its record as shared.
+
+        Args:
+            seed: of its sampling.
+            answer: the most tokens of its answers; 0 keeps the bound.
 
         Raises:
             ConfigError: the context manager has a state of its own.
@@ -143,35 +143,32 @@ class TokenPlayer(WindowPlayer):
                 f"of its own, not {type(self._context).__name__}"
             )
         twin = copy(self)
-        copied = msgspec.structs.replace
-        twin.segments = [
-            copied(segment, turns=[copied(turn, shared=True) for turn in segment.turns])
-            for segment in self.segments
-        ]
-        for name in ("_ids", "_images", "_base", "_unread", "_actions"):
+        twin._rows = self._rows.fork()
+        twin.segments = twin._rows.segments
+        for name in ("_base", "_unread", "_actions"):
             setattr(twin, name, list(getattr(self, name)))
-        twin._seed = seed
+        twin._seed, twin._max_tokens = seed, answer or self._max_tokens
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         """Answer the conversation; see `Player.act`."""
         turn = await self._answer(messages, tools)
         if isinstance(turn, Stop):
-            self._keep_state(self._ids, self._images)
+            self._keep_state(self._rows.ids, self._rows.images)
         return turn
 
     def read_on(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Read the messages after the last turn without answering; see `ReadsOn`."""
         all_tools = [*tools, *self._context.tools]
         fresh = [*self._unread, *messages[self._seen :]]
-        added = None if self._next is not None else self._extension(fresh)
+        added = None if self._next is not None else self._rows.extension(fresh)
         if added is None:
             view = self._view(messages) if self._next is None else self._next.messages
-            ids = self._format.prompt(view, all_tools)
-            self._keep_state(ids, self._format.placed(ids, view))
-        else:
-            new = [image.moved(len(self._ids)) for image in self._format.placed(added, fresh)]
-            self._keep_state([*self._ids, *added], [*self._images, *new])
+            self._keep_state(*self._rows.rendered(view, all_tools))
+            return
+        ids, images = self._rows.ids, self._rows.images
+        new = [image.moved(len(ids)) for image in self._format.placed(added, fresh)]
+        self._keep_state([*ids, *added], [*images, *new])
 
     def _keep_state(self, ids: list[int], images: list[PlacedImage]) -> None:
         """Keep the state at which the episode was cut, up to the length of a row; an image that
@@ -184,13 +181,15 @@ class TokenPlayer(WindowPlayer):
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         all_tools = [*tools, *self._context.tools]
+        if self._begun is not None:
+            return await self._segment(Turn(), all_tools, self._history(messages, all_tools))
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
         decision = self._next or self._before_turn(self._history(messages, all_tools))
         fresh = False
         if decision is None:
-            obs_ids, obs_images = self._append(observation, self._view(messages), all_tools)
+            obs_ids, obs_images = self._rows.append(observation, self._view(messages), all_tools)
         while True:
             match decision:
                 case Stop():
@@ -208,7 +207,7 @@ class TokenPlayer(WindowPlayer):
                     obs_ids, obs_images, fresh = [], [], True
                 case None:
                     pass
-            length = len(self._ids)
+            length = len(self._rows.ids)
             has_room = self._window - length >= MIN_ANSWER_TOKENS
             # The manager's own answer to a call is read before the window may change.
             if has_room and (length < self._limit or self._unread):
@@ -222,7 +221,22 @@ class TokenPlayer(WindowPlayer):
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
         history = self._history(messages, all_tools)
+        if self.cut.tokens:
+            return await self._segment(turn, all_tools, history)
         turn = await self._say(turn, all_tools, history)
+        self._after_turn(turn, history)
+        return turn
+
+    async def _segment(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
+        """Sample the next segment of an action: thoughts, if the action goes on behind it."""
+        begun = len(self._rows.ids) if self._begun is None else self._begun
+        budget = min(self._max_tokens, self._window - begun) - (len(self._rows.ids) - begun)
+        await self._write(turn, budget, tools, history, begun=begun, cut=self.cut)
+        self._begun = None
+        if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
+            turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
+            self._begun = begun
+            return turn
         self._after_turn(turn, history)
         return turn
 
@@ -230,19 +244,19 @@ class TokenPlayer(WindowPlayer):
         """Sample an action; thoughts that outgrow their budget are ended by the forced phrase,
         which nobody has sampled, and the answer is a turn behind it.
         """
-        room = self._window - len(self._ids)
+        room = self._window - len(self._rows.ids)
         budget, phrase = min(self._max_tokens, room), self._interruption.ids
         thoughts = self._interruption.fitting(budget)
         if not thoughts:
             await self._write(turn, budget, tools, history)
             return turn
-        start = len(self._ids)
+        start = len(self._rows.ids)
         await self._write(turn, thoughts, tools, history)
         if turn.finish is not Finish.LENGTH:
             return turn
         turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
         answer = Turn(obs_ids=list(phrase))
-        self._ids += phrase
+        self._rows.ids += phrase
         left = budget - thoughts - len(phrase)
         await self._write(answer, left, tools, history, begun=start)
         return answer
@@ -255,7 +269,7 @@ class TokenPlayer(WindowPlayer):
             view=tuple(self._view(messages)),
             opens=self._context.opens,
             window=self._window,
-            length=len(self._ids),
+            length=len(self._rows.ids),
             measure=lambda shown_messages: len(self._format.prompt(shown_messages, tools)),
         )
 
@@ -274,8 +288,8 @@ class TokenPlayer(WindowPlayer):
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
         turn.observation = [*shown_messages, step.instruction]
         view.append(step.instruction)
-        turn.obs_ids, turn.obs_images = self._append(turn.observation, view, tools)
-        room = self._row - len(self._ids)
+        turn.obs_ids, turn.obs_images = self._rows.append(turn.observation, view, tools)
+        room = self._row - len(self._rows.ids)
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
         budget = min(step.max_tokens, room)
@@ -286,7 +300,7 @@ class TokenPlayer(WindowPlayer):
         """Open a window in which nothing but a text is written, and plan the next window."""
         self._open(Reopen(step.messages, step.reason), messages, [])
         self._seen = len(messages)
-        room = self._window - len(self._ids)
+        room = self._window - len(self._rows.ids)
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
@@ -306,15 +320,14 @@ class TokenPlayer(WindowPlayer):
         while not self.segments[-1].turns:
             self.segments.pop()
         segment = self.segments[-1]
-        segment.break_reason = ""
-        self._ids, self._images = segment.ids(), segment.images()
+        self._rows.reopen()
         view = self._view(messages)
         answered = self._last_said(view)
         self._seen = len(messages)
         if step.drop_last:  # the newest answer is never shown
             dropped = segment.turns.pop()
             segment.discarded.append(dropped)
-            self._ids, self._images = segment.ids(), segment.images()
+            self._rows.reopen()
             return dropped.observation, view[:answered]
         if step.show_newest or self._unread:
             return observation, view
@@ -323,50 +336,10 @@ class TokenPlayer(WindowPlayer):
 
     def _open(self, window: Reopen, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
         """Begin a segment whose prompt is `window`."""
-        if self.segments:
-            self._close(window.reason)
         self._next, self._base, self._since = None, window.messages, len(messages)
         self._unread = []
         self._opened = len(self.segments)
-        self._begin_segment(window.messages, tools)
-
-    def _begin_segment(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> None:
-        self._ids = self._format.prompt(messages, tools)
-        self._images = self._format.placed(self._ids, messages)
-        self.segments.append(Segment(prompt_ids=list(self._ids), prompt_images=list(self._images)))
-
-    def _close(self, reason: str) -> None:
-        """End the current segment, noting the reason. Tokens after the last turn were never
-        answered.
-        """
-        self.segments[-1].break_reason = reason
-
-    def _append(
-        self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[list[int], list[PlacedImage]]:
-        """Append `new`, or start a segment that renders all of `view` if the template cannot extend
-        the ids. Returns the appended ids, and the images that stand there.
-        """
-        added = self._extension(new)
-        if added is not None:
-            images = self._format.placed(added, new)
-            self._images += [image.moved(len(self._ids)) for image in images]
-            self._ids += added
-            return added, images
-        # The template would rewrite earlier text. A row must be what the engine saw, so a new
-        # segment starts.
-        self._close("drift")
-        self._begin_segment(view, tools)
-        return [], []
-
-    def _extension(self, new: Sequence[Message]) -> list[int] | None:
-        """Return the ids that append `new` to the current segment, or None if the template
-        cannot.
-        """
-        turns = self.segments[-1].turns if self.segments else []
-        if not turns:
-            return None
-        return extension_behind(turns[-1], new, self._format)
+        self._rows.open(window.messages, tools, window.reason)
 
     async def _write(
         self,
@@ -377,19 +350,32 @@ class TokenPlayer(WindowPlayer):
         *,
         shows_newest: bool = True,
         begun: int | None = None,
+        cut: SegmentCut = WHOLE,
     ) -> None:
-        """Sample a span, and read it, from the place `begun` on where the action began earlier."""
-        # A seed of its own for each span makes a repeated episode sample the same; engines take
-        # 31 bits.
-        seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-        span = Span(turn.kind, budget, seed, shows_newest, history, tuple(self._images))
-        generation = await self._sampler.speak(self._ids, span)
-        refuse_broken(generation, budget)
-        turn.out_ids, turn.logprobs = generation.ids, generation.logprobs
-        turn.versions, turn.finish = generation.versions, generation.finish
-        complete = generation.finish is Finish.STOP
-        begun = len(self._ids) if begun is None else begun
-        prompt, written = self._ids[:begun], [*self._ids[begun:], *generation.ids]
+        """Sample a span, up to a cut, and read it, from the place `begun` on where the action began
+        earlier.
+        """
+        before, begun = list(self._rows.ids), len(self._rows.ids) if begun is None else begun
+        while True:
+            left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
+            asked = min(budget - len(turn.out_ids), left)
+            # A seed of its own for each request makes a repeated episode sample the same; engines
+            # take 31 bits.
+            seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
+            span = Span(turn.kind, asked, seed, shows_newest, history, tuple(self._rows.images))
+            part = Turn()
+            await write_span(self._sampler, [*before, *turn.out_ids], span, part)
+            turn.out_ids = [*turn.out_ids, *part.out_ids]
+            turn.logprobs = [*turn.logprobs, *part.logprobs]
+            turn.versions = [*turn.versions, *part.versions]
+            turn.finish = part.finish
+            self._sampled += len(part.out_ids)
+            full = len(turn.out_ids) >= budget or cut.counted(turn.logprobs) >= cut.tokens
+            if turn.finish is not Finish.LENGTH or full:
+                break
+        self._rows.add(turn)
+        complete = turn.finish is Finish.STOP
+        prompt, written = self._rows.ids[:begun], self._rows.ids[begun:]
         turn.message = self._format.parse(
             written,
             complete=complete,
@@ -410,9 +396,6 @@ class TokenPlayer(WindowPlayer):
                 turn.action = msgspec.structs.replace(
                     action, reasoning=said.reasoning, thought_marks=said.thought_marks
                 )
-        self.segments[-1].turns.append(turn)
-        self._ids += generation.ids
-        self._sampled += len(generation.ids)
 
 
 class TokenPolicy:
@@ -450,22 +433,12 @@ class TokenPolicy:
         """Return a player whose sampling is fixed by `seed`."""
         return TokenPlayer(
             self.chat_format,
-            self,
+            TokenWriter(self.chat_format, self.engine, self.sampling),
             self.context,
             self.bounds,
             seed=seed,
             interruption=self.interruption,
         )
-
-    async def speak(self, ids: Sequence[int], span: Span) -> Generation:
-        """Sample the next span of an episode."""
-        sampling = msgspec.structs.replace(
-            self.sampling,
-            max_tokens=span.max_tokens,
-            seed=span.seed,
-            stop_token_ids=self.chat_format.stop_token_ids,
-        )
-        return await self.engine.generate(ids, sampling, images=span.images)
 
     def asking(
         self,

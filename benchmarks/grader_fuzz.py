@@ -411,8 +411,8 @@ def special_program(draw: Draw) -> Program:
     program = draw.choice(forms)
     if not program.wanted:
         program.wanted = ["f"]
-    if program.wanted == ["f"] and draw.random() < 0.5:
-        program.entry_point = "f"
+    if len(program.wanted) == 1 and draw.random() < 0.5:
+        program.entry_point = program.wanted[0]
     return program
 
 
@@ -544,7 +544,7 @@ def styled_program(draw: Draw) -> Program:
         solution,
         [test],
         wanted=names.split(" "),
-        entry_point="f" if names == "f" and draw.random() < 0.5 else "",
+        entry_point=names if " " not in names and draw.random() < 0.5 else "",
     )
 
 

@@ -29,12 +29,17 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, normalize
 
 from ludus.envs.families.image_prompt.pictures import ShapeRenderer, png_of
 from ludus.envs.families.image_prompt.scenes import COLOURS, PLACES, SHAPES
 from ludus.rewards.learned.images.clip import ClipScore
-from ludus.rewards.learned.images.image_reward import ImageReward
+from ludus.rewards.learned.images.image_reward import (
+    ImageReward,
+    ImageRewardSizes,
+    our_name,
+    read_vocabulary,
+)
 from ludus.rewards.learned.images.scorer import ImageScorer, ModelInput
 from ludus.trainer.config import ModelConfig, RewardModelConfig, RunConfig, TrainerConfig
 from ludus.trainer.reward_models.training import run_reward
@@ -58,7 +63,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         rows = [ranking(rng) for _ in range(options.rankings)]
-        head = train_reward(place, rows, options.passes, options.seed)
+        blip = train_blip(place, rows, options.passes, rng)
+        head = train_reward(blip, rows, options.passes, options.seed)
         clip = train_clip(place, rows, options.passes, rng)
         fresh = [ranking(rng) for _ in range(120)]
         told = {"ImageReward": agreements(head, fresh), "CLIP": agreements(clip, fresh)}
@@ -109,10 +115,15 @@ def png(prompt: str) -> bytes:
     return png_of(ShapeRenderer().generate(prompt))
 
 
-def train_reward(
-    place: Path, rows: Sequence[dict[str, Any]], passes: float, seed: int
-) -> ImageReward:
-    """Train a tiny ImageReward by `ludus train reward`, all layers."""
+def train_blip(
+    place: Path, rows: Sequence[dict[str, Any]], passes: float, rng: random.Random
+) -> Path:
+    """Train ImageReward's network, tiny, as BLIP is: on which text belongs to which picture.
+
+    The losses are BLIP's (Li et al. 2022, section 3.2) without the captions: contrast of both
+    encoders, and matching by the cross-attention with texts of the batch that the contrast
+    confuses most. Returns the checkpoint, whose head has learned nothing.
+    """
     from seeded_image_reward import Sizes, seeded_checkpoint, write_vocabulary
 
     write_vocabulary(place / "vocab.txt")
@@ -120,9 +131,75 @@ def train_reward(
     new = [word for word in sorted({*COLOURS, *SHAPES}) if word not in words]
     words[2000 : 2000 + len(new)] = new  # in the place of tokens that nothing uses
     (place / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    sizes = Sizes(64, 2, 1, 64, 1, 1, 128)
-    tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(sizes).items()}
+    model = ImageReward(
+        ImageRewardSizes(
+            vision_width=64, vision_layers=2, text_width=64, text_layers=2, text_hidden=128
+        )
+    )
+    model.tokenizer = read_vocabulary(place / "vocab.txt")
+    blip = Blip(model)
+    optimizer = torch.optim.AdamW(blip.parameters(), lr=1e-3)
+    inputs = captioned(rows, model)
+    for _ in range(round(passes)):
+        rng.shuffle(inputs)
+        for start in range(0, len(inputs) - 31, 32):
+            optimizer.zero_grad()
+            blip.loss(inputs[start : start + 32]).backward()
+            optimizer.step()
+    # All that the checkpoint of ImageReward holds, under its names.
+    tensors: dict[str, Any] = {
+        name: torch.from_numpy(array)
+        for name, array in seeded_checkpoint(Sizes(64, 2, 1, 64, 2, 1, 128)).items()
+    }
+    learned = model.state_dict()
+    tensors |= {name: learned[our_name(name)] for name in tensors if our_name(name) in learned}
     torch.save(tensors, place / "ImageReward.pt")
+    return place / "ImageReward.pt"
+
+
+class Blip(torch.nn.Module):
+    """ImageReward's network with the heads that BLIP learns with."""
+
+    def __init__(self, network: ImageReward) -> None:
+        super().__init__()
+        self.network = network
+        self.image, self.text = torch.nn.Linear(64, 32), torch.nn.Linear(64, 32)
+        self.matching = torch.nn.Linear(64, 1)
+        self.scale = torch.nn.Parameter(torch.tensor(2.6))  # as CLIP's begins, log(1 / 0.07)
+
+    def loss(self, inputs: Sequence[ModelInput]) -> torch.Tensor:
+        """The contrast of a batch, and the matching of each picture with its text and another."""
+        tokens, mask = self.network.padded([item.tokens for item in inputs])
+        seen = self.network.vision(stacked(inputs)).last_hidden_state
+        read = self.network.text(input_ids=tokens, attention_mask=mask, is_decoder=False)
+        images = normalize(self.image(seen[:, 0]), dim=-1)
+        texts = normalize(self.text(read.last_hidden_state[:, 0]), dim=-1)
+        likeness = self.scale.exp() * images @ texts.T
+        same = same_texts(inputs)
+        confused = likeness.detach().masked_fill(same, -torch.inf).softmax(1)
+        others = torch.multinomial(confused, 1).squeeze(1)
+        matched = self._matched(seen, tokens, mask)
+        unmatched = self._matched(seen, tokens[others], mask[others])
+        logits = torch.cat([matched, unmatched])
+        truth = torch.cat([torch.ones_like(matched), torch.zeros_like(unmatched)])
+        return symmetric(likeness, same) + binary_cross_entropy_with_logits(logits, truth)
+
+    def _matched(self, seen: torch.Tensor, tokens: torch.Tensor, mask: torch.Tensor) -> Any:
+        read = self.network.text(
+            input_ids=tokens,
+            attention_mask=mask,
+            encoder_hidden_states=seen,
+            encoder_attention_mask=mask.new_ones(seen.shape[:-1]),
+            is_decoder=False,
+        )
+        return self.matching(read.last_hidden_state[:, 0]).squeeze(-1)
+
+
+def train_reward(
+    checkpoint: Path, rows: Sequence[dict[str, Any]], passes: float, seed: int
+) -> ImageReward:
+    """Train the head and all layers by `ludus train reward`."""
+    place = checkpoint.parent
     kept = ("prompt", "answers", "ranks")
     lines = [json.dumps({name: row[name] for name in kept}) for row in rows]
     (place / "rankings.jsonl").write_text("\n".join(lines) + "\n")
@@ -134,7 +211,7 @@ def train_reward(
         held_out=0.0,
         frozen=0.0,
         seed=seed,
-        model=ModelConfig(path=str(place / "ImageReward.pt")),
+        model=ModelConfig(path=str(checkpoint)),
         trainer=TrainerConfig(lr=3e-4, warmup_steps=5, lr_decay="cosine"),
         run=RunConfig(folder=str(place / "run"), tensorboard=False),
     )
@@ -161,12 +238,7 @@ def train_clip(
         text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=32
     )
     scorer = ClipScore(config, tokenizer)
-    pairs = [
-        (f"a {colour} {shape}", image)
-        for row in rows
-        for (colour, shape), image in zip(row["shown"], row["images"], strict=True)
-    ]
-    inputs = [scorer.prepare(Image.open(io.BytesIO(image)), text) for text, image in pairs]
+    inputs = captioned(rows, scorer)
     optimizer = torch.optim.AdamW(scorer.parameters(), lr=1e-3)
     scorer.train()
     for _ in range(round(passes)):
@@ -181,10 +253,32 @@ def train_clip(
 def contrast(scorer: ClipScore, inputs: Sequence[ModelInput]) -> torch.Tensor:
     """CLIP's symmetric loss; equal texts of a batch are no rivals of each other."""
     tokens, _ = scorer.padded([item.tokens for item in inputs])
-    pixels = torch.stack([torch.from_numpy(item.pixels) for item in inputs])
     scale = scorer.clip.logit_scale.exp()
-    logits = scale * scorer.text_embeddings(tokens) @ scorer.image_embeddings(pixels).T
-    same = torch.tensor([[a.tokens == b.tokens for b in inputs] for a in inputs])
+    logits = scale * scorer.text_embeddings(tokens) @ scorer.image_embeddings(stacked(inputs)).T
+    return symmetric(logits, same_texts(inputs))
+
+
+def captioned(rows: Sequence[dict[str, Any]], scorer: ImageScorer) -> list[ModelInput]:
+    """Every picture of the rankings with the text that it was drawn from."""
+    return [
+        scorer.prepare(Image.open(io.BytesIO(image)), f"a {colour} {shape}")
+        for row in rows
+        for (colour, shape), image in zip(row["shown"], row["images"], strict=True)
+    ]
+
+
+def stacked(inputs: Sequence[ModelInput]) -> torch.Tensor:
+    """The pixels of a batch."""
+    return torch.stack([torch.from_numpy(item.pixels) for item in inputs])
+
+
+def same_texts(inputs: Sequence[ModelInput]) -> torch.Tensor:
+    """Which texts of a batch are equal, [N, N]."""
+    return torch.tensor([[a.tokens == b.tokens for b in inputs] for a in inputs])
+
+
+def symmetric(logits: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
+    """The contrastive loss of both directions."""
     targets = same.float() / same.sum(1, keepdim=True)
     return (cross_entropy(logits, targets) + cross_entropy(logits.T, targets)) / 2
 

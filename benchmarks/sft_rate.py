@@ -5,8 +5,8 @@
 Supervised training reads a file of conversations with a tool, encodes it, and makes one pass of
 updates. The learner gets the same rows as rollouts, already encoded, and makes as many updates with
 the clipped loss of PPO, whose old log-probabilities are given: neither sampling nor scoring is
-counted. CPU seconds are those of the process, on one thread. Loading the model is counted in
-neither.
+counted. The updates of both take turns, since a busy machine changes what a CPU second does. CPU
+seconds are those of the process, on one thread. Loading the model is counted in neither.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from ludus.trainer.data.supervised import open_run
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.rollout.batch import Batch
 from ludus.trainer.sft import DataRun, load_examples
 
 TOOL = {
@@ -84,24 +86,23 @@ async def measured(config: SFTConfig) -> tuple[float, float]:
         batches = [examples.batch(n, config.batch_size, seed=0) for n in range(run.steps)]
         tokens = sum(len(row) for drawn in batches for row in rows_of_examples(drawn))
 
-        async def supervised() -> None:
-            for _ in range(run.steps):
-                await run.update()
-
-        spent = encoded + await cpu(supervised)
         print(f"{len(examples.train)} conversations, {tokens:,} tokens; encoding {encoded:.1f} s")
-
         policy = Learner(load_model(config.model.path), config.trainer, opened.reading())
         rollouts = [batch_of(rows_of_examples(drawn)) for drawn in batches]
+        spent = {"supervised": 0.0, "reinforced": 0.0}
 
-        async def reinforced() -> None:
-            for batch in rollouts:
-                await asyncio.to_thread(reinforce, policy, batch)
+        async def reinforced(batch: Batch) -> None:
+            await asyncio.to_thread(reinforce, policy, batch)
 
-        return tokens / spent, tokens / await cpu(reinforced)
+        for number, batch in enumerate(rollouts):
+            # In pairs, each first in turn: what else the machine does slows both alike.
+            pair = {"supervised": run.update, "reinforced": partial(reinforced, batch)}
+            for name in sorted(pair, reverse=bool(number % 2)):
+                spent[name] += await cpu(pair[name])
+        return tokens / (encoded + spent["supervised"]), tokens / spent["reinforced"]
 
 
-def reinforce(policy: Learner, batch: Any) -> None:
+def reinforce(policy: Learner, batch: Batch) -> None:
     """An update on rollouts whose old log-probabilities and advantages are given."""
     inputs = replace(
         batch.inputs, old_logp=-3 * torch.ones_like(batch.mask), advantages=batch.mask.clone()

@@ -56,6 +56,10 @@ BUILTIN: dict[str, Shipped] = {
         "ludus.envs.families.ledger:LedgerRelay",
         "Writes to registers, and asks for the content of a register at the end",
     ),
+    "ludus/maths-tools-v0": Shipped(
+        "ludus.envs.families.maths_tools:MathsTools",
+        "Asks for a final answer in \\boxed{}, with Python in a sandbox at hand",
+    ),
     "ludus/maths-v0": Shipped(
         "ludus.envs.families.maths:Maths", "Asks for a final answer in \\boxed{}"
     ),

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,6 +38,10 @@ from .tinker.remote import RemoteEngine, RemoteLearner
 
 T = TypeVar("T")
 
+PLACED = "LUDUS_PLACED_ENGINES"
+"""The variable that tells rank 0 of the engines that a cluster's driver has placed: the cluster's
+address, the name of the run, and the number of engines, separated by slashes.
+"""
 TAIL_ROWS = 8
 """The most running answers that engine processes on one CPU pass on to one of them."""
 
@@ -76,12 +81,15 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         elsewhere = RemoteEngine(start.learner.client, start.version)
         await elsewhere.set_weights(start.learner.source(), start.version)
         return elsewhere
-    if config.engine == "local" and not config.local.engines:
+    placed = "" if beside and config.engine == "local" else os.environ.get(PLACED, "")
+    if config.engine == "local" and not config.local.engines and not placed:
         return _local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
-            pool = await _servers(start, stack)
+            pool = await _servers(start, placed, stack)
+        elif placed:
+            pool = await _placed(start, log, placed, stack)
         else:
             pool = await _processes(start, log, stack)
         await pool.set_weights(start.learner.source(), start.version)
@@ -159,6 +167,37 @@ def _limits(config: TrainConfig) -> EngineLimits:
     )
 
 
+def _spec(start: EngineStart, shell: Path, device: str, threads: int) -> EngineSpec:
+    config = start.config
+    return EngineSpec(
+        folder=str(shell),
+        dtype=config.model.dtype,
+        device=device,
+        threads=threads,
+        limits=_limits(config),
+        keep_cache=config.local.keep_cache,
+        float32_head=config.model.float32_head,
+        max_image_pixels=config.model.max_image_pixels,
+        version=start.version,
+    )
+
+
+async def _placed(start: EngineStart, log: Path, placed: str, stack: AsyncExitStack) -> EnginePool:
+    """Build engines in the actors that a cluster's driver has placed."""
+    from .cluster.engines import placed_engines, stored  # needs Ray
+
+    shell = log / "model"
+    learner = start.learner
+    await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
+    engines = await asyncio.to_thread(
+        placed_engines, _spec(start, shell.absolute(), "cpu", 1), placed
+    )
+    pool = EnginePool(engines, publishing=Publishing(version=start.version, keep=stored))
+    stack.push_async_callback(pool.close)
+    await _all([engine.revive() for engine in engines])
+    return pool
+
+
 async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> EnginePool:
     """Start engine processes, and share the cores of this machine among them and the learner."""
     config, learner, shell = start.config, start.learner, log / "model"
@@ -174,17 +213,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     gpus = torch.cuda.device_count() if device == "cuda" else 0
     engines = [
         ProcessEngine(
-            EngineSpec(
-                folder=str(shell),
-                dtype=config.model.dtype,
-                device=f"cuda:{(index + 1) % gpus}" if gpus > 1 else device,
-                threads=threads,
-                limits=_limits(config),
-                keep_cache=config.local.keep_cache,
-                float32_head=config.model.float32_head,
-                max_image_pixels=config.model.max_image_pixels,
-                version=start.version,
-            ),
+            _spec(start, shell, f"cuda:{(index + 1) % gpus}" if gpus > 1 else device, threads),
             name=f"{log.name} process {index}",
             log=log / f"process-{index}.log",
         )
@@ -200,12 +229,12 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
     return pool
 
 
-async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
-    """Start a vLLM server, or connect to those that run."""
+async def _servers(start: EngineStart, placed: str, stack: AsyncExitStack) -> EnginePool:
+    """Start a vLLM server, or those that a cluster has placed, or connect to those that run."""
     config = start.config
     cpu = pick_device(config.model.device) == "cpu"
     place = place_of()
-    count = 0 if cpu else torch.cuda.device_count()
+    count = 0 if cpu or placed else torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     site = ServerSite(
         folder=start.path,
@@ -220,10 +249,20 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
         if not config.vllm.url
         else "",
     )
+    sites = [(url, site) for url in config.vllm.urls or ("",)]
+    # Weights go by a file, which the servers of other nodes must see too.
+    weights = config.vllm.weights_folder or (str(start.folder.path / "weights") if placed else "")
+    if placed:
+        from .cluster.engines import placed_actors, placed_server  # needs Ray
 
-    async def started(url: str) -> PooledEngine:
+        actors = await asyncio.to_thread(placed_actors, placed)
+        sites = [
+            ("", replace(site, opened=partial(placed_server, actor=actor))) for actor in actors
+        ]
+
+    async def started(url: str, site: ServerSite) -> PooledEngine:
         engine = await start_vllm(
-            replace(config.vllm, url=url),
+            replace(config.vllm, url=url, weights_folder=weights),
             site,
             start.learner.model,
             LearnerView(
@@ -235,13 +274,13 @@ async def _servers(start: EngineStart, stack: AsyncExitStack) -> EnginePool:
         stack.push_async_callback(engine.close)
         return engine
 
-    engines = await _all([started(url) for url in config.vllm.urls or ("",)])
+    engines = await _all([started(url, site) for url, site in sites])
     return EnginePool(
         engines,
         publishing=Publishing(
             version=start.version,
             timeout_s=2 * config.vllm.request_timeout_s,  # loading, then the probe
-            folder=config.vllm.weights_folder,
+            folder=weights,
         ),
         patience_s=config.vllm.startup_timeout_s,
     )

@@ -50,7 +50,7 @@ from .ranks.launch import (
     opening,
     restore_learner,
 )
-from .ranks.updater import follow
+from .ranks.updater import follow, obey
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
@@ -192,6 +192,17 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
     claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
+    try:
+        return await _open_claimed(claim, config, algorithm, stack)
+    except ConfigError:
+        # What a server or engine printed may be all that explains the refusal.
+        claim.begins = any(claim.path.rglob("*.log"))
+        raise
+
+
+async def _open_claimed(
+    claim: RunClaim, config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
+) -> Parts:
     start, first_step = claim.start, claim.first_step
     source = source_of(config)
     stack.push_async_callback(source.close)
@@ -493,7 +504,7 @@ def _updater(
         reference=reference,
         tracker=tracker,
         updates=plan.settings,
-        max_kl=0.0 if config.learner else config.trainer.max_kl,
+        max_kl=config.trainer.max_kl,
     )
 
 
@@ -558,7 +569,7 @@ def follow_training(config: TrainConfig) -> None:
         ranks.broadcast(None)  # each order comes with a payload; that of "open" is empty
         start = order.arguments["start"]
         updater = open_follower(config, order.arguments["model"], Path(start) if start else None)
-        follow(ranks, updater)
+        follow(ranks, partial(obey, updater))
 
 
 def open_stream(

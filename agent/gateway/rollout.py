@@ -194,6 +194,12 @@ class Rollout:
             raise GatewayRefusal(
                 f"n = {request.samples}: ask for 1 to {MAX_SAMPLES} answers", parameter="n"
             )
+        if request.schema and not self._writer.constrains:
+            raise GatewayRefusal(
+                f"response_format {request.schema[:80]}: this engine cannot hold an answer to a "
+                "schema; ask for text, or serve the policy by vLLM",
+                parameter="response_format",
+            )
         if images_of(messages) and not self._writer.sees_images:
             raise GatewayRefusal(
                 "messages show an image, and this model reads text alone: the policy is trained "
@@ -302,7 +308,7 @@ class Rollout:
         tools = request.tools if request.calls else []
         self._reserved += budget
         messages = [self._as_sampled(message) for message in request.messages]
-        prompt = Prompt(ids, call.images(), messages)
+        prompt = Prompt(ids, call.images(), messages, request.schema)
         try:
             spent = await self._writer.sample(
                 prompt, call.turn, budget=budget, seed=seed, tools=tools
@@ -315,6 +321,8 @@ class Rollout:
         if call.turn.finish is Finish.ABORT:
             call.untrained, call.shown = Untrained.ABORTED, assistant()
             raise BrokenGeneration("the engine dropped the request")
+        if request.schema:
+            call.untrained = Untrained.CONSTRAINED
         if not self._writer.keeps_ids:
             call.untrained, call.unseen = Untrained.NO_IDS, spent.sampled
         cut = self._cut(call, request)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from ludus.envs import ToolSpec
+from ludus.errors import RequestRejected
 from ludus.llm.chat_wire import ContextTooLong
 from ludus.messages import Message
 
@@ -25,7 +29,7 @@ class TextWriter:
         policy: the model, with its sampling and its tool format.
     """
 
-    keeps_ids, sees_images = False, True
+    keeps_ids, sees_images, constrains = False, True, True
 
     def __init__(self, policy: ChatPolicy) -> None:
         self._policy, self._wire = policy, policy.wire()
@@ -58,12 +62,22 @@ class TextWriter:
             RemoteError: the server failed, or could not be asked.
         """
         rows, offer = self._wire.request(prompt.messages, tools)
-        fields = {} if budget >= self.max_tokens else {"max_tokens": budget}
+        fields: dict[str, Any] = {} if budget >= self.max_tokens else {"max_tokens": budget}
+        if prompt.schema:
+            schema = msgspec.json.decode(prompt.schema)
+            form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+            fields["response_format"] = form
         try:
             completion = await self._policy.ask(rows, offer, seed, **fields)
         except ContextTooLong as error:
             raise GatewayRefusal(
                 str(error), code="context_length_exceeded", parameter="messages"
+            ) from None
+        except RequestRejected as error:
+            if not prompt.schema:
+                raise
+            raise GatewayRefusal(
+                f"the server may not take the response_format: {error}", parameter="response_format"
             ) from None
         turn.message = self._wire.read(completion, tools)
         turn.finish = Finish.LENGTH if completion.finish == "length" else Finish.STOP

@@ -66,6 +66,8 @@ class Untrained(StrEnum):
     """Sampled behind a stop string of the client, which nobody saw."""
     LATE = "late"
     """The rollout had ended before the answer was ready."""
+    CONSTRAINED = "constrained"
+    """Drawn from the tokens that the client's schema allows, which the learner does not know."""
     NO_IDS = "no_ids"
     """The model is behind a server that returns text: such a rollout is evaluated alone."""
 
@@ -110,7 +112,7 @@ class PolicyCall:
     @property
     def is_dead(self) -> bool:
         """Whether no row will hold this answer: it is not trained, and nothing continues it."""
-        is_kept = self.untrained is None or self.untrained is Untrained.NO_IDS
+        is_kept = self.untrained in (None, Untrained.NO_IDS, Untrained.CONSTRAINED)
         return self.shown is not None and not is_kept and not self.children
 
     @property

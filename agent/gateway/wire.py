@@ -73,6 +73,8 @@ class AgentRequest:
     stream: bool = False
     usage_in_stream: bool = False
     logprobs: bool = False
+    schema: str = ""
+    """The JSON schema that the answer must fit, as JSON; empty asks for text."""
     attempt: int = 0
     """The attempt of the client's SDK; above 0 it repeats a request that may have been answered."""
     overridden: dict[str, Any] = field(default_factory=dict)

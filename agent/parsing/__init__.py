@@ -8,7 +8,16 @@ from .kimi import KimiK2Format
 from .llama import Llama3JsonFormat, Llama3PythonicFormat
 from .minimax import MiniMaxM1Format, MiniMaxM2Format
 from .mistral import MistralV3Format, MistralV11Format
-from .protocol import HasCallIds, OneCall, ToolFormat, WritesTurns, call_id, read_turn, turn_text
+from .protocol import (
+    HasCallIds,
+    OneCall,
+    ToolFormat,
+    WritesTurns,
+    call_id,
+    read_turn,
+    turn_text,
+    writes_turns,
+)
 from .qwen import HermesFormat, Qwen3CoderFormat
 from .registry import TOOL_FORMATS, register_tool_format, tool_format
 from .tags import TagFormat
@@ -43,4 +52,5 @@ __all__ = [
     "register_tool_format",
     "tool_format",
     "turn_text",
+    "writes_turns",
 ]

@@ -8,13 +8,13 @@ the first is run by default. The others come back to the model as calls that wer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
-from ludus.thoughts import ALL, apart
+from ludus.thoughts import AUTO, apart, marks_of
 
 
 class ToolFormat(Protocol):
@@ -60,7 +60,6 @@ class HasCallIds(Protocol):
         ...
 
 
-@runtime_checkable
 class WritesTurns(Protocol):
     """A tool format that marks more of a turn than its calls: text and thoughts too."""
 
@@ -69,9 +68,16 @@ class WritesTurns(Protocol):
         ...
 
 
+def writes_turns(tool_format: ToolFormat) -> TypeGuard[WritesTurns]:
+    """Whether a tool format marks more of a turn than its calls. Every turn asks, and isinstance
+    with a protocol costs more than the turn.
+    """
+    return hasattr(tool_format, "write")
+
+
 def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
     """Return an assistant turn as a model of this format would write it."""
-    if isinstance(tool_format, WritesTurns):
+    if writes_turns(tool_format):
         return tool_format.write(message, tools=tools)
     parts = [message.written, tool_format.render(message.tool_calls, tools=tools)]
     return "\n".join(part for part in parts if part)
@@ -84,6 +90,7 @@ def read_turn(
     complete: bool = True,
     tools: Sequence[ToolSpec] = (),
     opened: str = "",
+    thoughts: str = AUTO,
 ) -> Message:
     """Read an assistant turn as a message whose thoughts are apart; see `ToolFormat.parse`.
 
@@ -93,15 +100,17 @@ def read_turn(
         complete: whether the model ended its turn.
         tools: the tools on offer.
         opened: the mark with which the prompt opened the thoughts; empty where it did not.
+        thoughts: the marks around thoughts; see `ludus.thoughts`.
     """
-    if isinstance(tool_format, WritesTurns):
-        return apart(tool_format.parse(text, complete=complete, tools=tools))
+    if writes_turns(tool_format):
+        return apart(tool_format.parse(text, complete=complete, tools=tools), thoughts)
     # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
     # where only a walk can tell marks from arguments.
-    begun = max(ALL.leading(opened + text) - len(opened), 0)
+    marks = marks_of(thoughts)
+    begun = 0 if marks is None else max(marks.leading(opened + text) - len(opened), 0)
     read = tool_format.parse(text[begun:], complete=complete, tools=tools)
     whole = msgspec.structs.replace(read, content=text[:begun] + read.text)
-    return apart(whole, opened=opened)
+    return apart(whole, thoughts, opened=opened)
 
 
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:

@@ -23,7 +23,7 @@ from ludus.messages import THOUGHT_MARKS, ImagePart, Message, TextPart, assistan
 
 from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
-from ..parsing.protocol import WritesTurns
+from ..parsing.protocol import writes_turns
 from . import cases
 from .cases import Case, Continuation
 from .fallbacks import (
@@ -524,7 +524,7 @@ class _Probe:
     @property
     def _thoughts_apart(self) -> bool:
         """Whether thoughts stand in a field of their own, as in formats that mark whole turns."""
-        return isinstance(self.format, WritesTurns)
+        return writes_turns(self.format)
 
     def _thoughts(self) -> None:
         """Record which thoughts the template shows."""

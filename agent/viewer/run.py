@@ -158,6 +158,18 @@ class RunReader:
         planned = self.settings.get("steps", 0)
         return planned if isinstance(planned, int) else 0
 
+    def data(self, name: str) -> Any:
+        """Return what a file of JSON says; None where it is missing or cannot be read."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self.file(name) or "null")
+        return None
+
+    def cluster(self) -> Any:
+        """Return the processes of a run on a cluster, with their nodes, restarts and stages, as its
+        driver has written them beside the run's folder; None for a run without one.
+        """
+        return self.data(f"../{self.path.name}.cluster/processes.json")
+
     def state(self, now: float | None = None) -> str:
         """Return how the run stands: running, stalled, finished, ended early, episodes only, or
         without a step.

@@ -134,7 +134,8 @@ def _overview(runs: Runs, query: Query) -> Any:
         "findings": [msgspec.to_builtins(finding) for finding in ordered],
         "history": [msgspec.to_builtins(finding) for finding in reader.findings[-200:]],
         "notices": _notices(reader),
-        "judges": _judges(reader),
+        "judges": reader.data("judges.json") or [],
+        "cluster": reader.cluster(),
         "charts": [
             {"title": title, "columns": known}
             for title, names in CURATED
@@ -157,13 +158,6 @@ def _notices(reader: RunReader) -> list[str]:
         except (msgspec.DecodeError, KeyError, TypeError):
             continue
     return list(told.values())
-
-
-def _judges(reader: RunReader) -> Any:
-    try:
-        return msgspec.json.decode(reader.file("judges.json") or "[]")
-    except msgspec.DecodeError:
-        return []
 
 
 def _held_out(reader: RunReader) -> list[dict[str, float]]:

@@ -40,8 +40,10 @@ from ..problem_files import ProblemFiles, ProblemSet, UnusableRow, check_shares
 from ..protocol import Info, TextEnv
 from ..tasks import GeneratedTasks, Task, TaskSet
 
-Drawn = tuple[str, str, Fraction]
-"""A question, its worked solution, and its answer."""
+Drawn = tuple[str, str, Fraction, str]
+"""A question, its worked solution, its answer, and a Python expression that works the answer out;
+`Fraction` and `math` are imported where it runs.
+"""
 
 NAMES = ("Ada", "Bruno", "Chloe", "Dario", "Emi", "Farid", "Greta", "Hugo")
 THINGS = ("pencils", "apples", "stamps", "marbles", "postcards", "lemons")
@@ -80,7 +82,7 @@ def draw(task: Task) -> MathsProblem:
     rng = random.Random(f"maths/{task.seed}")
     while True:
         kind = rng.choice(list(KINDS))
-        question, solution, answer = kind(rng)
+        question, solution, answer, program = kind(rng)
         if split_of(question) == task.split:
             return MathsProblem(
                 id=task.id,
@@ -88,6 +90,7 @@ def draw(task: Task) -> MathsProblem:
                 gold=tex(answer),
                 difficulty=KINDS[kind],
                 solution=solution,
+                program=program,
             )
 
 
@@ -121,7 +124,7 @@ def linear(rng: random.Random) -> Drawn:
     a, b, c = rng.randint(2, 12), _nonzero(rng, 30), _nonzero(rng, 60)
     x = Fraction(c - b, a)
     solution = f"{a}x = {c} {_signed(-b)} = {c - b}, so x = {tex(x)}."
-    return f"Solve for x: {a}x {_signed(b)} = {c}.", solution, x
+    return f"Solve for x: {a}x {_signed(b)} = {c}.", solution, x, f"Fraction({c} - ({b}), {a})"
 
 
 def two_sided(rng: random.Random) -> Drawn:
@@ -131,7 +134,8 @@ def two_sided(rng: random.Random) -> Drawn:
     b, d = _nonzero(rng, 30), _nonzero(rng, 30)
     x = Fraction(d - b, a - c)
     solution = f"({a} - {c})x = {d} {_signed(-b)}, so {a - c}x = {d - b} and x = {tex(x)}."
-    return f"Solve for x: {a}x {_signed(b)} = {c}x {_signed(d)}.", solution, x
+    question = f"Solve for x: {a}x {_signed(b)} = {c}x {_signed(d)}."
+    return question, solution, x, f"Fraction({d} - ({b}), {a} - {c})"
 
 
 def sum_and_difference(rng: random.Random) -> Drawn:
@@ -140,7 +144,8 @@ def sum_and_difference(rng: random.Random) -> Drawn:
     x, y = Fraction(s + d, 2), Fraction(s - d, 2)
     question = f"Two numbers have the sum {s}; the first minus the second is {d}. "
     solution = f"The numbers are {tex(x)} and {tex(y)}; their product is {tex(x * y)}."
-    return question + "What is their product?", solution, x * y
+    program = f"Fraction({s} + ({d}), 2) * Fraction({s} - ({d}), 2)"
+    return question + "What is their product?", solution, x * y, program
 
 
 def larger_root(rng: random.Random) -> Drawn:
@@ -149,7 +154,8 @@ def larger_root(rng: random.Random) -> Drawn:
     s = rng.choice([n for n in range(-12, 13) if n and n != r and abs(n + r) > 1])
     question = f"What is the larger root of x^2 {_signed(-(r + s))}x {_signed(r * s)} = 0?"
     solution = f"It factors as (x {_signed(-r)})(x {_signed(-s)}) = 0, with roots {r} and {s}."
-    return question, solution, Fraction(max(r, s))
+    program = f"max(x for x in range(-99, 100) if x * x + {-(r + s)} * x + {r * s} == 0)"
+    return question, solution, Fraction(max(r, s)), program
 
 
 def shopping(rng: random.Random) -> Drawn:
@@ -163,7 +169,7 @@ def shopping(rng: random.Random) -> Drawn:
         f"pays with {paid} dollars. How many dollars does {name} get back?"
     )
     solution = f"They cost {n} * {p} + {m} * {q} = {cost}, and {paid} - {cost} = {paid - cost}."
-    return question, solution, Fraction(paid - cost)
+    return question, solution, Fraction(paid - cost), f"{paid} - ({n} * {p} + {m} * {q})"
 
 
 def discount(rng: random.Random) -> Drawn:
@@ -176,7 +182,8 @@ def discount(rng: random.Random) -> Drawn:
         f"{up}%. What does it cost in the end, in dollars? Give an exact number."
     )
     solution = f"First {tex(lowered)}, then {tex(lowered)} * {100 + up}/100 = {tex(final)}."
-    return question, solution, final
+    program = f"{price} * Fraction({100 - decrease}, 100) * Fraction({100 + up}, 100)"
+    return question, solution, final, program
 
 
 def average_speed(rng: random.Random) -> Drawn:
@@ -188,7 +195,7 @@ def average_speed(rng: random.Random) -> Drawn:
         "is the average speed of the whole ride, in km/h? Give an exact number."
     )
     solution = f"It is 2 * {way_out} * {way_back} / ({way_out} + {way_back}) = {tex(speed)}."
-    return question, solution, speed
+    return question, solution, speed, f"2 / (Fraction(1, {way_out}) + Fraction(1, {way_back}))"
 
 
 def two_pipes(rng: random.Random) -> Drawn:
@@ -200,7 +207,7 @@ def two_pipes(rng: random.Random) -> Drawn:
         "together? Give an exact number."
     )
     solution = f"Together they fill 1/{a} + 1/{b} of it an hour, so it takes {tex(hours)}."
-    return question, solution, hours
+    return question, solution, hours, f"1 / (Fraction(1, {a}) + Fraction(1, {b}))"
 
 
 def two_red(rng: random.Random) -> Drawn:
@@ -213,7 +220,8 @@ def two_red(rng: random.Random) -> Drawn:
         "the probability that both are red? Give an exact fraction."
     )
     solution = f"It is {red}/{total} * {red - 1}/{total - 1} = {tex(chance)}."
-    return question, solution, chance
+    program = f"Fraction(math.comb({red}, 2), math.comb({total}, 2))"
+    return question, solution, chance, program
 
 
 def multiples(rng: random.Random) -> Drawn:
@@ -225,7 +233,8 @@ def multiples(rng: random.Random) -> Drawn:
     solution = (
         f"There are {high // step} up to {high} and {(low - 1) // step} below {low}: {count}."
     )
-    return question, solution, Fraction(count)
+    program = f"sum(n % {step} == 0 for n in range({low}, {high} + 1))"
+    return question, solution, Fraction(count), program
 
 
 def sequence_sum(rng: random.Random) -> Drawn:
@@ -238,7 +247,7 @@ def sequence_sum(rng: random.Random) -> Drawn:
         f"sum of its first {n} terms?"
     )
     solution = f"Term {n} is {last}, so the sum is {n} * ({first} {_signed(last)}) / 2 = {total}."
-    return question, solution, total
+    return question, solution, total, f"sum({first} + ({step}) * n for n in range({n}))"
 
 
 def least_common_multiple(rng: random.Random) -> Drawn:
@@ -250,7 +259,8 @@ def least_common_multiple(rng: random.Random) -> Drawn:
         "together. After how many seconds do they blink together again?"
     )
     solution = f"After the least common multiple of {a} and {b}, {together}."
-    return question, solution, Fraction(together)
+    program = f"next(t for t in range(1, {a * b + 1}) if t % {a} == 0 and t % {b} == 0)"
+    return question, solution, Fraction(together), program
 
 
 KINDS: dict[Callable[[random.Random], Drawn], float] = {
@@ -289,6 +299,8 @@ class MathsProblem(msgspec.Struct, frozen=True, kw_only=True):
     difficulty: float | None = None
     solution: str = ""
     """A worked solution, where the data has one."""
+    program: str = ""
+    """A Python expression that works the answer out, of generated problems."""
 
 
 def read_row(row: Mapping[str, Any], *, question: str = "", answer: str = "") -> MathsProblem:

@@ -136,3 +136,14 @@ def test_the_index_of_decisions_is_as_written() -> None:
     assert written.stdout == (ROOT / "docs" / "decisions" / "README.md").read_text("utf-8"), (
         "run: python scripts/decisions_index.py"
     )
+
+
+def test_a_recorded_result_is_of_the_command_that_prints_it() -> None:
+    commands = re.findall(
+        r'^    "([\w-]+)": "(.+)",$', (ROOT / "benchmarks/record.py").read_text(), re.M
+    )
+    assert commands
+    for _, command in commands:
+        assert (ROOT / command.split()[0]).is_file(), command
+    for result in (ROOT / "docs" / "results").glob("*.txt"):
+        assert result.read_text().startswith(f"$ python {dict(commands)[result.stem]}\n"), result

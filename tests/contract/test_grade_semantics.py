@@ -98,6 +98,44 @@ async def test_a_function_named_like_a_built_in_is_under_test_where_the_task_say
     assert "entry_point" in unnamed.detail
 
 
+COUNTED = """
+class Counted:
+    def __init__(self, n):
+        self.n = n
+    def __iter__(self):
+        return iter(range(self.n))
+    def __len__(self):
+        return self.n
+    def __getitem__(self, place):
+        return place
+    def __contains__(self, value):
+        return value < self.n
+    def __add__(self, other):
+        return Counted(self.n + other.n)
+    def __call__(self, value):
+        return value * self.n
+    def __str__(self):
+        return "counted"
+"""
+USES_OF_COUNTED = [
+    "assert list(Counted(3)) == [0, 1, 2]", "c = Counted(3)\nassert [i for i in c] == [0, 1, 2]",
+    "assert len(Counted(3)) == 3", "assert Counted(3)[1] == 1", "assert 1 in Counted(3)",
+    "assert len(Counted(2) + Counted(3)) == 5", "c = Counted(3)\nassert c(2) == 6",
+    "assert str(Counted(3)) == 'counted'", "assert Counted(3).n == 3", "assert max(Counted(3)) == 2",
+    "a, b, c = Counted(3)\nassert c == 2", "assert bool(Counted(3))",
+    "for i, v in enumerate(Counted(3)):\n    assert i == v",
+]  # fmt: skip
+
+
+async def test_a_class_is_judged_alike_where_the_task_names_it_as_its_entry_point(
+    sandbox: SlotSandbox,
+) -> None:
+    for use in USES_OF_COUNTED:
+        for options in (GradeOptions(), GradeOptions(entry_point="Counted")):
+            verdict = await grade(sandbox, COUNTED, [use], options=options)
+            assert verdict.reward == 1.0, (use, options.entry_point, verdict.detail)
+
+
 MONEY = """
 class Money:
     def __init__(self, cents):

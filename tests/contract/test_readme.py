@@ -117,6 +117,20 @@ def test_a_tutorial_runs_as_written(body: str, reader: Reader) -> None:
     reader.type(body)
 
 
+@pytest.mark.large
+def test_the_notebook_runs_in_a_fresh_kernel() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "examples" / "10_in_a_notebook.ipynb", 4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    printed = "".join(
+        output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ())
+    )
+    first, last = map(float, re.findall(r"(\d\.\d\d) in the", printed))
+    assert last > first
+
+
 def test_the_first_screen_shows_the_two_commands() -> None:
     top = README.splitlines()[:12]
     assert any(line.startswith("    make demo") for line in top)

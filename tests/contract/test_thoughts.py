@@ -1,21 +1,25 @@
 """The law of `benchmarks/thoughts.py`, small: thoughts change no reward, on any path."""
 
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from ludus.agent import ChatFormat
+from ludus.agent import ChatFormat, ChatPolicy, Stop
+from ludus.agent.chat_tools import TextTools
 from ludus.agent.parsing import tool_format
 from ludus.agent.templates.choice import TRAINING
 from ludus.agent.templates.text import TemplateTokenizer
-from ludus.envs import EnvSession, TextEnv, env_ids
+from ludus.envs import EnvSession, TextEnv, ToolSpec, env_ids
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import MissingExtra
+from ludus.llm.chat_wire import Completion
 from ludus.messages import Message, assistant, user
 from ludus.rewards import Sample, make_verifier
 from ludus.rewards.score import score_sample
@@ -45,6 +49,20 @@ async def test_the_expert_earns_with_thoughts_what_it_earns_without(env_id: str,
     assert not outcome.differences
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", SHIPPED)
+async def test_three_thinking_styles_play_every_family_on_every_path(env_id: str, law: Any) -> None:
+    outcome = law.Outcome()
+    try:
+        with BackgroundServer(HttpServer([EnvService([env_id])])) as url:
+            styles = ("qwen", "mistral", "opened")
+            await law.law_of_family(env_id, outcome, episodes=3, styles=styles, url=url)
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    assert set(outcome.cases) >= {"step", "tokens", "chat", "step over HTTP"}
+    assert not outcome.differences
+
+
 @pytest.mark.parametrize("env_id", PATHS)
 async def test_so_it_is_as_tokens_over_chat_and_over_http(env_id: str, law: Any) -> None:
     outcome = law.Outcome()
@@ -63,7 +81,16 @@ async def test_summaries_hold_no_thought(template: str, law: Any) -> None:
 
 def test_verifiers_score_what_was_said(law: Any, a_sandbox: None) -> None:
     outcome = law.Outcome()
-    law.law_of_verifiers(outcome, tuple(law.STYLES), tuple(law.RIGHT))
+    law.law_of_verifiers(outcome, tuple(law.STYLES), law.ALONE)
+    assert not outcome.differences
+
+
+async def test_judges_read_what_was_said(law: Any) -> None:
+    outcome = law.Outcome()
+    await law.law_of_judges(outcome, tuple(law.STYLES))
+    assert set(outcome.cases) == {
+        "verifiers", "verifiers over HTTP", "groups", "groups over HTTP"
+    }  # fmt: skip
     assert not outcome.differences
 
 
@@ -145,6 +172,55 @@ async def test_the_marks_are_a_setting_and_a_critic_hears_all(
         await session.reset(seed=0)
         await session.step(action)
     assert env.told == [told, told]
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "told"),
+    [
+        ("auto", "7"),
+        ("none", "[THINK]hm[/THINK]<think>a</think>7"),
+        ("think", "[THINK]hm[/THINK]<think>a</think>7"),
+        ("mistral", "<think>a</think>7"),
+    ],
+)
+@pytest.mark.parametrize("tool_format", ["", "hermes"])
+async def test_the_marks_of_a_model_behind_a_server_are_a_setting(
+    thoughts: str, told: str, tool_format: str, law: Any
+) -> None:
+    """What a name other than `auto` left in the text is speech, and no session splits it again."""
+    text = "[THINK]hm[/THINK]<think>a</think>7"
+    if thoughts == "think":  # the other marks stand before these, and are of no interest
+        told = "7"
+    env, look = Scribe(), ToolSpec(name="look", description="", parameters={"type": "object"})
+    session = EnvSession(env, "me/scribe-v0")
+    async with law.model_server(iter([{"content": text}] * 2)) as url:
+        policy = ChatPolicy(url, "m", api_key="", tool_format=tool_format, thoughts=thoughts)
+        await session.reset(seed=0)
+        turn = await policy.begin().act([user("?")], [look] if tool_format else [])
+        assert not isinstance(turn, Stop)
+        assert turn.message is not None
+        assert turn.message.written == text
+        await session.step(turn.message)
+        await policy.close()
+    assert env.told == [told]
+
+
+@pytest.mark.parametrize("style", ["qwen", "mistral", "harmony", "opened"])
+def test_an_echo_that_went_through_json_is_known_again(style: str, law: Any) -> None:
+    """Who keeps a conversation as JSON sends back what the model wrote, byte for byte."""
+    look = ToolSpec(name="look", description="", parameters={"type": "object"})
+    wire = TextTools(tool_format("hermes"))
+    call = '<tool_call>\n{"name":  "look", "arguments": {"z": 1.0, "a": [2, "é"]}}\n</tool_call>'
+    text = law.STYLES[style]("hm", f"I look.\n{call}")
+    said = wire.read(Completion(message=assistant(text), finish="stop"), [look])
+    assert [each.arguments for each in said.tool_calls] == [{"z": 1.0, "a": [2, "é"]}]
+    for thinks in (True, False):
+        row = json.loads(msgspec.json.encode(said))
+        if not thinks:
+            row |= {"reasoning": "", "thought_marks": None}
+        again = msgspec.convert(json.loads(json.dumps(row, sort_keys=True)), Message)
+        shown, _ = wire.request([user("?"), again], [look])
+        assert shown[-1].text == text
 
 
 def test_a_verifier_of_formats_hears_thoughts() -> None:

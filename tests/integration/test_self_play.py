@@ -208,7 +208,7 @@ def settings(folder: Path, model: Path, **changes: Any) -> TrainConfig:
             {"role": [{"name": name, "model": "x"} for name in ("proposer", "solver")]},
             "every role has a model of its own",
         ),
-        ({"sampling": "self_play,dars"}, "dars and self_play decide about the rollouts"),
+        ({"sampling": "self_play,dars"}, "dars and self_play all decide about the rollouts"),
     ],
 )
 async def test_a_role_without_a_policy_is_refused_before_anything_is_played(

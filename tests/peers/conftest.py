@@ -35,8 +35,9 @@ def serving() -> Serving:
     """Runs `ludus serve` with the games of these tests; gives the address."""
 
     @contextmanager
-    def served(*arguments: str) -> Generator[str]:
-        command = [sys.executable, "-m", "ludus", "--import", str(GAMES), "serve", *arguments]
+    def served(*arguments: str, also: Path = GAMES) -> Generator[str]:
+        imported = [part for file in {GAMES, also} for part in ("--import", str(file))]
+        command = [sys.executable, "-m", "ludus", *imported, "serve", *arguments]
         server = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
         assert server.stdout
         try:

@@ -20,16 +20,14 @@ from typing import Any
 
 import pytest
 
-from ludus.agent import Generation, Sampling, Stop
-from ludus.agent.engine import Engine
+from ludus.agent import Sampling, Stop
 from ludus.agent.gateway import Gateway, RolloutLimits
-from ludus.agent.images import PlacedImage
 from ludus.agent.rows import TokenWriter
 from ludus.messages import Message, ToolCall, assistant
 from ludus.trainer.config import ModelConfig
 from ludus.trainer.engines.local_policy import local_policy
 from ludus.verdict import Verdict
-from tests.unit.agent.gateway_engine import LoggedEngine, chat_format, check_capture
+from tests.unit.agent.gateway_engine import LoggedEngine, LoggingEngine, chat_format, check_capture
 
 ENVIRONMENTS = Path(os.environ.get("LUDUS_AGENTS", "build/agents")).resolve()
 ROUNDS = int(os.environ.get("LUDUS_AGENT_ROUNDS", "1"))
@@ -135,21 +133,6 @@ class CallingEngine(LoggedEngine):
         if len(self.log) % 3 == 2:
             return self.harness.last or assistant(f"the final answer is {rng.random()} ")
         return assistant(rng.choice(["", "thinking aloud "]), [self.harness.call])
-
-
-class LoggingEngine(LoggedEngine):
-    """A model whose samples are logged."""
-
-    def __init__(self, engine: Engine, chat: Any) -> None:
-        super().__init__(chat, max_length=engine.max_length)
-        self.engine = engine
-
-    async def generate(
-        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
-    ) -> Generation:
-        generation = await self.engine.generate(ids, sampling, images=images)
-        self.log.append((tuple(ids), tuple(generation.ids)))
-        return generation
 
 
 @asynccontextmanager

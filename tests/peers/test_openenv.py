@@ -318,3 +318,36 @@ def test_their_reader_takes_the_training_trace_of_an_export(tmp_path: Path) -> N
     trace = traces.TrainingTrace.model_validate_json(line)
     assert [turn.completion_token_ids for turn in trace.turns] == [[4, 5], [7]]
     assert trace.turns[1].loss_mask == [0] * 6 + [1]
+
+
+@pytest.mark.skipif(not DROPS, reason="openenv-core has no manifests")
+async def test_a_package_of_ludus_new_has_a_manifest_of_version_2(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The validator's parsers read manifest and plan, and the plan's episode is played as it
+    would play it.
+    """
+    assert main(["new", "env", "peers/spell-v0", "--for", "openenv", "--into", str(tmp_path)]) == 0
+    folder = tmp_path / "peers-spell"
+    parser = import_module("openenv.validation.parsers.openenv_yaml").OpenEnvYamlParser()
+    manifest = parser.parse(folder)
+    assert (manifest.manifest_schema_version, manifest.name) == ("2", "peers_spell")
+    assert (folder / manifest.execution.dockerfile).is_file()
+    contracts = import_module("openenv.validation.runtime.contracts")
+    plan = contracts.load_runtime_plan(folder, manifest.execution)
+    monkeypatch.setenv("PYTHONPATH", str(folder / "src"))
+    registered = tmp_path / "registered.py"
+    registered.write_text(
+        "import ludus\nfrom peers_spell.spell import Spell\n"
+        "ludus.register('peers/spell-v0')(Spell)\n"
+    )
+    with serving("peers/spell-v0", also=registered) as url:
+        async with client(url) as env:
+            given = {"episode_id": plan.reset.episode_id, "seed": plan.reset.seed}
+            begun = await env.reset(**given, **plan.reset.options)
+            assert (begun.reward, begun.done) == (None, False)
+            for action in plan.actions:
+                ended = await env.step(action)
+    low, high = manifest.reward.range
+    assert ended.done
+    assert low <= ended.reward <= high

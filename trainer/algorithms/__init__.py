@@ -41,13 +41,17 @@ from .advantages.single_stream import (
 )
 from .advantages.token_baseline import hapo_advantages, logit_gradient_proxy, otb_advantages
 from .advantages.tree import (
+    deepsearch_advantages,
     node_depths,
     spo_tree_advantages,
+    tree_grpo_advantages,
     tree_node_weights,
+    tree_pooled_advantages,
     tree_sibling_advantages,
     tree_values,
     treepo_advantages,
     treepo_leaf_rewards,
+    vine_tree_advantages,
 )
 from .aggregation import (
     AGGREGATIONS,
@@ -266,6 +270,7 @@ __all__ = [
     "dapo_loss",
     "dars_extra_rollouts",
     "decoupled_ppo_loss",
+    "deepsearch_advantages",
     "dhpo_loss_as_read",
     "difficulty_band_mask",
     "divide",
@@ -415,7 +420,9 @@ __all__ = [
     "token_mean",
     "topr_loss",
     "tp_grpo_thoughts_as_read",
+    "tree_grpo_advantages",
     "tree_node_weights",
+    "tree_pooled_advantages",
     "tree_sibling_advantages",
     "tree_values",
     "treepo_advantages",
@@ -427,6 +434,7 @@ __all__ = [
     "value_loss",
     "vespo_loss",
     "vine_ppo_advantages",
+    "vine_tree_advantages",
     "whiten",
     "zero_gradient_mask",
 ]

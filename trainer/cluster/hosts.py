@@ -15,9 +15,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ray
+
+if TYPE_CHECKING:
+    from ..engines.vllm.server import Launch
 
 BOUND = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
@@ -25,6 +30,25 @@ BOUND = (
 )
 """Runs a program that the system kills when the thread that started it ends."""
 READY = re.compile(r"^serving .* at (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class HostState:
+    """An actor of a run, as the driver sees it."""
+
+    node: str
+    pid: int
+    code: int | None = None
+    """The exit code of the process; None while it runs."""
+    ready: bool = True
+    """Whether it does its work already: a server serves, an engine is built."""
+    url: str = ""
+    """The address of a server; empty before it serves."""
+
+
+def node_name() -> str:
+    """Return the address of this node, and the beginning of its id: nodes may share an address."""
+    return f"{ray.util.get_node_ip_address()} {ray.get_runtime_context().get_node_id()[:6]}"
 
 
 class ProcessHost:
@@ -39,25 +63,28 @@ class ProcessHost:
     def __init__(self, words: Sequence[str], variables: Mapping[str, str], log: str) -> None:
         self.log = Path(log)
         self._process: subprocess.Popen[bytes] | None = None
-        self._started = threading.Event()
-        # A thread of its own, which lives as long as the process: see BOUND.
-        threading.Thread(target=self._run, args=(list(words), dict(variables)), daemon=True).start()
-        self._started.wait(60)
+        self._run([sys.executable, "-m", "ludus", *words], {**os.environ, **variables})
 
-    def _run(self, words: list[str], variables: dict[str, str]) -> None:
-        command = [sys.executable, "-c", BOUND, str(os.getpid())]
-        command += [sys.executable, "-m", "ludus", *words]
+    def _run(self, command: list[str], variables: dict[str, str]) -> None:
+        started = threading.Event()
+        # A thread of its own, which lives as long as the process: see BOUND.
+        threading.Thread(target=self._wait, args=(command, variables, started), daemon=True).start()
+        started.wait(60)
+
+    def _wait(
+        self, command: list[str], variables: dict[str, str], started: threading.Event
+    ) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as file:
-            self._process = subprocess.Popen(
-                command,
-                env={**os.environ, **variables},
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-c", BOUND, str(os.getpid()), *command],
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
-            self._started.set()
-            self._process.wait()
+            started.set()
+            process.wait()
         self._ended()
 
     def _ended(self) -> None:
@@ -67,9 +94,10 @@ class ProcessHost:
         """Return the number of the process."""
         return self._process.pid if self._process is not None else 0
 
-    def code(self) -> int | None:
-        """Return the exit code of the process; None while it runs."""
-        return None if self._process is None else self._process.poll()
+    def state(self) -> HostState:
+        """Return what the driver wants to know."""
+        code = None if self._process is None else self._process.poll()
+        return HostState(node_name(), self.pid(), code, ready=self.pid() > 0)
 
     def said(self) -> str:
         """Return the end of what the process has written."""
@@ -85,19 +113,27 @@ class ServerHost(ProcessHost):
     """Runs a `ludus serve`; when that ends, the actor ends too, and Ray starts both again.
 
     Args:
-        names: what is served.
+        names: what is served, and further words after `serve`.
         variables: added to the environment; the token is among them.
         log: what the server writes.
+        before: words before `serve`, such as those that import files of the user.
     """
 
-    def __init__(self, names: Sequence[str], variables: Mapping[str, str], log: str) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        variables: Mapping[str, str],
+        log: str,
+        before: Sequence[str] = (),
+    ) -> None:
         host = ray.util.get_node_ip_address()
-        super().__init__(["serve", *names, "--host", host, "--port", "0"], variables, log)
+        words = [*before, "serve", *names, "--host", host, "--port", "0"]
+        super().__init__(words, variables, log)
 
-    def url(self) -> str:
-        """Return the server's address; empty before it serves."""
+    def state(self) -> HostState:
+        """Return what the driver wants to know, and the server's address once it serves."""
         line = READY.search(self.said())
-        return line[1] if line else ""
+        return replace(super().state(), ready=line is not None, url=line[1] if line else "")
 
     def _ended(self) -> None:
         os._exit(1)
@@ -113,7 +149,6 @@ class RankHost(ProcessHost):
     def __init__(self, log: str) -> None:
         self.log = Path(log)
         self._process = None
-        self._started = threading.Event()
 
     def address(self) -> tuple[str, int]:
         """Return the address of this node, and a port that is free now."""
@@ -124,3 +159,24 @@ class RankHost(ProcessHost):
     def begin(self, words: Sequence[str], variables: Mapping[str, str]) -> None:
         """Start the rank."""
         super().__init__(words, variables, str(self.log))
+
+
+class VllmHost(RankHost):
+    """Runs a vLLM server; rank 0 says which, and finds out by its health when that has ended.
+
+    Args:
+        log: what the server writes.
+    """
+
+    def serve(self, launch: Launch) -> str:
+        """Start a server in place of one that may still run; return its address."""
+        from ..engines.vllm.server import command, environment  # servers' actors need no torch
+
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(60)
+        host, port = self.address()
+        # Ray shows an actor its own GPUs alone, by a variable that the server inherits.
+        variables = environment(os.environ, transfer=launch.transfer, more=launch.environment)
+        self._run(command(replace(launch, host=host), port), variables)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"

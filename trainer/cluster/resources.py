@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from ludus.errors import ConfigError
@@ -26,10 +27,15 @@ NAMESPACE = "ludus"
 PLACED_S = 60.0
 """Seconds in which Ray must have placed what the cluster has room for."""
 STORE_BYTES = 200 << 20
-"""Size of the object store of a cluster that is started here, which holds settings alone."""
+"""Size of the object store of a cluster that is started here for a run without engines, where it
+holds settings alone; with engines it is Ray's own, a share of the memory.
+"""
 POLL_S = 1.0
 CONNECT_S = 10.0
 """Seconds in which the head must take a connection."""
+
+ANSWER_S = 10.0
+"""Seconds in which an actor must answer."""
 
 Bundle = dict[str, float]
 
@@ -41,26 +47,40 @@ def joined(config: ClusterConfig) -> Generator[None]:
     Raises:
         ConfigError: there is no cluster at the address, or it has another version of Ray.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    options: dict[str, Any] = {"address": config.address}
+    options: dict[str, Any] = {}
     if config.address == LOCAL:
         # Never a cluster of somebody else's, whatever RAY_ADDRESS says.
-        options |= {"object_store_memory": STORE_BYTES, "include_dashboard": False}
+        options["include_dashboard"] = False
         options["num_cpus"] = max(os.cpu_count() or 1, _needed(bundles(config))["CPU"])
-    _refuse_silent(os.environ.get("RAY_ADDRESS", "") if config.address == AUTO else config.address)
+        if not config.engines:
+            options["object_store_memory"] = STORE_BYTES
+    connect(config.address, **options)
     try:
-        ray.init(namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **options)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def connect(address: str, **options: Any) -> None:
+    """Become a driver of a cluster, unless this process is one.
+
+    Raises:
+        ConfigError: there is no cluster at the address, or it has another version of Ray.
+    """
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _refuse_silent(os.environ.get("RAY_ADDRESS", "") if address == AUTO else address)
+    options |= {"address": address, "log_to_driver": False, "configure_logging": False}
+    try:
+        ray.init(namespace=NAMESPACE, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = "on this machine" if config.address == AUTO else f"at {config.address}"
+        where = "on this machine" if address == AUTO else f"at {address}"
         reason = " ".join(str(error).split())[:300]
         raise ConfigError(
             f"cannot join a Ray cluster {where}: {reason}; start one (ray start --head), with the "
             f"Ray of this environment ({ray.__version__})"
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _refuse_silent(address: str) -> None:
@@ -78,12 +98,17 @@ def _refuse_silent(address: str) -> None:
 
 
 def bundles(config: ClusterConfig) -> list[Bundle]:
-    """Return what each process of a run is given: ranks, environment servers, reward servers."""
-    rank = {"CPU": config.cpus_of_rank}
-    if config.gpus_of_rank:
-        rank["GPU"] = config.gpus_of_rank
-    server = {"CPU": config.cpus_of_server}
-    return [rank] * config.learner_ranks + [server] * (config.environments + config.rewards)
+    """Return what each process of a run is given: ranks, servers of environments and of rewards,
+    and engines.
+    """
+    rank = _bundle(config.cpus_of_rank, config.gpus_of_rank)
+    engine = _bundle(config.cpus_of_engine, config.gpus_of_engine)
+    servers = [_bundle(config.cpus_of_server, 0.0)] * (config.environments + config.rewards)
+    return [rank] * config.learner_ranks + servers + [engine] * config.engines
+
+
+def _bundle(cpus: float, gpus: float) -> Bundle:
+    return {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
 
 
 @contextmanager
@@ -100,8 +125,8 @@ def reserved(config: ClusterConfig, name: str) -> Generator[Any]:
             waited = f" after {config.wait_s:g} s" if config.wait_s else ""
             raise ConfigError(
                 f"the cluster lacks {lacking}{waited} (cluster.learner_ranks, "
-                "cluster.environments, cluster.rewards and their cpus and gpus); add nodes, or "
-                "wait for them (cluster.wait_s)"
+                "cluster.environments, cluster.rewards, cluster.engines and their cpus and gpus); "
+                "add nodes, or wait for them (cluster.wait_s)"
             )
         time.sleep(POLL_S)
     group = placement_group(asked, strategy="PACK", name=name)
@@ -160,3 +185,11 @@ def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
     """
     nodes: dict[int, str] = placement_group_table(group)["bundles_to_node_id"]
     return sorted(((number, nodes[number]) for number in range(count)), key=lambda one: one[1])
+
+
+def answer(call: Any, otherwise: Any) -> Any:
+    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
+    try:
+        return ray.get(call, timeout=ANSWER_S)
+    except (RayError, GetTimeoutError):
+        return otherwise

@@ -19,7 +19,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,19 @@ from ludus.errors import ConfigError, TrainingFailed
 from ludus.wire.roster import FILE
 
 from ..config import TrainConfig
+from ..open_engine import PLACED
 from ..run.folder import referring, replace_file
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
-from .hosts import RankHost, ServerHost
-from .resources import NAMESPACE, joined, ranks_in_order, reserved
+from .board import Board, PlacedProcess, look
+from .engines import MAX_CALLS, EngineHost
+from .hosts import RankHost, ServerHost, VllmHost
+from .resources import NAMESPACE, answer, joined, ranks_in_order, reserved
 
 logger = logging.getLogger(__name__)
 
-POLL_S, ANSWER_S = 1.0, 10.0
-"""Seconds between looks at the actors, and in which one must answer."""
+POLL_S = 1.0
+"""Seconds between looks at the actors."""
 AGAIN_S, MOST_AGAIN_S = 1.0, 30.0
 """The pause before the learner is started again; doubled each time."""
 STOP_S = 300.0
@@ -71,14 +74,6 @@ def run_on_cluster(config: TrainConfig, imports: Sequence[str] = ()) -> tuple[in
         return run.drive(), run.said
 
 
-@dataclass
-class _Server:
-    """A server, as the driver knows it."""
-
-    actor: Any
-    url: str = ""
-
-
 class _Run:
     """The processes of a run.
 
@@ -98,7 +93,9 @@ class _Run:
             name: value for name, value in os.environ.items() if name.startswith(KEPT)
         }
         self.variables.setdefault("LUDUS_TOKEN", secrets.token_hex(16))
-        self.servers: dict[str, list[_Server]] = {}
+        self.servers: dict[str, list[PlacedProcess]] = {}
+        self.engines: list[PlacedProcess] = []
+        self.board = Board(self.side)
         self.restarts = 0
         self.said = ""
         """What rank 0 has written at the end of the run."""
@@ -106,8 +103,19 @@ class _Run:
     def drive(self) -> int:
         """Place everything, and watch it until the run is over."""
         self.side.mkdir(parents=True, exist_ok=True)
+        try:
+            code = self._drive()
+        except BaseException as error:
+            self.board.enter(f"failed: {error or type(error).__name__}")
+            raise
+        self.board.enter("ended" if not code else "stopped")
+        return code
+
+    def _drive(self) -> int:
+        self.board.enter("starting servers")
         config = self._with_servers()
         while True:
+            self.board.enter("starting the learner")
             ranks = self._start_ranks(config)
             try:
                 code, lost = self._watch(ranks)
@@ -115,7 +123,7 @@ class _Run:
                 return self._stop(ranks)
             finally:
                 for rank in ranks:
-                    ray.kill(rank)
+                    ray.kill(rank.actor)
             if not lost:
                 return code
             self.restarts += 1
@@ -125,6 +133,7 @@ class _Run:
                     f"{self.cluster.restarts}); the run goes on with --run.resume"
                 )
             pause_s = min(MOST_AGAIN_S, AGAIN_S * 2 ** (self.restarts - 1))
+            self.board.enter(f"{lost}; the learner starts again in {pause_s:g} s")
             logger.warning("%s; the learner starts again in %g s", lost, pause_s)
             time.sleep(pause_s)
             config = replace(config, run=replace(config.run, resume="auto"))
@@ -143,6 +152,7 @@ class _Run:
             start = first + self.cluster.environments
             self._place("rewards", names, start, self.cluster.rewards)
         self._await_servers()
+        self._place_engines()
         config = replace(config, cluster=ClusterConfig())
         if self.cluster.environments:
             config = replace(config, env_url=f"{FILE}{self._roster('environments')}")
@@ -161,15 +171,51 @@ class _Run:
     def _place(self, kind: str, names: list[str], first: int, count: int) -> None:
         host = ray.remote(ServerHost)
         self.servers[kind] = [
-            _Server(
+            self.board.add(
+                f"{kind}-{number}",
                 host.options(
                     **self._options(f"{kind}-{number}", first + number),
                     num_cpus=self.cluster.cpus_of_server,
                     max_restarts=-1,
-                ).remote(names, self.variables, str(self.side / f"{kind}-{number}.log"))
+                ).remote(
+                    names, self.variables, str(self.side / f"{kind}-{number}.log"), self.before
+                ),
             )
             for number in range(count)
         ]
+
+    def _place_engines(self) -> None:
+        """Start the actors of the engines, in which rank 0 builds engines, or starts servers.
+
+        Raises:
+            ConfigError: the run has engines already.
+        """
+        cluster, config = self.cluster, self.config
+        idle = "local.engines" if config.local.engines else "vllm.url" if config.vllm.url else ""
+        if cluster.engines and idle:
+            raise ConfigError(
+                f"cluster.engines is {cluster.engines}, and {idle} names engines too: leave one out"
+            )
+        first = cluster.learner_ranks + cluster.environments + cluster.rewards
+        device = "cuda" if cluster.gpus_of_engine else "cpu"
+        for number in range(cluster.engines):
+            name = f"engines-{number}"
+            given = {
+                **self._options(name, first + number),
+                "num_cpus": cluster.cpus_of_engine,
+                "num_gpus": cluster.gpus_of_engine,
+                "max_restarts": -1,
+            }
+            if self.config.engine == "vllm":
+                host = ray.remote(VllmHost).options(**given)
+                actor = host.remote(str(self.side / f"{name}.log"))
+            else:
+                host = ray.remote(EngineHost).options(**{**given, "max_concurrency": MAX_CALLS})
+                actor = host.remote(max(1, int(cluster.cpus_of_engine)), device)
+            self.engines.append(self.board.add(name, actor))
+        if self.engines:
+            address = ray.get_runtime_context().gcs_address
+            self.variables[PLACED] = f"{address}/{self.path.name}/{cluster.engines}"
 
     def _options(self, name: str, bundle: int) -> dict[str, Any]:
         return {
@@ -195,22 +241,19 @@ class _Run:
 
     def _look_at_servers(self) -> None:
         """Write the rosters anew where a server has another address."""
+        before = {kind: [one.url for one in some] for kind, some in self.servers.items()}
+        look([*self.engines, *(one for some in self.servers.values() for one in some)])
         for kind, servers in self.servers.items():
-            before = [one.url for one in servers]
-            calls = [one.actor.url.remote() for one in servers]
-            for server, call in zip(servers, calls, strict=True):
-                # One that is being started again keeps its place until it has an address.
-                url = _answer(call, server.url)
-                server.url = url or server.url
             urls = [one.url for one in servers if one.url]
-            if urls and [one.url for one in servers] != before:
+            if urls and [one.url for one in servers] != before[kind]:
                 replace_file(self._roster(kind), "\n".join(dict.fromkeys(urls)).encode() + b"\n")
                 logger.info("%s: %s", kind, ", ".join(urls))
+        self.board.write()
 
     def _roster(self, kind: str) -> Path:
         return self.side / kind
 
-    def _start_ranks(self, config: TrainConfig) -> list[Any]:
+    def _start_ranks(self, config: TrainConfig) -> list[PlacedProcess]:
         """Start the group of ranks."""
         count = self.cluster.learner_ranks
         places = ranks_in_order(self.group, count)
@@ -218,20 +261,23 @@ class _Run:
         replace_file(settings, to_toml(referring(config)).encode())
         host = ray.remote(RankHost)
         ranks = [
-            host.options(
-                **self._options(f"rank-{rank}", bundle),
-                num_cpus=self.cluster.cpus_of_rank,
-                num_gpus=self.cluster.gpus_of_rank,
-                max_restarts=0,
-            ).remote(str(self.side / f"rank-{rank}.log"))
+            self.board.add(
+                f"rank-{rank}",
+                host.options(
+                    **self._options(f"rank-{rank}", bundle),
+                    num_cpus=self.cluster.cpus_of_rank,
+                    num_gpus=self.cluster.gpus_of_rank,
+                    max_restarts=0,
+                ).remote(str(self.side / f"rank-{rank}.log")),
+            )
             for rank, (bundle, _) in enumerate(places)
         ]
         limit_s = self.cluster.start_timeout_s
         try:
-            address, port = ray.get(ranks[0].address.remote(), timeout=limit_s)
+            address, port = ray.get(ranks[0].actor.address.remote(), timeout=limit_s)
             words = [*self.before, "train", str(settings)]
             begun = [
-                rank.begin.remote(words, {**self.variables, **variables})
+                rank.actor.begin.remote(words, {**self.variables, **variables})
                 for rank, variables in zip(ranks, _places(places, address, port), strict=True)
             ]
             ray.get(begun, timeout=limit_s)
@@ -239,50 +285,49 @@ class _Run:
             logger.warning("a rank did not start: %s", error)
         return ranks
 
-    def _watch(self, ranks: list[Any]) -> tuple[int, str]:
+    def _watch(self, ranks: list[PlacedProcess]) -> tuple[int, str]:
         """Wait until the run is over; return the exit code of rank 0, and what was lost, if
         anything.
         """
+        self.board.enter("training")
         while True:
             self._look_at_servers()
-            codes = [_answer(rank.code.remote(), "lost") for rank in ranks]
-            gone = [
-                f"rank {number} was lost"
-                for number, code in enumerate(codes)
-                if code == "lost" or (isinstance(code, int) and code < 0)
-            ]
-            if gone:
-                return 1, ", ".join(gone)
-            if codes[0] is not None:
-                return self._told(ranks, codes)
+            look(ranks)
+            if lost := [f"{rank.name.replace('-', ' ')} was lost" for rank in ranks if rank.lost]:
+                self.board.write()
+                return 1, ", ".join(lost)
+            if ranks[0].code is not None:
+                return self._told(ranks)
             time.sleep(POLL_S)
 
-    def _told(self, ranks: list[Any], codes: list[Any]) -> tuple[int, str]:
+    def _told(self, ranks: list[PlacedProcess]) -> tuple[int, str]:
         """Keep what rank 0 has said at its end.
 
         Raises:
             TrainingFailed: it ended by an error of its own.
         """
-        said = str(_answer(ranks[0].said.remote(), ""))
-        if codes[0] in (0, INTERRUPTED):
+        said = str(answer(ranks[0].actor.said.remote(), ""))
+        if ranks[0].code in (0, INTERRUPTED):
             self.said = said.strip()
-            return int(codes[0]), ""
+            return int(ranks[0].code or 0), ""
         # The others end within seconds of a lost one: was it that?
         time.sleep(POLL_S)
-        late = [_answer(rank.code.remote(), "lost") for rank in ranks[1:]]
-        if any(code == "lost" or (isinstance(code, int) and code < 0) for code in late):
+        look(ranks[1:])
+        if any(rank.lost for rank in ranks[1:]):
             return 1, "a rank was lost"
         lines = [line for line in said.strip().splitlines() if line.startswith("ludus: ")]
         reason = lines[-1].removeprefix("ludus: ") if lines else said.strip()[-300:]
         raise TrainingFailed(f"rank 0 ended: {reason} (its log: {self.side / 'rank-0.log'})")
 
-    def _stop(self, ranks: list[Any]) -> int:
+    def _stop(self, ranks: list[PlacedProcess]) -> int:
         """Let the run write its checkpoint, and end."""
-        _answer(ranks[0].stop.remote(), None)
+        self.board.enter("stopping")
+        answer(ranks[0].actor.stop.remote(), None)
         end = time.monotonic() + STOP_S
-        while time.monotonic() < end and _answer(ranks[0].code.remote(), "lost") is None:
+        while time.monotonic() < end and ranks[0].code is None and not ranks[0].lost:
             time.sleep(POLL_S)
-        self.said = str(_answer(ranks[0].said.remote(), "")).strip()
+            look(ranks[:1])
+        self.said = str(answer(ranks[0].actor.said.remote(), "")).strip()
         return INTERRUPTED
 
 
@@ -302,11 +347,3 @@ def _places(places: list[tuple[int, str]], address: str, port: int) -> Iterator[
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
         }
-
-
-def _answer(call: Any, otherwise: Any) -> Any:
-    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
-    try:
-        return ray.get(call, timeout=ANSWER_S)
-    except (RayError, GetTimeoutError):
-        return otherwise

@@ -18,7 +18,7 @@ from torch import Tensor
 from ludus.agent import ChatFormat, Segment
 from ludus.agent.data.conversations import Conversation
 from ludus.agent.images import PlacedImage
-from ludus.agent.rows import extension_behind
+from ludus.agent.rows import GrowingRows
 from ludus.agent.trajectory import Turn
 from ludus.errors import LudusError
 from ludus.messages import Role
@@ -61,29 +61,19 @@ def segments_of(
     messages, tools = conversation.messages, conversation.tools
     if any(len(message.text) > LONGEST_TOKEN * max_tokens for message in messages):
         raise EndlessConversation
-    segments: list[Segment] = []
-    ids: list[int] = []
+    rows = GrowingRows(chat_format, [])
     answered = 0
     """The number of messages that the ids show."""
     for place, message in enumerate(messages):
         if message.role is not Role.ASSISTANT or place < conversation.first:
             continue
-        new = messages[answered:place]
         turn = Turn(message=message)
-        added = extension_behind(segments[-1].turns[-1], new, chat_format) if segments else None
-        if added is None:
-            before = messages[:place]
-            ids = chat_format.prompt(before, tools)
-            shown = chat_format.placed(ids, before)
-            segments.append(Segment(prompt_ids=list(ids), prompt_images=shown))
-        else:
-            turn.obs_ids, turn.obs_images = added, chat_format.placed(added, new)
-            ids += added
-        turn.out_ids = chat_format.answer(message, tools, ids)
-        ids += turn.out_ids
-        segments[-1].turns.append(turn)
+        new, before = messages[answered:place], messages[:place]
+        turn.obs_ids, turn.obs_images = rows.append(new, before, tools)
+        turn.out_ids = chat_format.answer(message, tools, rows.ids)
+        rows.add(turn)
         answered = place + 1
-    return segments
+    return rows.segments
 
 
 def rows_of_segments(segments: Sequence[Segment]) -> list[DataRow]:

@@ -172,6 +172,8 @@ class LocalEngine:
         """Sample a continuation of `ids`; see `Engine.generate`."""
         if not ids:
             raise ConfigError("cannot continue an empty prompt; give at least one token")
+        if sampling.schema:
+            raise ConfigError("this engine cannot hold an answer to a schema; vLLM can")
         if len(ids) + sampling.max_tokens > self._max_length:
             raise ConfigError(
                 f"{len(ids)} prompt tokens and {sampling.max_tokens} to sample exceed the engine's "

@@ -242,7 +242,15 @@ def played(experience: Experience) -> Inputs:
         target=experience.asked.get("target"),
         shortest=experience.asked.get("shortest", torch.full_like(rewards, float("nan"))),
         granted=experience.asked.get("granted"),
+        continuations=_marked(experience, "continuation"),
     )
+
+
+def _marked(experience: Experience, name: str) -> Tensor:
+    """Return the trajectories with a mark, [N] bool."""
+    marks = experience.asked.get(name)
+    none = torch.zeros(len(experience.rewards), dtype=torch.bool)
+    return none if marks is None else ~marks.isnan()
 
 
 def _environments(tasks: Sequence[str]) -> Tensor | None:

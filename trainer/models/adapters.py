@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,8 +207,14 @@ def save_adapter(
     (folder / BASE_FILE).write_text(json.dumps(base), encoding="utf-8")
 
 
-def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
-    """Load matrices that `save_adapter`, or peft, has written into the adapter of a model.
+def load_adapter(
+    model: PreTrainedModel,
+    folder: str | Path,
+    *,
+    write: Callable[[Tensor, Tensor], object] = torch.Tensor.copy_,
+) -> None:
+    """Load matrices that `save_adapter`, or peft, has written into the adapter of a model; `write`
+    copies the whole of a matrix into what the model holds of it.
 
     Raises:
         ConfigError: nothing is found, or the adapter is of another model; the message says what
@@ -237,7 +243,7 @@ def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
     _refuse_other_base(model, path)
     with torch.no_grad():
         for name, name_here in names_in_file.items():
-            here[name_here].copy_(tensors[name])
+            write(here[name_here], tensors[name])
 
 
 def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:

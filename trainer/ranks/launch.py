@@ -25,7 +25,7 @@ from ..learning.update import Updater
 from ..models.devices import pick_device
 from ..models.layer_files import LayerFiles
 from ..run.folder import referring
-from .group import SHARDS, Ranks, place_of
+from .group import DEFAULT_TIMEOUT_S, SHARDS, Ranks, place_of
 
 _opened: list[Ranks] = []
 
@@ -53,18 +53,35 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
         RankLost: a rank did not start.
     """
     place = place_of()
+    if (place is None or place.world == 1) and config.ranks.offload:
+        raise ConfigError(
+            "ranks.offload is for weights that ranks share; start the run by torchrun "
+            "--nproc_per_node 2 -m ludus train ..., with as many processes as devices"
+        )
+    settings = {"settings": referring(config)}
+    with open_group(config.model.device, settings, timeout_s=config.ranks.timeout_s) as ranks:
+        yield ranks
+
+
+@contextmanager
+def open_group(
+    device: str, settings: dict[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Generator[Ranks | None]:
+    """Join the group that torchrun has started, if it has; see `open_ranks`.
+
+    Args:
+        device: where the weights are, as `model.device` has it.
+        settings: what must be the same on all ranks.
+        timeout_s: as of `Ranks`.
+    """
+    place = place_of()
     if place is None or place.world == 1:
-        if config.ranks.offload:
-            raise ConfigError(
-                "ranks.offload is for weights that ranks share; start the run by torchrun "
-                "--nproc_per_node 2 -m ludus train ..., with as many processes as devices"
-            )
         yield None
         return
-    device = "cuda" if pick_device(config.model.device).startswith("cuda") else "cpu"
-    ranks = Ranks(place, device=device, timeout_s=config.ranks.timeout_s)
+    kind = "cuda" if pick_device(device).startswith("cuda") else "cpu"
+    ranks = Ranks(place, device=kind, timeout_s=timeout_s)
     try:
-        _refuse_unequal(ranks, config)
+        _refuse_unequal(ranks, settings)
         ranks.connect()
     except BaseException:
         ranks.close()
@@ -164,9 +181,9 @@ def ending_with_ranks() -> Generator[None]:
         raise
 
 
-def _refuse_unequal(ranks: Ranks, config: TrainConfig) -> None:
+def _refuse_unequal(ranks: Ranks, settings: dict[str, Any]) -> None:
     """Refuse ranks whose settings or versions differ from those of rank 0."""
-    mine = _flat({"settings": referring(config)})
+    mine = _flat(settings)
     mine |= {"version of ludus-rl": __version__, "version of torch": torch.__version__}
     every = ranks.gather({name: repr(value) for name, value in mine.items()})
     for member, theirs in zip(ranks.members, every, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -133,12 +134,12 @@ def follow_step(updater: Updater, payload: bytes) -> None:
 logger = logging.getLogger(__name__)
 
 
-def follow(ranks: Ranks, updater: Updater) -> None:
+def follow(ranks: Ranks, obey: Callable[[Order, bytes], None]) -> None:
     """Take part in every order of rank 0; returns at the end of the run.
 
     Args:
         ranks: the connected group.
-        updater: the same as on rank 0, with this rank's learner.
+        obey: does what an order with its payload asks of this rank.
 
     Raises:
         RankLost: a rank died or failed.
@@ -148,13 +149,20 @@ def follow(ranks: Ranks, updater: Updater) -> None:
     while (order := control.receive()) is not None:
         payload = ranks.broadcast(None)
         try:
-            _obey(order, payload, updater)
+            obey(order, payload)
         except LudusError as error:
             # rank 0 came to the same end, tells it, and decides whether the run goes on
             logger.debug("%s: %s: %s", ranks.me, order.name, error)
 
 
-def _obey(order: Order, payload: bytes, updater: Updater) -> None:
+def obey(updater: Updater, order: Order, payload: bytes) -> None:
+    """Do what an order of a training run asks of a rank.
+
+    Args:
+        updater: the same as on rank 0, with this rank's learner.
+        order: the order.
+        payload: its data.
+    """
     learner = updater.learner
     assert isinstance(learner, ShardedLearner), "ranks hold shards"
     given = order.arguments

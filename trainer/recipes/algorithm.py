@@ -542,10 +542,13 @@ def _by_node(estimator: Bound, rollouts: Rollouts) -> Tensor:
     above = torch.where(above >= 0, numbers[above.clamp(min=0)], -1)
     earned = rollouts.rewards.new_zeros(int(living.sum()))
     earned[numbers[ends]] = rollouts.rewards[rollouts.counted]
-    values = one_tensor(
-        estimator(Inputs(rewards=earned, parents=above)), estimator.name, count=len(earned)
-    )
-    weighed = values * algorithms.tree_node_weights(above).to(values.dtype)
+    played_for_value = torch.zeros_like(living[living])
+    if inputs.continuations is not None:
+        played_for_value[numbers[ends]] = inputs.continuations[rollouts.counted]
+    known = Inputs(rewards=earned, parents=above, continuations=played_for_value)
+    values = one_tensor(estimator(known), estimator.name, count=len(earned))
+    weights = algorithms.tree_node_weights(above, played_for_value)
+    weighed = values * weights.to(values.dtype)
     everywhere = _placed(weighed, living)
     sampled = torch.where(nodes >= 0, everywhere[nodes.clamp(min=0)], everywhere.new_zeros(()))
     return sampled * rollouts.mask

@@ -55,8 +55,21 @@ TERMS = {
 OF_ROLLOUTS = frozenset({"d3s_samples_mask_as_read"})
 """Masks that select rollouts by a single advantage each."""
 
-OF_TREES = frozenset({"tree_sibling_advantages", "spo_tree_advantages", "treepo_advantages"})
+OF_TREES = frozenset(
+    {
+        "tree_pooled_advantages",
+        "tree_sibling_advantages",
+        "spo_tree_advantages",
+        "treepo_advantages",
+        "tree_grpo_advantages",
+        "deepsearch_advantages",
+    }
+)
 """Estimators of trees of rollouts."""
+OF_VINES = frozenset({"vine_tree_advantages"})
+"""Estimators of rollouts with continuations for the value of their states."""
+TREES = frozenset({"tree", "vine", "uncertain", "expand"})
+"""Rules of sampling that play trees."""
 ON_TREES = frozenset({"token_mean", "fixed_length"})
 """Aggregations that mean the same where a rollout's row holds the nodes that it owns alone."""
 Rule = Callable[[Recipe], Iterator[str]]
@@ -115,12 +128,15 @@ def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
 
 def _trees(recipe: Recipe) -> Iterator[str]:
     settings = recipe.algorithm
-    if not any(call.name == "tree" for call in recipe.sampling.rules):
+    rules = {call.name for call in recipe.sampling.rules} & TREES
+    if not rules:
         return
-    if settings.advantage not in OF_TREES and ":" not in settings.advantage:
+    fitting = OF_VINES if "vine" in rules else OF_TREES
+    if settings.advantage not in fitting and ":" not in settings.advantage:
         yield (
             f"the leaves of a tree share tokens, and {settings.advantage} would take them for "
-            f"rollouts of their own; take {', '.join(sorted(OF_TREES))}"
+            f"rollouts of their own; with {', '.join(sorted(rules))} take "
+            f"{', '.join(sorted(fitting))}"
         )
     if settings.agg not in ON_TREES or settings.loss in SEQUENCE_LOSSES:
         yield (

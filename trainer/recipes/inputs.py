@@ -124,6 +124,12 @@ class Inputs:
     """Int, the node above each node of the trees of a step; -1 above a task's own. An estimator
     that asks for it is given `rewards` of nodes, 0 but at leaves, and returns one number for each.
     """
+    continuations: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.ADVANTAGE,), Made.POLICY)
+    ] = None
+    """Bool: the rollouts that were played for the value of the state they began in. An estimator of
+    nodes is given one for each node.
+    """
     granted: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
     """The advantage of rollouts that stand beside their group and count in no baseline; NaN of all
     others.

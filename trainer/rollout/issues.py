@@ -22,22 +22,78 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The words before a hint that is shown."""
 
 
+class ForkProbe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How uncertain the policy is at a place, by beginnings of its answer that are thrown away."""
+
+    count: int
+    """Beginnings that are sampled at a place."""
+    tokens: int
+    """Tokens of each."""
+    meaning: bool
+    """Whether the entropy is that of the different beginnings (semantic entropy), and not that of
+    their tokens.
+    """
+    base: float
+    slope: float
+    threshold: float
+    """A place forks where `base + slope * (entropy - that before the first turn)` is above."""
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ways from places of a tree that has been played to its end."""
+
+    rounds: int
+    nodes: int
+    """Places that are chosen in each round."""
+    search: bool
+    """Whether the best places are chosen, until an end is right; otherwise any."""
+    weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """The weights of quality, entropy and depth in the score of a search."""
+
+
 class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the rollouts of a group branch."""
+    """How a root and what is below it branch."""
 
     branch: int
     """Children of a fork."""
     levels: int
-    """Forks on the way from a root to a leaf, at the ends of its first turns."""
+    """The most forks on the way from a root to a leaf."""
     tokens: int
     """Tokens that may be sampled below a root; each fork shares what is left equally."""
-    least: int
+    least: int = 1
     """Tokens that a child must have to be worth a fork."""
+    spread: bool = False
+    """Whether forks stand at the ends of segments 1, branch^2, branch^4, ..., and not of the
+    first ones.
+    """
+    cut: int = 0
+    """Tokens after which a segment ends within a turn; 0 ends segments with turns alone."""
+    below: float = 1.0
+    """Only tokens sampled with less probability count in `cut`."""
+    continuations: int = 0
+    """Ways from each fork that are played for their value, besides the one that is trained."""
+    for_value: bool = False
+    """Whether the root itself is played for its value."""
+    probe: ForkProbe | None = None
+    growth: Growth | None = None
 
     @property
     def leaves(self) -> int:
         """The most leaves below a root."""
+        if self.growth is not None:
+            return 1 + self.growth.rounds * self.growth.nodes * (self.branch - 1)
+        if self.continuations:
+            return 1 + self.levels * self.continuations
         return int(self.branch**self.levels)
+
+    def forks(self, level: int, ends: int) -> bool:
+        """Return whether a way forks at the end of a segment.
+
+        Args:
+            level: the forks on the way so far.
+            ends: the segments that have ended, this one included.
+        """
+        return level < self.levels and (not self.spread or ends == self.branch ** (2 * level))
 
 
 class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -19,20 +19,23 @@ from .collect import Group
 from .issues import Issue
 from .rules import (
     Dars,
+    ExpandRule,
     HintRule,
     PoolRule,
     ResetRule,
     Roc,
     Rule,
     RuleView,
-    SelfPlay,
     Tempered,
     TreeRule,
+    UncertainRule,
+    VineRule,
     asked,
     length_of,
     right,
     scored,
 )
+from .self_play import SelfPlay
 
 
 class LengthTarget(Rule, frozen=True):
@@ -224,9 +227,17 @@ RULES: dict[str, type[Rule]] = {
     "interrupt": Interrupt,
     "tempered": Tempered,
     "tree": TreeRule,
+    "vine": VineRule,
+    "uncertain": UncertainRule,
+    "expand": ExpandRule,
     "self_play": SelfPlay,
     "reset": ResetRule,
 }
+
+
+def grows(calls: Iterable[Call]) -> bool:
+    """Return whether a rule plays trees."""
+    return any(issubclass(RULES.get(call.name, Rule), TreeRule) for call in calls)
 
 
 def rule_of(call: Call, group_size: int) -> Rule:

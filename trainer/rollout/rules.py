@@ -18,7 +18,6 @@ from torch import Tensor
 
 from ludus.agent import Episode
 from ludus.envs import Task
-from ludus.verdict import Verdict
 
 from ..algorithms import (
     aepo_temperature,
@@ -29,7 +28,7 @@ from ..algorithms import (
     seele_hint_share,
 )
 from .collect import Group
-from .issues import BranchShape, Hint, Issue, Lot, RolloutTerms
+from .issues import BranchShape, ForkProbe, Growth, Hint, Issue, Lot, RolloutTerms
 
 UNCHOSEN = "unchosen"
 """The mark of a rollout that its rule has left out of loss and baseline."""
@@ -332,7 +331,7 @@ class Tempered(Rule, frozen=True):
 
 class TreeRule(Rule, frozen=True):
     """Trees of rollouts: `roots` of a task, each forked into `branch` at the ends of its first
-    `levels` turns, within `tokens` sampled tokens a root. Forks are chosen by what was sampled
+    `levels` segments, within `tokens` sampled tokens a root. Forks are chosen by what was sampled
     before them alone, so that they bias no value (SPO-tree, TreePO).
     """
 
@@ -342,6 +341,15 @@ class TreeRule(Rule, frozen=True):
     tokens: int = 1 << 30
     least: int = 1
     """Tokens that a child must have left to be worth a fork."""
+    spread: bool = False
+    """Whether forks stand at the ends of segments 1, branch^2, branch^4, ...: a gradient's noise
+    grows with the number of tokens before a choice, and the best number of samples of a segment
+    with the root of its noise over its cost.
+    """
+    cut: int = 0
+    """Tokens of a segment within a turn; 0 takes turns as segments."""
+    cut_below: float = 1.0
+    """Only tokens that were sampled with less probability count in `cut` (SPO: 0.9)."""
 
     gives: ClassVar[frozenset[str]] = frozenset({"nodes", "leaves", "parents"})
 
@@ -352,12 +360,20 @@ class TreeRule(Rule, frozen=True):
                 "need branch >= 2, levels >= 1, roots >= 1 and tokens >= 1, got "
                 f"{self.branch}, {self.levels}, {self.roots} and {self.tokens}"
             )
+        if self.cut < 0 or not 0 < self.cut_below <= 1:
+            return f"need cut >= 0 and 0 < cut_below <= 1, got {self.cut} and {self.cut_below}"
         return ""
 
     def shape(self) -> BranchShape:
         """Return the shape of a root's tree."""
         return BranchShape(
-            branch=self.branch, levels=self.levels, tokens=self.tokens, least=self.least
+            branch=self.branch,
+            levels=self.levels,
+            tokens=self.tokens,
+            least=self.least,
+            spread=self.spread,
+            cut=self.cut,
+            below=self.cut_below,
         )
 
     def most(self, group_size: int) -> int:
@@ -371,89 +387,104 @@ class TreeRule(Rule, frozen=True):
         return Issue(parts=(Lot(rollouts=self.roots, asked=terms), *rest))
 
 
-class SelfPlay(Rule, frozen=True):
-    """One policy in two roles: the rollouts of a group ask questions, and each valid question is
-    answered `answers` times. The environment takes the reset options `role` and `question`, and the
-    gold of an asking episode is its question, where it is valid.
-
-    The asking role earns the share of answers that fail, and nothing for a question that is not
-    valid. Each role is compared with itself: questions about one task with each other, answers to
-    one question with each other (Search Self-Play, arXiv 2510.18821).
+class VineRule(TreeRule, frozen=True):
+    """VinePPO and SPO-chain: `roots` rollouts are trained, and from the end of each of their first
+    `levels` segments, and from the beginning, `continuations` are played for the value of the
+    state. These are not trained.
     """
 
-    asks: str = "proposer"
-    """The role that asks."""
-    solves: str = "solver"
-    """The role that answers."""
-    answers: int = 4
+    levels: int = 64
+    continuations: int = 9
+    """K of VinePPO."""
+
+    gives: ClassVar[frozenset[str]] = TreeRule.gives | {"continuations"}
 
     def check(self, group_size: int) -> str:
-        """Refuse games without a second role."""
-        if self.answers < 1 or not self.asks or self.asks == self.solves or not self.solves:
-            return (
-                f"need two roles and answers >= 1, got {self.asks!r}, {self.solves!r} and "
-                f"{self.answers}"
-            )
-        return ""
+        """Refuse a vine without a value."""
+        if self.continuations < 1:
+            return f"continuations must be at least 1, got {self.continuations}"
+        return super().check(group_size)
 
-    def roles(self) -> tuple[str, ...]:
-        """Return both roles."""
-        return (self.asks, self.solves)
+    def shape(self) -> BranchShape:
+        """Return the shape of a trained rollout."""
+        return msgspec.structs.replace(super().shape(), continuations=self.continuations)
 
     def most(self, group_size: int) -> int:
-        """Return the rollouts of a group whose every question is valid."""
-        return group_size * (1 + self.answers)
+        """Return the most ways."""
+        return super().most(group_size) + self.continuations
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
-        """Let the first round ask."""
-        asking = issue.asking(options={"role": self.asks})
-        return Issue(
-            parts=tuple(
-                msgspec.structs.replace(
-                    lot, asked=msgspec.structs.replace(lot.asked, role=self.asks)
-                )
-                for lot in asking.parts
-            )
-        )
+        """Play the rollouts, and continuations of the beginning."""
+        first, *rest = super().issue(issue, view, state).parts
+        plain = BranchShape(branch=2, levels=0, tokens=self.tokens, for_value=True)
+        terms = msgspec.structs.replace(first.asked, tree=plain)
+        return Issue(parts=(first, Lot(rollouts=self.continuations, asked=terms), *rest))
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
-        """Ask for the answers to each valid question."""
-        if len(rounds) > 1:
-            return ()
-        return tuple(
-            Lot(
-                rollouts=self.answers,
-                asked=RolloutTerms(
-                    role=self.solves,
-                    about=_about(episode),
-                    options={"role": self.solves, "question": question_of(episode)},
-                ),
-            )
-            for episode in rounds[0]
-            if scored(episode) and question_of(episode)
-        )
 
-    def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
-        """Reward each question by its answers. One whose answers were all lost says nothing about
-        its question, and has no reward.
-        """
-        earned: dict[str, list[float]] = {}
-        for episode in episodes:
-            if episode.trajectories[0].role == self.solves and scored(episode):
-                earned.setdefault(episode.trajectories[0].about, []).append(reward_of(episode))
-        for episode in episodes:
-            (trajectory, *_) = episode.trajectories
-            if trajectory.role != self.asks or not scored(episode):
-                continue
-            valid, known = bool(question_of(episode)), earned.get(_about(episode), [])
-            if valid and not known:
-                trajectory.verdict = Verdict.unavailable("every answer to the question was lost")
-                trajectory.exclude_from_loss = trajectory.exclude_from_baseline = True
-                continue
-            failed = 1 - sum(known) / len(known) if valid else 0.0
-            parts = {"valid": (float(valid), 0.0), "unsolved": (failed, 1.0)}
-            why = "" if valid else "the question is not valid"
-            trajectory.verdict = Verdict.of(failed, why, parts=parts)
+class UncertainRule(TreeRule, frozen=True):
+    """Forks where the policy is uncertain, by beginnings of its next answer that are thrown away:
+    the entropy of their tokens (ARPO), or of what they mean (ROSE), over that before the first
+    turn.
+    """
+
+    probes: int = 1
+    """Beginnings sampled at a place."""
+    probe_tokens: int = 16
+    meaning: bool = False
+    """Whether beginnings that say the same are one outcome, and their shares give the entropy."""
+    base: float = 0.5
+    slope: float = 0.2
+    threshold: float = 0.5
+    """A place forks where `base + slope * (entropy in nats - that before the first turn)` is above.
+    The numbers of ARPO are for an entropy over the logarithm of the vocabulary; these are ours.
+    """
+
+    def check(self, group_size: int) -> str:
+        """Refuse probes that say nothing."""
+        if self.probes < 1 + self.meaning or self.probe_tokens < 1:
+            return (
+                "need probe_tokens >= 1, probes >= 1, and with meaning at least 2 that may differ, "
+                f"got {self.probe_tokens} and {self.probes}"
+            )
+        return super().check(group_size)
+
+    def shape(self) -> BranchShape:
+        """Return the shape of a root's tree."""
+        probe = ForkProbe(
+            count=self.probes,
+            tokens=self.probe_tokens,
+            meaning=self.meaning,
+            base=self.base,
+            slope=self.slope,
+            threshold=self.threshold,
+        )
+        return msgspec.structs.replace(super().shape(), probe=probe)
+
+
+class ExpandRule(TreeRule, frozen=True):
+    """Whole rollouts first, then in each of `rounds` further ways from `nodes` ends of segments:
+    from any (Tree-GRPO), or from the most promising, until an end is right (DeepSearch). A search
+    does not sample from the policy; `deepsearch_advantages` says what it credits.
+    """
+
+    rounds: int = 1
+    nodes: int = 2
+    search: bool = False
+    weights: tuple[float, float, float] = (0.4, 1.0, 0.01)
+    """The weights of quality, entropy and depth in the score of a search (ours)."""
+
+    def check(self, group_size: int) -> str:
+        """Refuse a tree that does not grow."""
+        if self.rounds < 1 or self.nodes < 1:
+            return f"need rounds >= 1 and nodes >= 1, got {self.rounds} and {self.nodes}"
+        return super().check(group_size)
+
+    def shape(self) -> BranchShape:
+        """Return the shape of a root's tree."""
+        growth = Growth(
+            rounds=self.rounds, nodes=self.nodes, search=self.search, weights=self.weights
+        )
+        return msgspec.structs.replace(super().shape(), growth=growth)
 
 
 class ResetRule(Rule, frozen=True):
@@ -483,15 +514,6 @@ def scored(episode: Episode) -> bool:
 def reward_of(episode: Episode) -> float:
     """Return the reward of a rollout that has one."""
     return episode.trajectories[0].verdict.unwrap()
-
-
-def question_of(episode: Episode) -> str:
-    """Return the question that an asking episode came to; empty if it is not valid."""
-    return str(episode.trajectories[0].gold or "")
-
-
-def _about(episode: Episode) -> str:
-    return f"{episode.index}: {question_of(episode)}"
 
 
 def right(episode: Episode) -> bool:

@@ -22,7 +22,10 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | budget | tokens a turn, fixed or by a schedule | Train long, think short, arXiv 2508.08940 |
 | interrupt | a forced phrase ends long thoughts | ScaleRL, arXiv 2510.13786 |
 | tempered | rollouts at a temperature that keeps the entropy, beside the group | AEPO |
-| tree | forks at the ends of turns | SPO-tree, arXiv 2505.23564; TreePO, 2508.17445 |
+| tree | forks at the ends of turns, or within | SPO-tree, 2505.23564; TreePO, 2508.17445 |
+| vine | continuations for the value of states | VinePPO, 2410.01679; SPO-chain, 2505.23564 |
+| uncertain | forks where the policy is uncertain | ARPO, 2507.19849; ROSE |
+| expand | ways from places of whole rollouts | Tree-GRPO, 2509.21240; DeepSearch, 2509.25454 |
 | self_play | questions that the policy asks itself, a role each | arXiv 2510.18821 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
@@ -51,8 +54,18 @@ from ..recipes.recipe import Call, Recipe
 from ..settings.parts import refuse_roles
 from .collect import Group
 from .issues import Issue, Lot, Ticket
-from .length_rules import Interrupt, rule_of
-from .rules import PoolRule, RuleView, TaskRecord, asked, length_of, right, scored, shares_of
+from .length_rules import Interrupt, grows, rule_of
+from .rules import (
+    PoolRule,
+    RuleView,
+    TaskRecord,
+    TreeRule,
+    asked,
+    length_of,
+    right,
+    scored,
+    shares_of,
+)
 from .tasks import Tasks
 
 
@@ -73,12 +86,13 @@ class SamplingPolicy:
         self.memory: dict[str, TaskRecord] = {}
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
-        deciding = set(self._states) & {"hint", "dars", "roc", "tempered", "tree", "self_play"}
-        alone = deciding & {"tree", "self_play"}
+        trees = {name for name, rule in self.rules.items() if isinstance(rule, TreeRule)}
+        alone = trees | ({"self_play"} & set(self._states))
+        deciding = alone | (set(self._states) & {"hint", "dars", "roc", "tempered"})
         if alone and len(deciding) > 1:
             raise ConfigError(
-                f"sampling.rules: {' and '.join(sorted(deciding))} decide about the rollouts of a "
-                "group; leave out all but one of them"
+                f"sampling.rules: {' and '.join(sorted(deciding))} all decide about the rollouts "
+                "of a group; leave one of them"
             )
         if len(self._states) < len(calls):
             raise ConfigError("sampling.rules: each rule stands once")
@@ -261,11 +275,15 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
             f"{config.agent!r} plays instead: leave out one of them"
         )
-    trees = any(call.name == "tree" for call in sampling.rules)
+    trees = grows(sampling.rules)
     if trees and (config.context.manager != "none" or config.overlap.late != "wait"):
         raise ConfigError(
-            "sampling.rules: tree forks contexts and waits for every leaf: it takes "
+            "sampling.rules: a tree forks contexts and waits for every leaf: it takes "
             "context.manager = 'none' and overlap.late = 'wait'"
+        )
+    if trees and any(call.name == "interrupt" for call in sampling.rules):
+        raise ConfigError(
+            "sampling.rules: interrupt and a tree both cut turns in parts: leave out one of them"
         )
     if (
         any(call.name == "interrupt" for call in sampling.rules)

@@ -27,12 +27,22 @@ class ClusterConfig:
     """Number of servers of the environment, spread over the cluster; 0 plays beside rank 0."""
     rewards: int = 0
     """Number of servers of the verifiers that `reward` names; 0 scores beside rank 0."""
+    engines: int = 0
+    """Number of engines that Ray places, local ones or vLLM servers as `engine` says, each with its
+    own resources; 0 samples as without a cluster: in rank 0, in its processes, or by vLLM.
+    """
     cpus_of_rank: float = 1.0
     """CPUs that a rank is given. Rank 0 plays and samples too."""
     gpus_of_rank: float = 0.0
     """GPUs that a rank is given. With less than 1, others share its GPU."""
     cpus_of_server: float = 1.0
     """CPUs that a server of environments or verifiers is given."""
+    cpus_of_engine: float = 1.0
+    """CPUs that an engine is given, and threads that it computes with."""
+    gpus_of_engine: float = 0.0
+    """GPUs that an engine is given; at 0 it computes on CPUs. With less than 1, others share its
+    GPU.
+    """
     restarts: int = 3
     """How often the learner is started again, from its newest checkpoint, after a rank or its node
     was lost. Servers are started again by Ray, however often they die.
@@ -59,7 +69,8 @@ class ClusterConfig:
                 f"cluster.learner_ranks is {self.learner_ranks}: a run needs a learner of at least "
                 "one rank"
             )
-        for name in ("environments", "rewards", "gpus_of_rank", "restarts", "wait_s"):
+        counts = ("environments", "rewards", "engines", "restarts")
+        for name in (*counts, "gpus_of_rank", "gpus_of_engine", "wait_s"):
             not_negative(f"cluster.{name}", getattr(self, name))
-        for name in ("cpus_of_rank", "cpus_of_server", "start_timeout_s"):
+        for name in ("cpus_of_rank", "cpus_of_server", "cpus_of_engine", "start_timeout_s"):
             positive(f"cluster.{name}", getattr(self, name))

@@ -30,6 +30,7 @@ from ..models.devices import DTYPES, autocast_of, pick_device, refuse_unsupporte
 from ..models.loading import CausalLM, load_model, load_stop_ids, load_tokenizer
 from ..models.tiny import find_model
 from ..models.weights import MemoryWeights, adapter_tensors
+from ..ranks.launch import restore_learner
 from .futures import OrderedJobs
 from .stepwise import StepwiseLearner
 from .store import RunCard
@@ -248,15 +249,25 @@ class ModelHouse:
             self._load_whole(learner.model, folder)
         if optimizer:
             # `weights_only` never runs pickled code, whoever wrote the file.
-            learner.restore(torch.load(folder / STATE_FILE, weights_only=True))
+            state = torch.load(folder / STATE_FILE, weights_only=True)
+            restore_learner(learner, state, folder)
         learner.forget()
 
     async def release(self, session: str) -> None:
         """Forget the models of a session."""
         for name, model in list(self.models.items()):
             if model.session == session:
-                del self.models[name]
-                await model.jobs.close()
+                await self.drop(name)
+
+    async def drop(self, name: str) -> None:
+        """Forget a model in training."""
+        model = self.models.pop(name)
+        await model.jobs.close()
+        if model.learner is not None:
+            await self.compute(partial(self._drop, model.learner))
+
+    def _drop(self, learner: StepwiseLearner) -> None:
+        """Forget a learner where its weights are."""
 
     async def close(self) -> None:
         """End every model and engine."""
@@ -276,13 +287,19 @@ class ModelHouse:
         """
         opened = self._engines.get(key)
         if opened is None:
-            model = await self.compute(partial(_frozen_copy, learner.model))
-            await self._open(key, model)
+            await self._open(key, await self._model_now(learner))
             return
-        tensors = adapter_tensors(learner.model)
-        source = MemoryWeights(tensors) if tensors else MemoryWeights.of(learner.model)
         self._versions += 1
-        await opened.engine.set_weights(source, self._versions)
+        await opened.engine.set_weights(await self._weights_of(learner), self._versions)
+
+    async def _model_now(self, learner: StepwiseLearner) -> CausalLM:
+        """Return a frozen copy of a learner's model."""
+        return await self.compute(partial(_frozen_copy, learner.model))
+
+    async def _weights_of(self, learner: StepwiseLearner) -> MemoryWeights:
+        """Return what changes of a learner's model, not copied."""
+        tensors = adapter_tensors(learner.model)
+        return MemoryWeights(tensors) if tensors else MemoryWeights.of(learner.model)
 
     async def engine(self, key: str, folder: Path | None, spec: LoraSpec | None) -> OpenedEngine:
         """Return the engine of some weights, opened if need be.

@@ -77,6 +77,7 @@ def refuse_local(config: TrainConfig, algorithm: Algorithm, updates: UpdateSetti
         "rollout.temperature": config.rollout.temperature != 1,
         "engine": config.engine != "local",
         "local.engines": bool(config.local.engines),
+        "cluster.engines": bool(config.cluster.engines),
         "trainer.ema_decay": bool(trainer.ema_decay),
         "trainer.lora.adapter": bool(lora.adapter),
         "trainer.lora.targets": lora.targets != "all",
@@ -87,6 +88,12 @@ def refuse_local(config: TrainConfig, algorithm: Algorithm, updates: UpdateSetti
         raise ConfigError(
             f"{wrong[0]} is a setting of a learner or engine here, and learner is "
             f"{config.learner!r}: leave it at its default (rollout.temperature at 1)"
+        )
+    if trainer.max_kl:
+        raise ConfigError(
+            f"trainer.max_kl is {trainer.max_kl:g}: it takes a part of an update back, which a "
+            f"learner elsewhere ({config.learner}) cannot be told to do; leave the bound out with "
+            "--trainer.max-kl 0, and watch `moved_far` among the findings"
         )
 
 
@@ -279,10 +286,8 @@ class RemoteLearner:
         self.updates = int(state["updates"])
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a user should know about how this model is trained, one line each."""
-        bound = self.config.max_kl
-        unbound = f"trainer.max_kl is {bound:g} and bounds nothing: weights elsewhere move as told"
-        return (unbound,) if bound else ()
+        """Return nothing that a user should know about how this model is trained."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -352,8 +357,10 @@ class RemoteEngine:
         self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
     ) -> Generation:
         """Sample a continuation of `ids`."""
-        if images or sampling.drawn:
-            raise ConfigError("an engine elsewhere takes no images, and continues no answer")
+        if images or sampling.drawn or sampling.schema:
+            raise ConfigError(
+                "an engine elsewhere takes no images and no schema, and continues no answer"
+            )
         settings = {
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,

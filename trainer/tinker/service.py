@@ -318,9 +318,8 @@ class TinkerService:
         }
 
     async def _unload(self, request: wire.NamesModel) -> dict[str, Any]:
-        model = self._model(request.model_id)
-        del self.house.models[request.model_id]
-        await model.jobs.close()
+        self._model(request.model_id)
+        await self.house.drop(request.model_id)
         return {"type": "unload_model", "model_id": request.model_id}
 
     async def _forward_backward(self, request: web.Request, body: bytes) -> web.Response:

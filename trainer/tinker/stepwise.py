@@ -115,13 +115,12 @@ class StepwiseLearner(Learner):
                     part_sum = loss.compute(
                         LossInputs(part_logp, taken.batch.mask, taken.tensors, request.config)
                     )
-                    if part_sum.requires_grad:
-                        part_sum.backward()
+                    self._add_gradient(part_sum, part_logp)
                     total += float(part_sum.detach())
                     width = part_logp.shape[1]
                     logp[part.sort().values, :width] = part_logp.detach().float().cpu()
                     del taken, part_logp, part_sum
-            return total
+            return self._over_ranks(total, 0.0)[0]
 
         try:
             with torch.no_grad() if request.forward_only else nullcontext():
@@ -135,7 +134,7 @@ class StepwiseLearner(Learner):
         for parameter, gradient in before:
             if gradient is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        return Passed(_of_each(request.data, logp), {"loss:sum": total})
+        return Passed(_of_each(request.data, self._summed(logp)), {"loss:sum": total})
 
     def step(self, settings: AdamParams) -> dict[str, float]:
         """Make an update with the gradient that was added up, which is gone afterwards.
@@ -173,6 +172,15 @@ class StepwiseLearner(Learner):
         """Drop the gradient so far."""
         for parameter in self._parameters():
             parameter.grad = None
+
+    def _add_gradient(self, part_sum: Tensor, logp: Tensor) -> None:
+        """Add the gradient of a pass's sum; `logp` is what the pass has computed."""
+        if part_sum.requires_grad:
+            part_sum.backward()
+
+    def _summed(self, tensor: Tensor) -> Tensor:
+        """Return the sum of a CPU tensor over all ranks."""
+        return tensor
 
     def _target_logp(self, rows: TargetRows) -> Tensor:
         """Return the log-probability of every target, [B, T, K]; 0 where there is none."""

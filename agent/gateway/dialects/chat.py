@@ -19,6 +19,7 @@ from .fields import (
     openai_error,
     overridden,
     refuse,
+    schema_of,
     strings,
     tools_of,
 )
@@ -40,12 +41,6 @@ class ChatCompletions:
     def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         refuse(body, REFUSED)
-        form = (body.get("response_format") or {}).get("type", "text")
-        if form != "text":
-            raise GatewayRefusal(
-                f"response_format {form!r}: the policy's answer is not constrained; ask for text",
-                parameter="response_format",
-            )
         if "messages" not in body:
             raise GatewayRefusal("messages is missing", parameter="messages")
         choice = body.get("tool_choice")
@@ -64,6 +59,7 @@ class ChatCompletions:
             stream=bool(body.get("stream")),
             usage_in_stream=bool((body.get("stream_options") or {}).get("include_usage")),
             logprobs=bool(body.get("logprobs")),
+            schema=schema_of(body.get("response_format"), "response_format"),
             overridden=overridden(body),
         )
 

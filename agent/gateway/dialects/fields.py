@@ -102,6 +102,27 @@ def _image_url(part: Body) -> str:
     return str(source.get("url") or "")
 
 
+def schema_of(form: Any, name: str) -> str:
+    """Return the JSON schema of a response format, as JSON; empty for text.
+
+    OpenAI's chat completions keep the schema in a field `json_schema`, the others beside the type.
+    """
+    named = form if isinstance(form, dict) else {"type": form or "text"}
+    kind = named.get("type", "text")
+    if kind == "text":
+        return ""
+    schema = {"type": "object"} if kind == "json_object" else None
+    if kind == "json_schema":
+        schema = (named.get("json_schema") or named).get("schema")
+    if not isinstance(schema, dict):
+        raise GatewayRefusal(
+            f"{name} {kind!r}: ask for text, json_object or json_schema, which needs a schema that "
+            "is an object",
+            parameter=name,
+        )
+    return msgspec.json.encode(schema).decode()
+
+
 def call_of(name: object, arguments: object, identity: object) -> ToolCall:
     """Return a call of the history."""
     read, fault = read_arguments(arguments)

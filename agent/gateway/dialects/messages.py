@@ -19,6 +19,7 @@ from .fields import (
     integer,
     objects,
     overridden,
+    schema_of,
     strings,
     tools_of,
 )
@@ -37,7 +38,7 @@ class AnthropicMessages:
         """Read a request; see `Dialect.read`."""
         if integer(body, "max_tokens") is None:
             raise GatewayRefusal("max_tokens is missing, and this protocol requires it")
-        choice = body.get("tool_choice") or {}
+        choice, form = body.get("tool_choice") or {}, body.get("output_config") or {}
         tools = objects(body.get("tools") or [], "tools")
         named = [tool.get("name") for tool in tools if "input_schema" not in tool]
         if named:
@@ -55,6 +56,7 @@ class AnthropicMessages:
             unforced=choice.get("type") in ("any", "tool"),
             parallel=not choice.get("disable_parallel_tool_use"),
             stream=bool(body.get("stream")),
+            schema=schema_of(form.get("format") or body.get("output_format"), "output_format"),
             overridden=overridden(body),
         )
 

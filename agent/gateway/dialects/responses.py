@@ -24,6 +24,7 @@ from .fields import (
     openai_error,
     overridden,
     refuse,
+    schema_of,
     tools_of,
 )
 
@@ -52,12 +53,6 @@ class OpenAIResponses:
     def read(self, body: Mapping[str, Any]) -> AgentRequest:
         """Read a request; see `Dialect.read`."""
         refuse(body, REFUSED)
-        form = ((body.get("text") or {}).get("format") or {}).get("type", "text")
-        if form != "text":
-            raise GatewayRefusal(
-                f"text.format {form!r}: the policy's answer is not constrained; ask for text",
-                parameter="text",
-            )
         choice = body.get("tool_choice")
         if isinstance(choice, dict) and choice.get("type") not in CHOICES:
             raise GatewayRefusal(
@@ -80,6 +75,7 @@ class OpenAIResponses:
             unforced=choice == "required" or isinstance(choice, dict),
             parallel=body.get("parallel_tool_calls") is not False,
             stream=bool(body.get("stream")),
+            schema=schema_of((body.get("text") or {}).get("format"), "text.format"),
             overridden=overridden(body),
         )
 

@@ -44,7 +44,7 @@ PAGES.overview = {title: 'Overview', async draw(page, alive) {
     const titles = Object.fromEntries(known.columns.map(one => [one.name, one.title]));
     const marks = told.findings.filter(one => one.severity !== 'info').map(one => ({step: one.since, severity: one.severity}));
     const grid = el('div', {class: 'charts'});
-    put(page, BOOT.title ? el('h2', {}, BOOT.title) : el('h2', {}, told.run.run), BOOT.lead ? el('p', {}, BOOT.lead) : null, factsOf(told), findings(told), judges(told.judges),
+    put(page, BOOT.title ? el('h2', {}, BOOT.title) : el('h2', {}, told.run.run), BOOT.lead ? el('p', {}, BOOT.lead) : null, factsOf(told), findings(told), judges(told.judges), cluster(told.cluster),
       told.charts.length ? el('h2', {}, 'Charts') : el('p', {}, told.run.step ? 'No step has a reward.' : 'No step was finished.'), grid, examples(told));
     for (const node of page.querySelectorAll('details[data-keep]')) if (open.has(node.dataset.keep)) node.open = true;
     for (const one of told.charts) {
@@ -85,6 +85,14 @@ function judges(all) {
     ? el('p', {class: 'problem'}, `The reward ${reward} comes from the model ${judge.model}, whose error was never measured: measure it with `, el('code', {}, 'ludus check-judge URL --model MODEL --out card.json'), " and add card=card.json to the judge's options.")
     : [el('p', {}, `The reward ${reward} comes from the model ${judge.model}. Its measured error:`), el('table', {}, el('tr', {}, ['measure', 'rate', '95% interval', 'cases', 'without error'].map(name => el('th', {}, name))),
       judge.measures.map(one => el('tr', {}, [one.name, one.rate ? number(one.rate.value) : 'not measured', one.rate ? `${number(one.rate.low)} to ${number(one.rate.high)}` : '–', `${one.events} of ${one.trials}`, number(one.ideal)].map(cell => el('td', {}, cell)))))])];
+}
+
+function cluster(told) {
+  if (!told) return null;
+  const row = one => el('tr', {}, [one.name, one.state, one.node || '–', one.pid ? String(one.pid) : '–', number(one.restarts)].map(cell => el('td', {}, cell)));
+  return [el('h2', {}, 'On the cluster'), el('p', {}, 'Stage: ', el('b', {}, told.stage)),
+    el('div', {class: 'scroll'}, el('table', {class: 'wide'}, el('tr', {}, ['process', 'state', 'node', 'pid', 'restarts'].map(name => el('th', {}, name))), told.processes.map(row))),
+    el('details', {'data-keep': 'cluster'}, el('summary', {}, `${told.events.length} events`), el('ul', {}, told.events.slice().reverse().map(one => el('li', {}, el('span', {class: 'dim'}, ago(one.time)), ' ', one.what))))];
 }
 
 function examples(told) {

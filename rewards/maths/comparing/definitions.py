@@ -135,6 +135,8 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     if first is None or second is None:
         return False
     candidates = [first, first / 100] if exact.op == "percent" else [first]
+    if rounded.op == "percent":
+        candidates.append(100 * first)
     return any(
         value * second >= 0 and abs(value) <= _ROUGHLY * abs(second) <= _ROUGHLY**2 * abs(value)
         for value in candidates

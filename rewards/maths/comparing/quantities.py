@@ -184,7 +184,9 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
 def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op != answer.op:
         marked, plain = (gold, answer) if gold.op == "quantity" else (answer, gold)
-        if plain.op in {"percent", "mod", "based"}:
+        # `20% increase` is a share of something in words.
+        share = plain.op == marked.args[0].op == "percent"
+        if plain.op in {"percent", "mod", "based"} and not share:
             return judge.decided("units", False, f"{marked.note!r} is not a {plain.op}")
         if is_scalar(plain) and symbols(plain) and not symbols(marked.args[0]):
             # Where no markup sets its letters apart, `10 m/s` reads as a product of variables.

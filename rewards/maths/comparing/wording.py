@@ -11,9 +11,8 @@ from ..reading.notation import as_words
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 # Subject and verb before a worded answer: `It is Tuesday`, `the series diverges`.
 _LEAD = re.compile(
-    r"^(?:it|this|that|there|they|the (?:limit|answer|equation|system|value|function|series|"
-    r"sequence|statement|problem|integral|graph|curve|figure|shape|triangle|day|expression|sum|"
-    r"relation|set|matrix|map|argument|claim|number))?\s*"
+    r"^(?:it|this|that|there|they|the (?!(?:opposite|contrary|converse|inverse|negation|complement|"
+    r"reverse|reciprocal|other|rest|former|latter|first|second|last)\b)[a-z]+)?\s*"
     r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ..reading.vocabulary import words
+from ..reading.vocabulary import NUMBER_WORDS, words
 from .candidate import Candidate, CandidateKind
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, labels, unanswered
 from .spoken import cleaned, spoken
@@ -26,7 +26,7 @@ _KNOWN = words(
 )
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
-    r"^(?:[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
+    r"^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
     r"|Rightarrow)(?![a-z]))\s*)+"
     r"|[\s,.]*\b(?:q\.?e\.?d\.?)$",
     re.IGNORECASE,
@@ -177,8 +177,8 @@ def _is_prose(text: str) -> bool:
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
-    # `so the day is Saturday` is read by `worded`, which takes the last word alone.
-    if not has_answer and _CONCLUDED.search(text):
+    # `so the day is Saturday` is read by `worded`, which takes the last words alone.
+    if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
@@ -238,6 +238,14 @@ _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
+_NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
+# `The probability is one third`: a number in words ends a sentence without digits.
+_SPELLED = re.compile(
+    r"^[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
+    r"(?:(?:exactly|only|just|equal to)\s+)?"
+    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))[.!*_]*\s*(?:\(|$)",
+    re.IGNORECASE,
+)
 # Words that conclude a response without answering: `So the statement is proved`.
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
@@ -283,7 +291,7 @@ def worded(body: str) -> Candidate | None:
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     if word_match is None:
         start, end = closing_sentence(body)
-        word_match = _CONCLUDED.search(body, start, end)
+        word_match = _SPELLED.search(body, start, end) or _CONCLUDED.search(body, start, end)
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(

@@ -145,14 +145,16 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     if dots := _DOTS.match(body, end):
         end = dots.end()
     unit = _UNIT.match(body, end)
-    if unit and all(unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1])):
+    if unit and all(
+        unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1]) if part != "per"
+    ):
         end = unit.end(1)
     return start, end
 
 
 # A unit right behind a number, with an optional power and divisor: `5 m/s²`.
 _UNIT = re.compile(
-    r"(?:\s|(?=[A-Za-z]{2}))([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:/[A-Za-z]{1,8}(?:[²³]"
+    r"(?:\s|(?=[A-Za-z]{2}))([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]"
     r"|\^\d)?)?)(?![\w²³/^])"
 )
 
@@ -204,6 +206,7 @@ _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
     r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+\s*$)"
 )
+_CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 
@@ -214,6 +217,9 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     rows = list(_ROWS.finditer(tail, start, end))
     if not rows and (implied := list(_IMPLIES.finditer(tail, start, end))):
         return implied[-1].end(), end
+    if not rows and _CONTINUES.match(tail, start, end) and _CHAIN.search(tail, start, end):
+        # `Volume $= \pi r^2 h = 36\pi$`: the words before are the left side.
+        return tail.rfind("=", start, end) + 1, end
     if not rows or tail[rows[-1].end() : end].strip(" .\n$"):
         return start, end
     inner = len(tail[: rows[-1].start()].rstrip(" \n.,\\&"))

@@ -23,7 +23,8 @@ CALCULATED = re.compile(
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
-    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?![\w:])|(?<![\w.,])\d+ and \d+/\d+(?![\w/])"
+    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b)?(?![\w:])"
+    r"|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
@@ -33,14 +34,26 @@ UNSURE = re.compile(
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
-    r" (?:tell|say|determine|decide|solve|find|answer|finish|be (?:determined|decided|found))"
+    r" (?:tell|say|determine|decide|solve|find|answer|finish"
+    r"|be (?:determined|decided|found|solved|answered))"
     r"|no idea|rather not|stuck|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
     r"|cases to (?:consider"
     r"|check)"
-    r"|(?:many|some|most) (?:people|students)|guessed?)\b|\bwould be\b.*\bif\b",
+    r"|(?:many|some|most) (?:people|students)|guessed?"
+    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell))\b|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
 """Words of giving up: a closing sentence that has these claims no number."""
+OWN_WORK = re.compile(
+    r"^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
+    r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*"
+    r"\b(?:lines?|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes"
+    r"|hours)\b|\b\d+ ?% (?:sure|certain|confident)\b"
+    r"|^\W*(?:this|the) (?:problem|question|exercise|task) (?:is|was|comes|came|appeared)"
+    r" (?:\w+ )?(?:from|in|on|by|at)\b",
+    re.IGNORECASE,
+)
+"""A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
     r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither"
     r"|cannot be|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of"
@@ -116,13 +129,13 @@ def closing_sentence(body: str) -> tuple[int, int]:
 
 
 def without_checks(body: str) -> str:
-    """Return the text without sentences at the end that only check the answer, as long as another
-    sentence with a value remains.
+    """Return the text without sentences at the end that only check the answer or speak of the work,
+    as long as another sentence with a value remains.
     """
     for _ in range(MAX_CHECKS):
         start, end = closing_sentence(body)
-        opening = VERIFIES.match(body, start, end)
-        if not opening or not NUMBER.search(body, max(0, start - 400), start):
+        aside = VERIFIES.match(body, start, end) or OWN_WORK.search(body[start:end])
+        if not aside or not NUMBER.search(body, max(0, start - 400), start):
             break
         body = body[:start].rstrip()
     return body
@@ -140,6 +153,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response stops before its answer"
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
+    elif OWN_WORK.search(sentence):
+        reason = "the closing sentence is about the writer's work"
     elif _COUNTERFACTUAL.search(sentence):
         reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
@@ -170,7 +185,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
         return True
     if RELATED.search(body[max(start, place - 120) : place]):
         return True
-    if _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop):
+    ranges = _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop)
+    if ranges and "ratio is " not in before:
         return True
     if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
         return True
@@ -194,6 +210,11 @@ def supposed(body: str, place: int) -> bool:
     return _SUPPOSES.match(clause_before(body, place)) is not None
 
 
+# `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.
+_RESTATED = re.compile(r"\bi\.e\.,?\s+[$*(\\]*$")
+_NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
+
+
 def governed(body: str, start: int, place: int, stop: int) -> bool:
     """Return whether the value from `place` to `stop` is beside the point of the sentence that
     begins at `start`.
@@ -202,6 +223,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
+    if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
+        return False
     if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):
         return True
     before = body[max(start, place - 40) : place].lower()

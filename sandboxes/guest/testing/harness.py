@@ -184,7 +184,7 @@ class TestHarness(TestsLine):
             self._failure = f"the solution does not load: {describe(error)}"
         else:
             if entry_point and entry_point not in self._of_solution:
-                self._failure = f"the solution defines no function {entry_point!r}"
+                self._failure = f"the solution does not define {entry_point!r}, the entry point"
         asks_for_types = any(map(_IS.search, sources))
         if not asks_for_types and not any(
             isinstance(one, NamedClass) for one in self._handles.values()
@@ -288,10 +288,9 @@ class TestHarness(TestsLine):
             # The kind of proxy decides what a call may do.
             token = str(detail[0])
             self._check(token)
-            in_capitals = name[:1].isupper() and name != self._job.get("entry_point")
             if category == "function":
                 handle: Handle = FunctionHandle(self, token, name)
-            elif in_capitals or name in self.interface.classes:
+            elif name[:1].isupper() or name in self.interface.classes:
                 handle = NamedClass(self, token, name)
                 if name in self.interface.classes:
                     proxies.adopt(handle)

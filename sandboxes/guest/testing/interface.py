@@ -37,7 +37,7 @@ class Interface(NamesOfTests):
         trees: the syntax trees of the tests.
         declared: name of the solution -> attributes, from the option `interface`.
         module: the name under which the tests import the solution.
-        entry_point: the function under test, if the task names one.
+        entry_point: the function or class under test, if the task names one.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Interface(NamesOfTests):
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
-        self._function = entry_point if entry_point not in declared else ""
+        # An entry point in CapWords is read like any other name, as a class where it is used so.
+        declared_class = entry_point in declared or entry_point[:1].isupper()
+        self._function = "" if declared_class else entry_point
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._read_uses()
 

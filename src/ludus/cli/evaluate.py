@@ -53,6 +53,7 @@ from ludus.envs.tools.mcp_client import McpServer
 from ludus.errors import ConfigError, MissingExtra
 from ludus.llm.limits import TokenBudget
 from ludus.messages import Message
+from ludus.thoughts import AUTO
 
 from .arguments import Flag, VerbHelp, parse
 from .progress import progress_bar
@@ -91,10 +92,11 @@ async def _local_policy(options: EvalOptions) -> AsyncGenerator[TokenPolicy]:
         if value := getattr(options, name):
             flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} {value}: is for --policy openai, not for local")
-    if not options.send_reasoning:
+    if not options.send_reasoning or options.thoughts != AUTO:
+        flag = "--thoughts" if options.send_reasoning else "--no-send-reasoning"
         raise ConfigError(
-            "--no-send-reasoning: is for --policy openai; what a local model is shown of its "
-            "thoughts is its chat template's (--template)"
+            f"{flag}: is for --policy openai; what a local model is shown of its thoughts, and how "
+            "it marks them, is its chat template's (--template)"
         )
     try:
         from ludus.trainer.config import ModelConfig
@@ -151,6 +153,7 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
         send_seed=sampling.pop("seed", True) is not None,
         sampling=sampling,
         tool_format=options.tool_format,
+        thoughts=options.thoughts,
         window=options.window or None,
         context=make_context(options.context),
         api_key=os.environ.get(options.api_key_env, ""),
@@ -199,6 +202,10 @@ class EvalOptions:
     tool_format: str = ""
     """How the model writes calls, such as hermes, where its server knows no tools; for a
     local model, by default the format that its chat template writes.
+    """
+    thoughts: str = AUTO
+    """The marks around thoughts that a model's server leaves in the text: auto knows those of most
+    models, none leaves thoughts in what is said; a local model's are its chat template's.
     """
     template: str = "auto"
     """The chat template of a local model, as model.template of a run."""

@@ -23,10 +23,13 @@ from .arguments import Token, VerbHelp, parse
 from .signals import listening
 
 if TYPE_CHECKING:
+    from ludus.trainer.config import ModelConfig
+    from ludus.trainer.ranks.group import Ranks
     from ludus.trainer.tinker.service import TinkerService
 
 EXAMPLE = """\
 ludus serve learner runs/sft/checkpoints/step-000100 --name demo
+  torchrun --standalone --nproc_per_node 2 -m ludus serve learner runs/sft/checkpoints/step-000100
   LUDUS_TOKEN=tml-secret ludus serve learner smollm2 --host 0.0.0.0 --tls-cert cert.pem"""
 KEY_PREFIX = "tml-"
 """What the SDK's keys begin with; it refuses others itself."""
@@ -94,14 +97,36 @@ def main(arguments: Sequence[str]) -> int:
     principals = Principals(
         options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
     )
-    return asyncio.run(serve(options, principals))
+    try:
+        from ludus.trainer.ranks.launch import follows, open_group
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus serve learner") from error
+    same = {"model": options.model, "dtype": options.dtype, "folder": str(options.folder)}
+    with open_group(options.device, {"serve learner": same}) as ranks:
+        if ranks is not None and follows():
+            from ludus.trainer.tinker.shared import follow_served
+
+            follow_served(ranks, *_base(options))
+            return 0
+        return asyncio.run(serve(options, principals, ranks))
 
 
-async def serve(options: LearnerOptions, principals: Principals) -> int:
-    """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0."""
+async def serve(options: LearnerOptions, principals: Principals, ranks: Ranks | None = None) -> int:
+    """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0.
+
+    Args:
+        options: of the server.
+        principals: who may.
+        ranks: the group that shares the weights of what is trained; None trains in this process.
+
+    Raises:
+        RankLost: a rank is lost.
+    """
+    from ludus.trainer.ranks.launch import ending_with_ranks
+
     tls = None if options.tls_cert is None else ServerTls(options.tls_cert, options.tls_key)
     server = HttpServer(
-        [build_service(options)],
+        [build_service(options, ranks)],
         host=options.host,
         port=options.port,
         tls=tls,
@@ -109,6 +134,11 @@ async def serve(options: LearnerOptions, principals: Principals) -> int:
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         chaos=Chaos.parse(options.chaos),
     )
+    with ending_with_ranks():
+        return await _serve(server, options)
+
+
+async def _serve(server: HttpServer, options: LearnerOptions) -> int:
     async with listening(server, options.host, options.port) as stop:
         print(f"serving learner {options.name or options.model} at {server.url}", flush=True)
         await stop.wait()
@@ -116,21 +146,36 @@ async def serve(options: LearnerOptions, principals: Principals) -> int:
     return 0
 
 
-def build_service(options: LearnerOptions) -> TinkerService:
+def _base(options: LearnerOptions) -> tuple[ModelConfig, str]:
+    """Return the settings of the base model, and what clients call it."""
+    from ludus.trainer.config import ModelConfig
+
+    settings = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
+    return settings, options.name or options.model
+
+
+def build_service(options: LearnerOptions, ranks: Ranks | None = None) -> TinkerService:
     """Load the model, and build the service.
+
+    Args:
+        options: of the server.
+        ranks: the group that shares the weights of what is trained; None trains in this process.
 
     Raises:
         MissingExtra: torch is not installed.
         ConfigError: the model cannot be loaded.
     """
     try:
-        from ludus.trainer.config import ModelConfig
         from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits
         from ludus.trainer.tinker.service import TinkerService
         from ludus.trainer.tinker.store import CheckpointStore
     except ImportError as error:
         raise MissingExtra.of("train", needed_for="ludus serve learner") from error
-    settings = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)
     limits = ServedLimits(models=options.models, engines=options.engines, rows=options.rows)
-    house = ModelHouse(BaseModel.load(settings, options.name or options.model), limits)
+    base = BaseModel.load(*_base(options))
+    house = ModelHouse(base, limits)
+    if ranks is not None:
+        from ludus.trainer.tinker.shared import SharedHouse  # torch's sharding is slow to import
+
+        house = SharedHouse(base, limits, ranks=ranks)
     return TinkerService(house, CheckpointStore(options.folder))

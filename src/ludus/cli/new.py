@@ -43,9 +43,11 @@ class NewOptions:
     """
     into: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path()
     """The folder in which the package's own folder is made."""
-    peer: Annotated[Literal["", "verifiers"], tyro.conf.arg(name="for", metavar="PEER")] = ""
+    peer: Annotated[
+        Literal["", "verifiers", "openenv"], tyro.conf.arg(name="for", metavar="PEER")
+    ] = ""
     """Another project whose way of finding environments the package follows too: verifiers, which
-    prime-rl trains with.
+    prime-rl trains with; openenv, with the manifest that its validator and its hub read.
     """
 
 
@@ -89,7 +91,10 @@ def main(arguments: Sequence[str]) -> int:
         f"  pytest {folder}\n"
         f"  ludus check {names.id}\n"
         f"  ludus {use_of(options.kind, names)}"
-        + (f"\n  vf-eval {names.package} -n 8" if options.peer else "")
+        + {
+            "verifiers": f"\n  vf-eval {names.package} -n 8",
+            "openenv": f"\n  openenv validate {folder}",
+        }.get(options.peer, "")
     )
     return 0
 
@@ -139,7 +144,7 @@ def files(kind: str, names: PackageNames, peer: str = "", shape: str = "") -> di
     Args:
         kind: `env` or `verifier`.
         names: the names of the package and its parts.
-        peer: `verifiers` for an environment that verifiers finds too; empty for none.
+        peer: the project that finds an environment too, as `NewOptions.peer`; empty for none.
         shape: what an environment is like; empty for a single answer.
 
     Returns:
@@ -152,11 +157,11 @@ def files(kind: str, names: PackageNames, peer: str = "", shape: str = "") -> di
         "factory": names.classname if is_env else module,
         "group": "envs" if is_env else "verifiers",
         "kind": "An environment" if is_env else "A verifier",
-        "ludus": f"ludus-rl[{peer}]" if peer else "ludus-rl",
+        "ludus": f"ludus-rl[{peer}]" if peer == "verifiers" else "ludus-rl",
         "version": __version__,
         "use": use_of(kind, names),
     }
-    init = "init_for_verifiers.py" if is_env and peer else "init.py"
+    init = "init_for_verifiers.py" if is_env and peer == "verifiers" else "init.py"
     templates = {
         "pyproject.toml": "pyproject.toml",
         "README.md": "README.md",
@@ -170,8 +175,11 @@ def files(kind: str, names: PackageNames, peer: str = "", shape: str = "") -> di
         templates[f"tests/test_{module}.py"] = test
     if shape == "rows":
         templates[f"{source}/rows.jsonl"] = "rows.jsonl"
-    if is_env and peer:
+    if is_env and peer == "verifiers":
         templates["tests/test_verifiers.py"] = "test_for_verifiers.py"
+    if is_env and peer == "openenv":
+        templates |= {name: name for name in ("openenv.yaml", "Dockerfile")}
+        templates["validation/runtime.json"] = "runtime.json"
     written = {
         path: Template((SKELETONS / f"{name}.txt").read_text(encoding="utf-8")).substitute(words)
         for path, name in templates.items()

@@ -1,6 +1,7 @@
 """An engine that logs what it samples, a gateway over it, and the law of capture."""
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 
 from ludus.agent import ChatFormat, Finish, Generation, Sampling, Segment
+from ludus.agent.engine import Engine, can_constrain
 from ludus.agent.gateway import Gateway
 from ludus.agent.gateway.rollout import Rollout
 from ludus.agent.images import PlacedImage
@@ -110,3 +112,97 @@ def check_capture(engine: LoggedEngine, rollout: Rollout, segments: Sequence[Seg
             sampled[matches[0]] -= 1
     listed = sum(rollout.tree.untrained().values())
     assert trained + listed == sum(len(out) for _, out in engine.log)
+
+
+class LoggingEngine(LoggedEngine):
+    """A model whose samples are logged."""
+
+    def __init__(self, engine: Engine, chat: Any) -> None:
+        super().__init__(chat, max_length=engine.max_length)
+        self.engine = engine
+        self.constrains = can_constrain(engine)
+
+    async def generate(
+        self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
+    ) -> Generation:
+        generation = await self.engine.generate(ids, sampling, images=images)
+        self.log.append((tuple(ids), tuple(generation.ids)))
+        return generation
+
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Looks something up.",
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
+        },
+    }
+    for name in ("look", "list_all")
+]
+
+
+class WildAgent:
+    """Plays random conversations: it goes on, forks, repeats, edits, strips, compacts, drops
+    results, changes tools, asks for several samples, cuts by stop strings, and asks at the same
+    time from several branches.
+    """
+
+    def __init__(self, seed: int, http: httpx.AsyncClient, rollout: Rollout) -> None:
+        self.rng = random.Random(seed)
+        self.http, self.rollout = http, rollout
+        self.histories: list[list[dict[str, Any]]] = []
+
+    def opening(self) -> list[dict[str, Any]]:
+        head = {"role": "system", "content": self.rng.choice(["S", "Another system."])}
+        question = {"role": "user", "content": f"question {self.rng.randint(0, 3)}"}
+        return [head, question] if self.rng.random() < 0.7 else [question]
+
+    async def run(self, calls: int) -> None:
+        while calls > 0:
+            width = self.rng.choice([1, 1, 1, 3])
+            await asyncio.gather(*(self.step() for _ in range(width)))
+            calls -= width
+
+    async def step(self) -> None:
+        rng = self.rng
+        history = rng.choice(self.histories) if self.histories and rng.random() < 0.9 else None
+        messages = json.loads(json.dumps(history)) if history else self.opening()
+        body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0}
+        if rng.random() < 0.8:
+            body["tools"] = TOOLS if rng.random() < 0.9 else TOOLS[:1]
+        if rng.random() < 0.1:
+            body["n"] = 3
+        if rng.random() < 0.1:
+            body["stop"] = rng.choice(["gamma", ["7", "."]])
+        if rng.random() < 0.1:
+            body["parallel_tool_calls"] = False
+        mood = rng.random()
+        if history and mood < 0.08:  # compacts
+            told = " ".join(str(message.get("content")) for message in messages)
+            body["messages"] = [messages[0], {"role": "user", "content": f"So far: {told}"}]
+        elif history and mood < 0.16:  # edits an answer
+            for message in messages:
+                if message["role"] == "assistant" and rng.random() < 0.5:
+                    message["content"] = "I never said that"
+        elif history and mood < 0.24:  # strips
+            for message in messages:
+                if message["role"] == "assistant" and message["content"]:
+                    message["content"] = message["content"].rstrip()
+        elif history and mood < 0.3:  # clears results
+            for message in messages:
+                if message["role"] == "tool":
+                    message["content"] = "(cleared)"
+        answer = await ask(self.http, self.rollout, body)
+        for choice in answer["choices"][: rng.choice([1, 3])]:
+            message = choice["message"]
+            echoed = {"role": "assistant", "content": message["content"]}
+            if message.get("tool_calls"):
+                echoed["tool_calls"] = message["tool_calls"]
+            results = [
+                {"role": "tool", "tool_call_id": call["id"], "content": f"found {rng.random()}"}
+                for call in message.get("tool_calls", ())
+            ]
+            more = results or [{"role": "user", "content": rng.choice(["go on", "and?"])}]
+            self.histories.append([*body["messages"], echoed, *more])

@@ -6,10 +6,8 @@ import asyncio
 import base64
 import copy
 import io
-import json
 import operator
 import os.path
-import random
 import sys
 import threading
 from collections.abc import Callable
@@ -33,7 +31,6 @@ from ludus.agent.gateway import (
     agent_of,
     run_agent,
 )
-from ludus.agent.gateway.rollout import Rollout
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -45,7 +42,9 @@ from ludus.trainer.models.tiny import build_model, write_tiny_vision_policy
 from ludus.trainer.models.weights import MemoryWeights
 from ludus.verdict import Verdict
 from tests.unit.agent.gateway_engine import (
+    TOOLS,
     LoggedEngine,
+    WildAgent,
     ask,
     bearer,
     chat_format,
@@ -54,82 +53,6 @@ from tests.unit.agent.gateway_engine import (
 )
 
 USER = {"role": "user", "content": "hi"}
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": "Looks something up.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-    for name in ("look", "list_all")
-]
-
-
-class WildAgent:
-    """Plays random conversations: it goes on, forks, repeats, edits, strips, compacts, drops
-    results, changes tools, asks for several samples, cuts by stop strings, and asks at the same
-    time from several branches.
-    """
-
-    def __init__(self, seed: int, http: httpx.AsyncClient, rollout: Rollout) -> None:
-        self.rng = random.Random(seed)
-        self.http, self.rollout = http, rollout
-        self.histories: list[list[dict[str, Any]]] = []
-
-    def opening(self) -> list[dict[str, Any]]:
-        head = {"role": "system", "content": self.rng.choice(["S", "Another system."])}
-        question = {"role": "user", "content": f"question {self.rng.randint(0, 3)}"}
-        return [head, question] if self.rng.random() < 0.7 else [question]
-
-    async def run(self, calls: int) -> None:
-        while calls > 0:
-            width = self.rng.choice([1, 1, 1, 3])
-            await asyncio.gather(*(self.step() for _ in range(width)))
-            calls -= width
-
-    async def step(self) -> None:
-        rng = self.rng
-        history = rng.choice(self.histories) if self.histories and rng.random() < 0.9 else None
-        messages = json.loads(json.dumps(history)) if history else self.opening()
-        body: dict[str, Any] = {"model": "m", "messages": messages, "temperature": 0}
-        if rng.random() < 0.8:
-            body["tools"] = TOOLS if rng.random() < 0.9 else TOOLS[:1]
-        if rng.random() < 0.1:
-            body["n"] = 3
-        if rng.random() < 0.1:
-            body["stop"] = rng.choice(["gamma", ["7", "."]])
-        if rng.random() < 0.1:
-            body["parallel_tool_calls"] = False
-        mood = rng.random()
-        if history and mood < 0.08:  # compacts
-            told = " ".join(str(message.get("content")) for message in messages)
-            body["messages"] = [messages[0], {"role": "user", "content": f"So far: {told}"}]
-        elif history and mood < 0.16:  # edits an answer
-            for message in messages:
-                if message["role"] == "assistant" and rng.random() < 0.5:
-                    message["content"] = "I never said that"
-        elif history and mood < 0.24:  # strips
-            for message in messages:
-                if message["role"] == "assistant" and message["content"]:
-                    message["content"] = message["content"].rstrip()
-        elif history and mood < 0.3:  # clears results
-            for message in messages:
-                if message["role"] == "tool":
-                    message["content"] = "(cleared)"
-        answer = await ask(self.http, self.rollout, body)
-        for choice in answer["choices"][: rng.choice([1, 3])]:
-            message = choice["message"]
-            echoed = {"role": "assistant", "content": message["content"]}
-            if message.get("tool_calls"):
-                echoed["tool_calls"] = message["tool_calls"]
-            results = [
-                {"role": "tool", "tool_call_id": call["id"], "content": f"found {rng.random()}"}
-                for call in message.get("tool_calls", ())
-            ]
-            more = results or [{"role": "user", "content": rng.choice(["go on", "and?"])}]
-            self.histories.append([*body["messages"], echoed, *more])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -506,39 +429,6 @@ async def test_images_stand_in_the_rows_where_the_policy_saw_them(tmp_path: Path
                 assert turn.logprobs == pytest.approx(again, abs=1e-5)
 
 
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"messages": [USER], "n": 0}, "n = 0"),
-        ({"messages": [USER], "n": 1000}, "n = 1000"),
-        ({"messages": [USER], "logit_bias": {"5": 1}}, "logit_bias"),
-        ({"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
-        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "image"),
-        ({"messages": [{"role": "judge", "content": ""}]}, "'judge'"),
-        ({"messages": [USER, {"role": "tool", "tool_call_id": "c9", "content": "3"}]}, "'c9'"),
-        ({"messages": []}, "empty"),
-        ({}, "messages is missing"),
-        ({"messages": [USER], "max_tokens": 0}, "max_tokens = 0"),
-        ({"messages": [USER], "tools": [{"type": "function", "function": {}}]}, "without a name"),
-        ({"messages": [{"role": "user", "content": "x " * 30_000}]}, "maximum context length"),
-    ],
-)
-async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_no_row(
-    body: dict[str, Any], words: str
-) -> None:
-    engine = LoggedEngine(chat_format())
-    async with serving(engine) as (gateway, http):
-        rollout = gateway.open()
-        reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
-        assert reply.status_code == 400
-        assert words in reply.json()["error"]["message"]
-        assert reply.headers["x-should-retry"] == "false"
-        assert rollout.tree.calls == engine.log == []
-
-
 async def test_keys_tell_rollouts_apart_and_only_the_operators_key_rewards() -> None:
     engine = LoggedEngine(chat_format())
     body = {"messages": [USER], "model": "whatever"}
@@ -723,12 +613,6 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
     ):
         with pytest.raises(ConfigError, match=words):
             agent_of(name)
-
-
-@pytest.mark.parametrize("command", ["", "no-such-program --x"])
-def test_a_command_that_cannot_run_is_refused_before_anything_is_played(command: str) -> None:
-    with pytest.raises(ConfigError, match="agent's command"):
-        AgentCommand(command)
 
 
 LEAVES_A_CHILD = """

@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import math
 import os
 import sys
 from fractions import Fraction
@@ -211,6 +212,13 @@ def test_generated_questions_are_never_in_two_splits() -> None:
     for split in ("train", "validation", "test"):
         tasks = GeneratedTasks(split)
         assert {split_of(draw(tasks.at(i)).question) for i in range(60)} == {split}
+
+
+def test_the_programs_of_generated_problems_work_out_the_golds() -> None:
+    for task in (GeneratedTasks("train").at(index) for index in range(300)):
+        problem = draw(task)
+        answer = eval(problem.program, {"Fraction": Fraction, "math": math})
+        assert tex(Fraction(answer)) == problem.gold, problem
 
 
 def test_every_kind_of_problem_turns_up() -> None:

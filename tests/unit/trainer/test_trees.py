@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -15,11 +16,16 @@ from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.errors import ConfigError
 from ludus.trainer.algorithms import (
+    deepsearch_advantages,
+    grpo_advantages,
     node_depths,
     spo_tree_advantages,
+    tree_grpo_advantages,
     tree_node_weights,
+    tree_pooled_advantages,
     tree_sibling_advantages,
     tree_values,
+    vine_tree_advantages,
 )
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
@@ -38,7 +44,12 @@ PROMPT = [3, 4, 5, 6]
 
 def overrides(**more: Any) -> dict[str, object]:
     """The sum over sampled tokens, divided by the number of leaves."""
-    algorithm = {"agg": "fixed_length", "agg_options": {"length": 1.0}, **more}
+    algorithm = {
+        "advantage": "tree_sibling_advantages",
+        "agg": "fixed_length",
+        "agg_options": {"length": 1.0},
+        **more,
+    }
     return merge(load_policies("tree"), {"algorithm": algorithm})
 
 
@@ -219,7 +230,11 @@ def test_the_estimator_of_the_trainer_is_unbiased_on_a_world_that_is_enumerated(
     learner = Learner(
         build_model(WORDS, hidden=16, layers=1, heads=2), TrainerConfig(), ReadingOptions()
     )
-    for advantage, scale in (("tree_sibling_advantages", 1.0), ("spo_tree_advantages", 0.5)):
+    for advantage, scale in (
+        ("tree_sibling_advantages", 1.0),
+        ("tree_pooled_advantages", 1.0),
+        ("spo_tree_advantages", 0.5),
+    ):
         algorithm = resolve(load_recipe("grpo", overrides(advantage=advantage)), max_tokens=8)
         updater = Updater(algorithm, learner)
         mean = torch.zeros(3, dtype=torch.float64)
@@ -333,6 +348,89 @@ def test_weights_and_values_against_plain_python() -> None:
                 scale = len(brothers) / (len(brothers) + 1)
                 assert float(parent_based[n]) == pytest.approx(scale * float(siblings[n]))
         assert int(node_depths(above).max()) >= 1
+        pooled = tree_pooled_advantages(rewards, above, decay=0.5)
+
+        def leaves_of(n: int) -> list[int]:
+            return [leaf for m in children[n] for leaf in leaves_of(m)] or [n]  # noqa: B023
+
+        for n in range(len(parents)):
+            total, weight, at, share = 0.0, 0.0, n, 1.0
+            while parents[at] >= 0:
+                for m in children[parents[at]]:
+                    if m != at:
+                        total += share * len(leaves_of(m)) * worth(m)
+                        weight += share * len(leaves_of(m))
+                at, share = parents[at], share / 2
+            assert float(pooled[n]) == pytest.approx(worth(n) - total / weight if weight else 0.0)
+
+
+def test_a_vine_telescopes_and_its_continuations_weigh_nothing() -> None:
+    """Two rollouts of three segments with two continuations from each state but the last."""
+    parents, played, rewards = [-1], [False], [0.0]
+    draw = torch.Generator().manual_seed(0)
+
+    def add(parent: int, valued: bool, reward: float) -> int:
+        parents.append(parent)
+        played.append(valued)
+        rewards.append(reward)
+        return len(parents) - 1
+
+    def drawn() -> float:
+        return float(torch.rand((), generator=draw, dtype=torch.float64))
+
+    states: dict[int, float] = {}
+    ways: list[list[int]] = []
+    for _ in range(2):
+        way, at = [], 0
+        for step in range(3):
+            at = add(at, False, drawn() if step == 2 else 0.0)
+            way.append(at)
+            if step < 2:
+                worth = [drawn(), drawn()]
+                states[at] = sum(worth) / 2
+                for each in worth:
+                    add(at, True, each)
+            else:
+                states[at] = rewards[at]
+        ways.append(way)
+    beginning = [drawn() for _ in range(3)]
+    for each in beginning:
+        add(0, True, each)
+    states[0] = sum(beginning) / 3
+    above, valued = torch.tensor(parents), torch.tensor(played)
+    found = vine_tree_advantages(torch.tensor(rewards, dtype=torch.float64), above, valued)
+    weights = tree_node_weights(above, valued)
+    for way in ways:
+        assert [float(found[n]) for n in way] == pytest.approx(
+            [states[n] - states[parents[n]] for n in way]
+        )
+        assert float(found[way].sum()) == pytest.approx(rewards[way[-1]] - states[0])
+    assert weights[valued].tolist() == [0.0] * int(valued.sum())
+    assert all(weights[n] == 1 for way in ways for n in way), "two rollouts, each counted whole"
+    assert not found[valued].any()
+
+
+def test_tree_grpo_is_two_group_normalisations_averaged_upwards() -> None:
+    """Two trees of three and two ends; the trees' names are the groups of the first part."""
+    parents = torch.tensor([-1, 0, 0, 1, 1, 3, 3, 2, 2])
+    rewards = torch.tensor([0, 0, 0, 0, 1.0, 1.0, 0.5, 0.0, 0.2], dtype=torch.float64)
+    ends, trees = [4, 5, 6, 7, 8], torch.tensor([0, 0, 0, 1, 1])
+    both = grpo_advantages(rewards[ends], trees) + grpo_advantages(rewards[ends], 0 * trees)
+    found = tree_grpo_advantages(rewards, parents)
+    torch.testing.assert_close(found[ends], both)
+    assert float(found[3]) == pytest.approx(float(both[1] + both[2]) / 2)
+    assert float(found[1]) == pytest.approx((float(found[3]) + float(both[0])) / 2)
+
+
+def test_a_search_credits_what_leads_to_a_right_end_by_its_depth() -> None:
+    """One tree: the second end is right. Wrong ends lower nothing that has a right one below."""
+    parents = torch.tensor([-1, 0, 1, 1, 3, 3])
+    rewards = torch.tensor([0, 0, 0.0, 0, 1.0, 0.0], dtype=torch.float64)
+    found = deepsearch_advantages(rewards, parents, least=0.1)
+    mean = (-1 + 1 - 1) / 3
+    quality = {1: 1 / 3, 2: -1.0, 3: 2 / 3, 4: 1.0, 5: -1.0}
+    for node, worth in quality.items():
+        assert float(found[node]) == pytest.approx(math.tanh(worth) - mean)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..groups import floating, group_std
+from .group import grpo_advantages
 
 
 def node_depths(parents: Tensor) -> Tensor:
@@ -112,7 +113,200 @@ def tree_sibling_advantages(rewards: Tensor, parents: Tensor) -> Tensor:
     return torch.where(exists & (count[at] > 1), values - others, 0.0)
 
 
-def tree_node_weights(parents: Tensor) -> Tensor:
+def tree_pooled_advantages(
+    rewards: Tensor,
+    parents: Tensor,
+    *,
+    decay: float = 0.5,
+    normalise: bool = False,
+    eps: float = 1e-6,
+) -> Tensor:
+    """The value of a segment minus the mean of all leaves that do not stand below it, where leaves
+    that part from it further up count less; 0 at a root.
+
+    `A_n = V_n - sum_a decay^(h_a) L_a V_a / sum_a decay^(h_a) L_a`, a running over the siblings of
+    n (h = 0), of its parent (h = 1), and so on; L_a is the number of leaves below a. No leaf below
+    a segment is in its baseline, so that the policy gradient with the weights of
+    `tree_node_weights` is as unbiased as that of `tree_sibling_advantages`, whose baseline at a
+    fork in two is a single sample and doubles the variance.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+        decay: the weight of a level over that of the level below, in [0, 1]; 1 takes all leaves
+            alike. 0.5 was best or close to it in worlds that can be enumerated.
+        normalise: divide by the standard deviation of the leaves' rewards below the root, as GRPO
+            does in a group; another objective.
+        eps: added to that standard deviation.
+
+    Returns:
+        [N], one per node.
+
+    Source: leave-one-out (arXiv 2402.14740) over every subtree that does not share the segment.
+
+    Node 2 earns 0, its sibling 1, and the leaf beside their parent, at half the weight, 0:
+
+    >>> r, parents = torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0]), torch.tensor([-1, 0, 1, 1, 0])
+    >>> tree_pooled_advantages(r, parents)
+    tensor([ 0.0000,  0.5000, -0.6667,  1.0000, -0.5000])
+    """
+    values, leaves, roots = tree_values(rewards, parents), _children(parents) == 0, _roots(parents)
+    count, _, _ = _below(values, parents, leaves)
+    total, weight = torch.zeros_like(values), torch.zeros_like(values)
+    ancestors, share, exists = torch.arange(len(parents), device=parents.device), 1.0, parents >= 0
+    sums = (values * count)[exists]
+    below = torch.zeros_like(values).index_add(0, parents[exists], sums)
+    counts = torch.zeros_like(values).index_add(0, parents[exists], count[exists])
+    while bool((parents[ancestors] >= 0).any()):
+        has, above = parents[ancestors] >= 0, parents[ancestors].clamp(min=0)
+        others = below[above] - values[ancestors] * count[ancestors]
+        total = total + torch.where(has, share * others, 0.0)
+        weight = weight + torch.where(has, share * (counts[above] - count[ancestors]), 0.0)
+        ancestors, share = torch.where(has, above, ancestors), share * decay
+    advantages = torch.where(weight > 0, values - total / torch.where(weight > 0, weight, 1), 0.0)
+    if not normalise:
+        return advantages
+    spread = torch.zeros_like(values)
+    spread[roots[leaves]] = group_std(values[leaves], roots[leaves])
+    return advantages / (spread[roots] + eps)
+
+
+def vine_tree_advantages(rewards: Tensor, parents: Tensor, continuations: Tensor) -> Tensor:
+    """VinePPO and SPO-chain on a tree: the value at the end of a segment minus that at its start.
+
+    `A_n = V_n - V_parent`, V being the mean reward of the continuations from there, and at the end
+    of a rollout the reward itself. Continuations are not trained, and the rollout is none of its
+    own, so that A has its full size. A state whose continuations all failed has the value of the
+    next one, so that two segments are credited as one.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int.
+        continuations: [N] bool, the leaves that are played for the value of their parent.
+
+    Returns:
+        [N], one per node; 0 at roots and continuations.
+
+    Source: VinePPO, arXiv 2410.01679; segment policy optimization, arXiv 2505.23564.
+
+    Two continuations from the beginning earn 0 and 1, two from the end of the first turn 1 and 1;
+    the rollout itself earns 0:
+
+    >>> parents = torch.tensor([-1, 0, 0, 0, 1, 1, 1])
+    >>> rewards = torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+    >>> played = torch.tensor([False, False, True, True, False, True, True])
+    >>> vine_tree_advantages(rewards, parents, played)
+    tensor([ 0.0000,  0.5000,  0.0000,  0.0000, -1.0000,  0.0000,  0.0000])
+    """
+    values, depths = floating(rewards).detach().clone(), node_depths(parents)
+    of_values, trained = continuations & (parents >= 0), ~continuations & (parents >= 0)
+    for depth in range(int(depths.max()) if len(depths) else 0, 0, -1):
+        for chosen in (trained, of_values):  # the second, where there are any, has the last word
+            at = chosen & (depths == depth)
+            total = torch.zeros_like(values).index_add(0, parents[at], values[at])
+            count = torch.zeros_like(values).index_add(0, parents[at], torch.ones_like(values[at]))
+            values = torch.where(count > 0, total / count.clamp(min=1), values)
+    return torch.where(trained, values - values[parents.clamp(min=0)], 0.0)
+
+
+def tree_grpo_advantages(
+    rewards: Tensor,
+    parents: Tensor,
+    *,
+    intra: float = 1.0,
+    inter: float = 1.0,
+    ddof: int = 1,
+    eps: float = 1e-6,
+) -> Tensor:
+    """Tree-GRPO: each leaf against the leaves of its tree and against those of its task, both in
+    units of the standard deviation; a segment has the mean of what is below. ARPO's credit is the
+    second part alone (`intra = 0`).
+
+    `A_leaf = intra GRPO_tree(r) + inter GRPO_task(r)`, `A_n = mean_{children c} A_c`. Leaves of one
+    tree share their first segments, whose own credit the first part takes away: biased, as
+    published. With both parts the scale doubles.
+
+    Args:
+        rewards: [N], read at leaves.
+        parents: [N] int; a root is a task, and its children are the trees.
+        intra: weight of the first part.
+        inter: weight of the second part.
+        ddof: 0 or 1 in both standard deviations.
+        eps: added to both.
+
+    Returns:
+        [N], one per node.
+
+    Source: Tree-GRPO, arXiv 2509.21240; ARPO, arXiv 2507.19849, section 3.2 (soft estimation).
+
+    >>> r, parents = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]), torch.tensor([-1, 0, 1, 1, 0])
+    >>> tree_grpo_advantages(r, parents, intra=0.0, eps=0.0)
+    tensor([-0.1443,  0.2887,  1.1547, -0.5774, -0.5774])
+    """
+    ends, tasks = _children(parents) == 0, _roots(parents)
+    trees = _roots(torch.where(_climb(parents, parents) >= 0, parents, -1))
+    returns, leaves = floating(rewards).detach(), torch.zeros_like(floating(rewards))
+    for weight, groups in ((intra, trees[ends]), (inter, tasks[ends])):
+        leaves[ends] += weight * grpo_advantages(returns[ends], groups, ddof=ddof, eps=eps)
+    return tree_values(leaves, parents)
+
+
+def deepsearch_advantages(
+    rewards: Tensor,
+    parents: Tensor,
+    *,
+    least: float = 0.1,
+    temperature: float = 1.0,
+    most: float = 1.0,
+) -> Tensor:
+    """DeepSearch: the quality that right and wrong ends give to a segment, minus the mean end of
+    its tree.
+
+    `q_n = sum g` over the right ends below n, or `-sum g` over the wrong ones where none is right,
+    with `g = max(depth of n / depth of the end, least)`; `A_n = most tanh(q_n / temperature) -
+    mean of the ends (1 or -1)` of the tree. A search chooses its ends: this is no estimate of the
+    policy's gradient.
+
+    Args:
+        rewards: [N], read at leaves; an end is right above 0.
+        parents: [N] int; a root is a task, and its children are the trees.
+        least: the smallest g.
+        temperature: of the soft clip.
+        most: the greatest quality.
+
+    Returns:
+        [N], one per node; 0 at a task.
+
+    Source: arXiv 2509.25454, equations 6 to 8 and the advantage of section 3.3, from notes. Every
+    end is backed up here, in the paper the chosen one of each round.
+
+    >>> r, parents = torch.tensor([0.0, 0.0, 1.0, 0.0]), torch.tensor([-1, 0, 1, 1])
+    >>> deepsearch_advantages(r, parents)  # tanh(1 / 2), tanh(1) and tanh(-1)
+    tensor([ 0.0000,  0.4621,  0.7616, -0.7616])
+    """
+    depths, ends = node_depths(parents), _children(parents) == 0
+    returns = floating(rewards).detach()
+    gained, lost = torch.zeros_like(returns), torch.zeros_like(returns)
+    found = torch.zeros_like(ends)
+    at, ancestors = ends.nonzero().squeeze(1), ends.nonzero().squeeze(1)
+    while len(at):  # from each end to its task
+        share = (depths[ancestors] / depths[at].clamp(min=1)).clamp(min=least).to(returns.dtype)
+        won = returns[at] > 0
+        gained = gained.index_add(0, ancestors, torch.where(won, share, 0.0))
+        lost = lost.index_add(0, ancestors, torch.where(won, 0.0, share))
+        found[ancestors[won]] = True
+        above = parents[ancestors]
+        at, ancestors = at[above >= 0], above[above >= 0]
+    quality = most * torch.tanh(torch.where(found, gained, -lost) / temperature)
+    trees = _roots(torch.where(_climb(parents, parents) >= 0, parents, -1))
+    outcome = torch.where(returns > 0, 1.0, -1.0).to(returns.dtype)
+    total = torch.zeros_like(returns).index_add(0, trees[ends], outcome[ends])
+    count = torch.zeros_like(returns).index_add(0, trees[ends], torch.ones_like(outcome[ends]))
+    mean = (total / count.clamp(min=1))[trees]
+    return torch.where(parents >= 0, quality - mean, 0.0)
+
+
+def tree_node_weights(parents: Tensor, continuations: Tensor | None = None) -> Tensor:
     """How much a token of each node weighs, where every leaf below a root weighs 1 on average:
     `w_n = leaves of the root * prod_{n and its ancestors m} 1 / siblings of m, itself included`.
 
@@ -122,6 +316,7 @@ def tree_node_weights(parents: Tensor) -> Tensor:
 
     Args:
         parents: [N] int.
+        continuations: [N] bool, leaves that only give values: they weigh 0, and are no siblings.
 
     Source: the product of branching probabilities; Segment policy optimization, arXiv 2505.23564,
     has it as a mean over children.
@@ -129,17 +324,26 @@ def tree_node_weights(parents: Tensor) -> Tensor:
     >>> tree_node_weights(torch.tensor([-1, 0, 0, 1, 1]))
     tensor([3.0000, 1.5000, 1.5000, 0.7500, 0.7500], dtype=torch.float64)
     """
-    count = _children(parents)
+    ends = _children(parents) == 0
+    trained = torch.ones_like(ends) if continuations is None else ~continuations
+    count = _children(torch.where(trained, parents, -1))
     share = torch.where(parents >= 0, 1 / count[parents.clamp(min=0)].clamp(min=1), 1.0).double()
-    weights, nodes = torch.ones_like(share), torch.arange(len(parents), device=parents.device)
-    roots, ancestors = nodes.clone(), nodes.clone()
-    for _ in range(int(node_depths(parents).max()) + 1 if len(parents) else 0):
+    weights, roots = torch.ones_like(share), _roots(parents)
+    ancestors = torch.arange(len(parents), device=parents.device)
+    while bool((ancestors >= 0).any()):
         exists, index = ancestors >= 0, ancestors.clamp(min=0)
         weights = weights * torch.where(exists, share[index], 1.0)
-        roots = torch.where(exists, index, roots)
         ancestors = _climb(ancestors, parents)
-    leaves = (count == 0).double()
-    return weights * torch.zeros_like(share).index_add(0, roots, leaves)[roots]
+    leaves = (ends & trained).double()
+    return weights * trained * torch.zeros_like(share).index_add(0, roots, leaves)[roots]
+
+
+def _roots(parents: Tensor) -> Tensor:
+    """The root above each node, [N] int; a root's is itself."""
+    roots = torch.arange(len(parents), device=parents.device)
+    for _ in range(int(node_depths(parents).max()) if len(parents) else 0):
+        roots = torch.where(parents[roots] >= 0, parents[roots], roots)
+    return roots
 
 
 def _children(parents: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from ludus.agent.engine import Generation, Sampling, WeightSource
+from ludus.agent.engine import Generation, Sampling, WeightSource, can_constrain
 from ludus.agent.images import PlacedImage
 from ludus.agent.trajectory import Finish
 from ludus.errors import ConfigError, EngineLost, RemoteError
@@ -86,6 +86,11 @@ class EnginePool:
     def max_length(self) -> int:
         """The most tokens of prompt and answer together that every engine takes."""
         return min(seat.engine.max_length for seat in self.fleet.members)
+
+    @property
+    def constrains(self) -> bool:
+        """Whether every engine can hold its answers to a schema."""
+        return all(can_constrain(seat.engine) for seat in self.fleet.members)
 
     @property
     def probed(self) -> float | None:

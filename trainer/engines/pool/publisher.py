@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from ludus.agent.engine import WeightSource
 from ludus.errors import ConfigError, EngineLost, NoEngineLeft, RemoteError
 from ludus.wire.fleet import Fleet, HealthRules
 
-from ...models.weight_files import FileWeights, written
+from ...models.weight_files import written
 from ..local import EngineClosed
 from .seats import PooledEngine, Seat
 
@@ -25,6 +27,14 @@ DEATHS_WINDOW_S = 600.0
 """An engine that was lost MAX_DEATHS times within this time stays out."""
 
 
+class KeptWeights(WeightSource, Protocol):
+    """Weights that a pool keeps for engines that come back."""
+
+    def remove(self) -> None:
+        """Free what holds the weights; engines that read them read on."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Publishing:
     """How weights are handed to the engines of a pool."""
@@ -35,6 +45,8 @@ class Publishing:
     """How long an engine may take to install weights; after that it is lost."""
     folder: str = ""
     """Where the current weights are kept as a file; see `write_weights`."""
+    keep: Callable[[WeightSource], Awaitable[KeptWeights]] | None = None
+    """Keeps the current weights elsewhere than in a file."""
 
 
 DEFAULT_PUBLISHING = Publishing()
@@ -77,10 +89,10 @@ class Publisher:
         )
         self.version = publishing.version
         self.publish_timeout_s = publishing.timeout_s
-        self.folder = publishing.folder
+        self._keep = publishing.keep or partial(written, folder=publishing.folder)
         self.paused = False
         """Whether engines that come back are to be paused."""
-        self._held: FileWeights | None = None
+        self._held: KeptWeights | None = None
         self._publishing = asyncio.Lock()
 
     async def open_seats(self, patience_s: float, gave_up: Callable[[], bool]) -> list[Seat]:
@@ -120,9 +132,9 @@ class Publisher:
             StaleWeights: an engine samples from other weights than those it was given.
         """
         async with self._publishing:
-            file = await written(source, folder=self.folder)
+            new = await self._keep(source)
             old, old_version = self._held, self.version
-            self._held, self.version = file, version
+            self._held, self.version = new, version
             # At the first publish no engine serves yet, and all are given the weights.
             seats = [seat for seat in self.fleet.members if seat.serving or old is None]
             try:
@@ -130,10 +142,10 @@ class Publisher:
                     *map(self._publish_to, seats), return_exceptions=True
                 )
                 errors = [error for error in results if isinstance(error, BaseException)]
-                # No engine took the weights: go back to the old file and version, and let the
-                # `finally` block remove the new file instead.
+                # No engine took the weights: go back to the old ones and their version, and let
+                # the `finally` block remove the new ones instead.
                 if errors and len(errors) == len(results):
-                    old, self._held, self.version = file, old, old_version
+                    old, self._held, self.version = new, old, old_version
             finally:
                 if old is not None:
                     old.remove()

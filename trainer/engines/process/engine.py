@@ -14,7 +14,7 @@ from ludus.errors import EngineLost
 
 from ...models.weight_files import as_file
 from ..local import EngineClosed
-from .life import EngineLife
+from .life import EngineCalls, EngineLife
 from .messages import (
     DoneReply,
     EngineSpec,
@@ -53,7 +53,7 @@ class ProcessEngine:
         self.name = name
         self.log = log
         self.startup_timeout_s = startup_timeout_s
-        self._life: EngineLife | None = None
+        self._life: EngineCalls | None = None
         self._max_length = 0
         self._version = spec.version
         self._closed = False
@@ -75,7 +75,9 @@ class ProcessEngine:
         Raises:
             EngineLost: no process runs.
         """
-        return self._living().worker.pid
+        life = self._living()
+        assert isinstance(life, EngineLife)
+        return life.worker.pid
 
     async def generate(
         self, ids: Sequence[int], sampling: Sampling, *, images: Sequence[PlacedImage] = ()
@@ -136,10 +138,14 @@ class ProcessEngine:
             raise EngineClosed(f"{self.name} was closed")
         if self._life is not None:
             await self._life.end()
-        self._life = await EngineLife.begin(
+        self._life = await self._begin()
+        self._max_length = self._life.max_length
+
+    async def _begin(self) -> EngineCalls:
+        """Start an engine."""
+        return await EngineLife.begin(
             self.spec, name=self.name, log=self.log, timeout_s=self.startup_timeout_s
         )
-        self._max_length = self._life.max_length
 
     async def close(self) -> None:
         """End the process; waiting calls raise `EngineLost`."""
@@ -150,7 +156,7 @@ class ProcessEngine:
     async def _switch(self, act: Literal["pause", "resume", "abort"]) -> None:
         await self._living().ask(SwitchCall(act), DoneReply)
 
-    def _living(self) -> EngineLife:
+    def _living(self) -> EngineCalls:
         if self._closed:
             raise EngineClosed(f"{self.name} was closed")
         if self._life is None:

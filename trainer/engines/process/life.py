@@ -9,7 +9,7 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -51,6 +51,46 @@ KINDS: dict[str, type[LudusError]] = {
     for kind in (BrokenGeneration, ConfigError, EngineClosed, StaleWeights, WeightsRefused)
 }
 """Errors that keep their type on the way; any other becomes a `ServerFault`."""
+
+
+class EngineCalls(Protocol):
+    """An engine that is elsewhere, from its start to its end."""
+
+    max_length: int
+
+    async def ask(self, message: Call, as_type: type[T]) -> T:
+        """Send a call and return the reply.
+
+        Raises:
+            EngineLost: the engine is gone.
+            LudusError: what the engine raised.
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Return at the answer to a ping.
+
+        Raises:
+            EngineLost: the engine is gone.
+        """
+        ...
+
+    async def end(self) -> None:
+        """End the engine; waiting calls raise `EngineLost`."""
+        ...
+
+
+def failure_of(reply: FailedReply, name: str, log: str) -> LudusError:
+    """Return what an engine raised, as it is raised here.
+
+    Args:
+        reply: the engine's answer.
+        name: of the engine.
+        log: where more is to be read.
+    """
+    if reply.kind in KINDS:
+        return KINDS[reply.kind](reply.message)
+    return ServerFault(f"{name} failed: {reply.kind}: {reply.message} (log: {log})")
 
 
 class EngineLife:
@@ -119,11 +159,7 @@ class EngineLife:
         finally:
             self._under_way -= 1
         if isinstance(reply, FailedReply):
-            if reply.kind in KINDS:
-                raise KINDS[reply.kind](reply.message)
-            raise ServerFault(
-                f"{self.name} failed: {reply.kind}: {reply.message} (log: {self.log})"
-            )
+            raise failure_of(reply, self.name, str(self.log))
         assert isinstance(reply, as_type)
         return reply
 

@@ -50,6 +50,8 @@ class SamplingBody(msgspec.Struct, kw_only=True):
     """
     detokenize: bool = False
     """False, because only token ids are read."""
+    structured_outputs: dict[str, Any] | None = None
+    """What the answer must fit, such as `{"json": SCHEMA}`."""
 
 
 class GenerateBody(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -114,11 +116,13 @@ def sampling_body(sampling: Sampling) -> SamplingBody:
             f"top_p={sampling.top_p:g}, top_k={sampling.top_k}: vLLM reports log-probabilities "
             "over the tokens these keep, a trainer needs them over all; use top_p=1, top_k=-1"
         )
+    schema = sampling.schema
     return SamplingBody(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
         stop_token_ids=sampling.stop_token_ids,
         logprobs=0,
+        structured_outputs={"json": msgspec.json.decode(schema)} if schema else None,
     )
 
 

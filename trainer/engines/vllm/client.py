@@ -43,16 +43,24 @@ class VllmClient:
     def __init__(
         self, url: str, *, api_key: str | Secret = "", hint: Callable[[], str] | None = None
     ) -> None:
-        self.url = url.rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"vllm.url must be an address such as http://127.0.0.1:8000, got {url!r}"
-            )
+        self.move(url)
         self.hint = hint or (lambda: "")
         self._headers = {"Content-Type": "application/json"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {Secret.of(api_key).reveal()}"
         self._session: aiohttp.ClientSession | None = None
+
+    def move(self, url: str) -> None:
+        """Go on with a server at another address.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"vllm.url must be an address such as http://127.0.0.1:8000, got {url!r}"
+            )
 
     async def get(self, path: str, as_type: type[T], *, timeout_s: float = CONTROL_TIMEOUT_S) -> T:
         """Send a GET request and decode the reply."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from .served import (
     probe_prompt,
     scorer_of,
 )
-from .server import Launch, VllmServer, until_healthy
+from .server import Launch, ServerProcess, VllmServer, until_healthy
 from .transfer import WeightTransfer, refuse_without_gpu
 
 ABORT_TIMEOUT_S = 60.0
@@ -89,7 +89,8 @@ ALONE = LearnerSide()
 class VLLMEngine:
     """Samples from a vLLM server.
 
-    The seed does not fix the samples here; only the local engine guarantees that.
+    The seed does not fix the samples here; only the local engine guarantees that. Answers can be
+    held to a JSON schema.
 
     Args:
         client: the client of the server.
@@ -100,13 +101,15 @@ class VLLMEngine:
         learner: what the engine shares with the learner.
     """
 
+    constrains = True
+
     def __init__(
         self,
         client: VllmClient,
         served: Served,
         settings: VLLMConfig = DEFAULT_SETTINGS,
         *,
-        server: VllmServer | None = None,
+        server: ServerProcess | None = None,
         learner: LearnerSide = ALONE,
     ) -> None:
         self.client = client
@@ -229,6 +232,7 @@ class VLLMEngine:
         """
         if self._server is not None:
             await self._server.restart()
+            self.client.move(self._server.url)  # on a cluster it may be elsewhere now
             await self._server.ready(self.client, self.startup_timeout_s)
         else:
             await until_healthy(self.client, self.startup_timeout_s)
@@ -376,6 +380,8 @@ class ServerSite:
     """The file for the server's output."""
     gpus: str = ""
     """The devices that the server sees; empty shows it all."""
+    opened: Callable[[Launch], Awaitable[ServerProcess]] | None = None
+    """Starts the server elsewhere; None starts it on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,24 +417,22 @@ async def start_vllm(
     text_config = model.config.get_text_config()
     if settings.transfer != "file":
         refuse_without_gpu(settings.transfer)
-    server = None
+    server: ServerProcess | None = None
     if not settings.url:
-        positions = int(text_config.max_position_embeddings)
-        server = VllmServer(
-            Launch(
-                model=site.folder,
-                dtype=site.dtype,
-                max_model_len=min(settings.max_model_len, positions),
-                log=site.log,
-                cpu=site.cpu,
-                gpu_memory_utilization=settings.gpu_memory_utilization,
-                python=settings.python,
-                arguments=settings.arguments,
-                transfer=settings.transfer,
-                gpus=site.gpus,
-                environment=settings.environment,
-            )
+        launch = Launch(
+            model=site.folder,
+            dtype=site.dtype,
+            max_model_len=min(settings.max_model_len, int(text_config.max_position_embeddings)),
+            log=site.log,
+            cpu=site.cpu,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            python=settings.python,
+            arguments=settings.arguments,
+            transfer=settings.transfer,
+            gpus=site.gpus,
+            environment=settings.environment,
         )
+        server = VllmServer(launch) if site.opened is None else await site.opened(launch)
     client = VllmClient(
         settings.url if server is None else server.url,
         api_key=settings.api_key,

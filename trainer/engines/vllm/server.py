@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ludus.errors import ConfigError, MissingExtra, RemoteError, RequestTimeout
 
@@ -42,6 +43,8 @@ class Launch:
     """The most tokens of prompt and answer together."""
     log: Path
     """The file for the server's output."""
+    host: str = "127.0.0.1"
+    """The address that the server listens at."""
     cpu: bool = False
     """Whether the server runs without a GPU."""
     gpu_memory_utilization: float = 0.5
@@ -64,7 +67,7 @@ def command(launch: Launch, port: int) -> list[str]:
         launch.python or sys.executable,
         *("-m", "vllm.entrypoints.openai.api_server"),
         *("--model", launch.model, "--served-model-name", SERVED_NAME),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", launch.host, "--port", str(port)),
         *("--dtype", launch.dtype, "--max-model-len", str(launch.max_model_len)),
         *(
             ("--enforce-eager", "--kv-cache-memory-bytes", str(CPU_CACHE_BYTES))
@@ -175,6 +178,33 @@ def environment(
     pickles = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if transfer == "ipc" else {}
     seen = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
     return {**defaults, **inherited, "VLLM_SERVER_DEV_MODE": "1", **pickles, **seen}
+
+
+class ServerProcess(Protocol):
+    """A server that ludus starts, here or elsewhere."""
+
+    url: str
+
+    async def restart(self) -> None:
+        """End the server, if it still runs, and start it again, maybe at another address."""
+        ...
+
+    async def ready(self, client: VllmClient, timeout_s: float) -> None:
+        """Wait until the server is ready.
+
+        Raises:
+            ConfigError: the server process ended.
+            RequestTimeout: the server was not ready in time.
+        """
+        ...
+
+    def hint(self) -> str:
+        """Return where more is to be read, and the first error, for messages."""
+        ...
+
+    async def close(self) -> None:
+        """End the server."""
+        ...
 
 
 class VllmServer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from ludus.trainer.ranks.launch import restore_learner
 from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.sharding import whole
 from ludus.trainer.ranks.shards import named_weights
-from ludus.trainer.ranks.updater import LeadUpdater, follow
+from ludus.trainer.ranks.updater import LeadUpdater, follow, obey
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.recipes.resolution import resolve
 
@@ -140,7 +141,7 @@ def main() -> None:
                 return order
 
             ranks.control.receive = limited  # type: ignore[union-attr, method-assign]
-            follow(ranks, made)
+            follow(ranks, partial(obey, made))
         else:
             step(made, 0)
             save(made, folder / "sharded", 1)
@@ -158,7 +159,7 @@ def main() -> None:
     else:
         again = updater(ranks, folder / "sharded" / "step-000001")
     if place.rank:
-        follow(ranks, again)
+        follow(ranks, partial(obey, again))
     else:
         step(again, 1)
         torch.save(weights(again), folder / f"continued-{place.world}.pt")

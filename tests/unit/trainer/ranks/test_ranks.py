@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +24,7 @@ from ludus.errors import ConfigError, RankLost
 from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig, VLLMConfig
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.models.loading import load_tokenizer
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
@@ -324,3 +326,20 @@ def test_a_rank_that_is_killed_is_known_at_once_by_name() -> None:
         lead.refuse_lost(60)
     rank.wait(timeout=60)
     rank.stdout.close()
+
+
+@pytest.mark.slow
+def test_models_that_are_served_on_ranks_are_those_of_one_process(
+    start: Any, tmp_path: Path
+) -> None:
+    """Three models in turns (two adapters, a whole copy), refused passes, checkpoints read by ranks
+    and by one process, and samplers of snapshots.
+    """
+    write_tiny_policy(tmp_path / "model", hidden=32, layers=2, heads=2)
+    started = start("served.py", 2, tmp_path)
+    said = [rank.communicate(timeout=500)[0] for rank in started]
+    assert [rank.returncode for rank in started] == [0, 0], "\n".join(said)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found.pop("moved") > 1e-3
+    for name, difference in found.items():
+        assert difference <= 1e-6, name

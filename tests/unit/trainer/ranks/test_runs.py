@@ -193,3 +193,52 @@ def test_a_run_over_two_hosts_is_that_of_one_process(
     )
     assert two.keys() == one.keys()
     assert all(torch.allclose(two[name], one[name], atol=1e-5) for name in one)
+
+
+LETTERS = """
+import ludus
+
+@ludus.register("me/letters-v0")
+class Letters(ludus.TextEnv):
+    max_turns = 1
+
+    def reset(self, *, seed=None, options=None):
+        return f"Write letters, such as {self.rng.choice('abc')}.", {}
+
+    def step(self, action):
+        return "", len(set(action)) / 20, True, False, {}
+"""
+AGENT = """
+import httpx
+
+def run(task):
+    messages = [{"role": "user", "content": task.prompt}]
+    with httpx.Client(base_url=task.base_url, timeout=100) as http:
+        for again in ("and?", "others"):
+            reply = http.post("/chat/completions", json={"messages": messages},
+                              headers={"Authorization": f"Bearer {task.key}"})
+            messages += [reply.json()["choices"][0]["message"], {"role": "user", "content": again}]
+"""
+
+
+@pytest.mark.slow
+def test_what_an_agent_plays_trains_two_ranks_as_it_trains_one(
+    start: Any, tmp_path: Path, model: Path
+) -> None:
+    agent, letters = tmp_path / "agent.py", tmp_path / "letters.py"
+    agent.write_text(AGENT)
+    letters.write_text(LETTERS)
+    rows = list[list[dict[str, Any]]]()
+    for world in (1, 2):
+        more = {"env": "me/letters-v0", "agent": f"{agent}:run", "eval.every": 0}
+        _, _, *given = arguments(tmp_path, f"run{world}", steps=2, **more)
+        ranks = start("ludus", world, "--import", letters, "train", "grpo", *given)
+        said = [rank.communicate(timeout=300)[0] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0] * world, said
+        lines = (tmp_path / f"run{world}" / "metrics.jsonl").read_text().splitlines()
+        rows.append([row for row in map(json.loads, lines) if "update/loss" in row])
+    for one, two in zip(*rows, strict=True):
+        assert one["episode/trained_share"] == one["episode/segments"] == 1.0
+        assert one["update/grad_norm"] > 0
+        for name in ("reward/mean", "episode/tokens", "update/loss", "update/grad_norm"):
+            assert two[name] == pytest.approx(one[name], rel=1e-4, abs=1e-7), name
