@@ -436,6 +436,14 @@ class ShardWriter:
         """Return the weights of the model, gathered on the CPU, an adapter merged."""
         return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
 
+    def pieces(self) -> ShardedWeights | None:
+        """Return the weights to be written as they are gathered, for a model that was read part by
+        part: its files have the names of its weights, and nothing is merged.
+        """
+        if self.learner.files is None:
+            return None
+        return ShardedWeights(self.learner.model, self.learner.ranks)
+
     def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
         return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}
 
