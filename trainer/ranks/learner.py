@@ -41,6 +41,8 @@ from .shortage import SharedShortage
 T = TypeVar("T")
 Turn = list[Tensor | None]
 """The pass of each rank."""
+WRITTEN_BYTES = 16_000_000
+"""Bytes of a piece of weights that is written: two of them are held, and a disk needs no larger."""
 SEARCHES = 8
 """Number of bounds that are tried for even passes; each splits all rows again."""
 
@@ -442,7 +444,7 @@ class ShardWriter:
         """
         if self.learner.files is None:
             return None
-        return ShardedWeights(self.learner.model, self.learner.ranks)
+        return ShardedWeights(self.learner.model, self.learner.ranks, piece_bytes=WRITTEN_BYTES)
 
     def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
         return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}
