@@ -156,19 +156,30 @@ occur. The first scale keeps points within (0, 1), where inverse functions are d
 
 def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -> bool | None:
     digits = DIGITS
-    for _ in range(4):
-        low, spread = _difference(left, right, point, digits, work)
+    earlier = (math.inf, 0)
+    for _ in range(5):
+        low, size, spread = _difference(left, right, point, digits, work)
         if low is None:
             return None
-        # A term smaller than the working precision would vanish from its sum: add digits.
-        if spread + 20 > digits:
+        # A term smaller than the working precision would vanish from its sum: add digits. A term
+        # that shrinks as they are added is 0, as cos 90° in 1 + cos 90°.
+        shrinks = spread - earlier[0] > 0.7 * (digits - earlier[1])
+        if spread + 20 > digits and not shrinks:
+            earlier = (spread, digits)
             digits = int(spread * 1.2) + DIGITS
             if digits > MAX_DIGITS:
                 return None
             continue
-        high, _ = _difference(left, right, point, 2 * digits, work)
+        high, precise_size, _ = _difference(left, right, point, 2 * digits, work)
         if high is None:
             return None
+        # What is left of a value that shrinks with the precision is rounding: both sides are 0, as
+        # in cos 90° = 0. A small number, such as e^-1000, stays.
+        if precise_size < size - 0.5 * digits:
+            if size < -0.7 * digits and precise_size < -1.5 * digits:
+                return True
+            digits *= 2
+            continue
         # The difference of equal formulas shrinks with the precision; of others it stays.
         if low < -0.7 * digits and high < -1.5 * digits:
             return True
@@ -180,8 +191,9 @@ def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -
 
 def _difference(
     left: Node, right: Node, point: dict[str, Fraction], digits: int, work: Work
-) -> tuple[float | None, float]:
-    """Return (log10 of the relative difference, the widest spread of sizes in any sum).
+) -> tuple[float | None, float, float]:
+    """Return (log10 of the relative difference, log10 of the larger side, the widest spread of
+    sizes in any sum).
 
     The difference is None at a point where a side is undefined.
     """
@@ -190,10 +202,10 @@ def _difference(
         try:
             first, second = calculator.value(left), calculator.value(right)
         except _NO_VALUE:
-            return None, 0.0
+            return None, 0.0, 0.0
         gap, size = abs(first - second), max(abs(first), abs(second))
         if size == 0 or gap == 0:
-            return -math.inf, calculator.spread
+            return -math.inf, 0.0, calculator.spread
         if not mpmath.isfinite(gap):
-            return None, 0.0
-        return float(mpmath.log10(gap / size)), calculator.spread
+            return None, 0.0, 0.0
+        return (float(mpmath.log10(gap / size)), float(mpmath.log10(size)), calculator.spread)

@@ -159,6 +159,13 @@ def function(parser: Parser) -> Node:
 
 
 def _arguments(parser: Parser, function_name: str) -> list[Node]:
+    # `\ln{\left(3\right)}^{2}`, as sympy prints the square of ln(3): the braces add nothing.
+    start, outer_made = parser.position, parser.made
+    if parser.accept("group") and parser.at("open", "("):
+        items = _arguments(parser, function_name)
+        if parser.accept("endgroup"):
+            return items
+    parser.position, parser.made = start, outer_made
     if parser.here.kind == "open" and parser.here.value in "({[":
         bracket = parser.take().value
         items = items_inside(parser)
