@@ -179,7 +179,8 @@ def formula(chance: random.Random, depth: int, *, constant: bool) -> sympy.Expr:
         angle = sympy.pi * sympy.Rational(chance.randint(0, 12), chance.choice([2, 3, 4, 6]))
         return chance.choice([sympy.sin, sympy.cos])(angle)
     if not constant and kind < 0.93:
-        return X
+        functions = (sympy.sin, sympy.cos, sympy.exp, sympy.tanh, sympy.atan, sympy.sqrt)
+        return chance.choice([X, X, chance.choice(functions)(X)])
     return chance.choice(
         [
             sympy.Rational(chance.choice([-7, -2, 1, 3, 5]), chance.choice([1, 2, 3, 6])),

@@ -17,7 +17,8 @@ _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
 _LISTING = frozenset({"sep", "setop"})
 """Kinds of tokens that occur in no product, so that `d(P, Q)` must be a call."""
 _SAME_LETTER = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}
-_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot",
+            "sinh": "arcsinh", "cosh": "arccosh", "tanh": "arctanh"}  # fmt: skip
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 _ANGLES = frozenset({"theta", "alpha", "beta", "gamma", "phi", "varphi", "psi"})
 """Letters that form a complete angle; a factor after such a letter lies outside the function."""

@@ -100,6 +100,18 @@ def test_sides_that_are_equal_have_the_difference_0_at_any_scale(
     assert agree(read("0"), difference)
 
 
+def test_what_a_sum_cancels_is_computed_until_it_shows() -> None:
+    left = r"1-\tanh^2 x"  # 10^-260 at the far points
+    assert agree(read(left), read(r"\operatorname{sech}^2 x"))
+    assert agree(read(left), read(r"2\operatorname{sech}^2 x")) is False
+
+
+def test_a_term_that_is_0_hides_no_small_one() -> None:
+    sides = (r"\cos 90^\circ + 2\ln 3 + e^{-1000}", r"\ln 9 + e^{-1000}", r"\ln 9")
+    assert agree(read(sides[0]), read(sides[1]))
+    assert agree(read(sides[0]), read(sides[2])) is False
+
+
 @pytest.mark.parametrize(
     "small", [r"e^{-1000}", r"\sin(10^{-40})", r"2^{-400}", r"\ln(1+10^{-60})"]
 )
