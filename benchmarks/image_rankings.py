@@ -8,8 +8,9 @@ a shape; four pictures are ranked by people who are made up: they want the right
 right colour less, and err at a known rate. Both networks first learn which picture belongs to which
 text, on the same pictures, each with the text that it was drawn from: CLIP by contrast, and
 ImageReward's as BLIP does, from which the paper starts. CLIP's score has seen no preference;
-`ludus train reward --kind image` learns ImageReward's from the rankings. Both are asked about rankings of prompts that neither has seen
-in these pictures; the interval is a bootstrap over rankings of the difference.
+`ludus train reward --kind image` learns ImageReward's from the rankings. Both are asked about
+rankings of prompts that neither has seen in these pictures; the interval is a bootstrap over
+rankings of the difference.
 """
 
 from __future__ import annotations
