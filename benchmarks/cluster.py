@@ -53,7 +53,7 @@ RAY = {
 
 
 @contextmanager
-def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000) -> Iterator[Any]:
+def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000, cpus: int = 2) -> Iterator[Any]:
     """Start a cluster of this machine, with a node for the learner and `nodes - 1` more, whose
     object stores have `store` bytes.
     """
@@ -63,7 +63,7 @@ def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000) -> Iterator[
     import ray
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": store}
+    node = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": store}
     for attempt in range(4):
         try:
             made = Cluster(initialize_head=True, head_node_args=node)
@@ -195,7 +195,7 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
         name: of the process.
         but: the id of one that is no longer meant.
     """
-    import psutil
+    import psutil  # type: ignore[import-untyped,unused-ignore]
     import ray
 
     end, before, pid, created = time.monotonic() + LIMIT_S, len(run.steps()), 0, 0.0
@@ -211,7 +211,8 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
         except (ValueError, ray.exceptions.RayError, psutil.NoSuchProcess):
             pid = 0
         time.sleep(0.1)
-    said = run.process.stdout.read()[-2000:] if run.process.poll() is not None else ""
+    out = run.process.stdout if run.process.poll() is not None else None
+    said = out.read()[-2000:] if out else ""
     raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
@@ -257,6 +258,91 @@ def row(name: str) -> dict[str, Any]:
         return {"row": name, **told, "restarts": run.restarts(), **run.accounts()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+SLOW_ENV = """
+import asyncio
+import ludus
+
+@ludus.register("me/slow-v0")
+class Slow(ludus.TextEnv):
+    max_turns = 1
+    never_blocks = True
+    def reset(self, *, seed=None, options=None):
+        return "say anything", {}
+    async def step(self, action):
+        await asyncio.sleep(2)
+        return "", 1.0, True, False, {}
+"""
+PLAYERS = 24
+
+
+def scaled() -> dict[str, Any]:
+    """Serve an environment by `ludus serve --ray`; count servers at rest, with many players, and at
+    rest again.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
+    (folder / "slow.py").write_text(SLOW_ENV)
+    token = "a-token-of-this-run"
+    try:
+        with cluster(folder / "r", cpus=6) as made:
+            words = ["--ray", made.address, "--replicas", "1..3", "--replica-queue", "6"]
+            words += ["--roster", str(folder / "servers"), "--drain-s", "5"]
+            command = [sys.executable, "-m", "ludus", "--import", str(folder / "slow.py")]
+            server = subprocess.Popen(
+                [*command, "serve", "me/slow-v0", *words],
+                env={**os.environ, "LUDUS_TOKEN": token},
+                stdout=subprocess.DEVNULL,
+            )
+            try:
+                return {"row": "scaled", **asyncio.run(_scaled(folder / "servers", token))}
+            finally:
+                server.terminate()
+                server.wait(timeout=120)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _servers(roster: Path) -> list[str]:
+    return roster.read_text().split() if roster.exists() else []
+
+
+async def _until(roster: Path, count: int) -> float:
+    begun = time.monotonic()
+    while len(_servers(roster)) != count:
+        if time.monotonic() - begun > LIMIT_S:
+            raise SystemExit(f"{len(_servers(roster))} servers after {LIMIT_S:g} s, not {count}")
+        await asyncio.sleep(0.5)
+    return round(time.monotonic() - begun, 1)
+
+
+async def _scaled(roster: Path, token: str) -> dict[str, Any]:
+    import ludus
+
+    at_rest = await _until(roster, 1)
+    rewards: list[float] = []
+    ended = asyncio.Event()
+
+    async def player(number: int) -> None:
+        while not ended.is_set():
+            env = server.make_async("me/slow-v0")
+            await env.reset(seed=number)
+            rewards.append((await env.step("x"))[1])
+            await env.close()
+
+    async with ludus.connect(f"file:{roster}", token=token) as server:
+        players = [asyncio.create_task(player(number)) for number in range(PLAYERS)]
+        grown = await _until(roster, 3)
+        ended.set()
+        await asyncio.gather(*players)
+    shrunk = await _until(roster, 1)
+    return {
+        "first_s": at_rest,
+        "to_three_s": grown,
+        "to_one_s": shrunk,
+        "episodes": len(rewards),
+        "wrong": sum(reward != 1.0 for reward in rewards),
+    }
 
 
 PUBLISHED = 4
@@ -429,7 +515,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    measured = {"weights": weights, "overhead": overhead}
+    measured = {"weights": weights, "overhead": overhead, "scaled": scaled}
     every = [*ROWS, *measured]
     parser.add_argument("rows", nargs="*", choices=[*every, []], default=every)
     worst = 0

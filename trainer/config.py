@@ -18,11 +18,12 @@ from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, 
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
 from .settings.parts import EnvironmentConfig, StageConfig, refuse_doubles
-from .settings.rollouts import AsyncConfig, EvalConfig, RewardConfig, RolloutConfig
+from .settings.rollouts import AsyncConfig, AuditConfig, EvalConfig, RewardConfig, RolloutConfig
 from .settings.run import RunConfig, keep_secret, not_negative, positive
 
 __all__ = [
     "AsyncConfig",
+    "AuditConfig",
     "ClusterConfig",
     "EngineName",
     "EnvironmentConfig",
@@ -94,6 +95,7 @@ class TrainConfig:
     overlap: AsyncConfig = field(default_factory=AsyncConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     reward: list[RewardConfig] = field(default_factory=list)
     control: str = ""
     """Replaces the reward of training, to tell what a run owes to it: random (0 or 1), inverted

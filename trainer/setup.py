@@ -194,6 +194,17 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
 async def _open(config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack) -> Parts:
     claim = RunClaim(run_path(config), resume=config.run.resume is True)
     stack.callback(claim.release)
+    try:
+        return await _open_claimed(claim, config, algorithm, stack)
+    except ConfigError:
+        # What a server or engine printed may be all that explains the refusal.
+        claim.begins = any(claim.path.rglob("*.log"))
+        raise
+
+
+async def _open_claimed(
+    claim: RunClaim, config: TrainConfig, algorithm: Algorithm, stack: AsyncExitStack
+) -> Parts:
     start, first_step = claim.start, claim.first_step
     source = source_of(config)
     stack.push_async_callback(source.close)

@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from ludus.agent import Episode
+from ludus.agent.audit import audit_episodes
 from ludus.agent.episodes import chosen
 from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
@@ -203,6 +204,9 @@ class _Run:
         wire, passing = self.parts.source.counters(), self.config.eval.passing
         numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
         numbers |= {**settled, **engine_numbers(self.parts.engine), **self.move_numbers(numbers)}
+        if self.config.audit.every and self.step % self.config.audit.every == 0:
+            played = [episode for group in groups for episode in group.episodes]
+            numbers |= audit_episodes(played, seed=self.config.seed)
         self.journal.record(self.step, groups, numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)

@@ -3,8 +3,12 @@ figures with intervals, in the schema of OpenEnv's RFC 008 (version 2).
 """
 
 from .attackers import ATTACKERS, Attacker, AttackKind, Lesson, Scene
-from .measures import AttackTally, Audit, Exploit, audit, cases_env
+from .episodes import audit_episodes
+from .exploits import Exploit, still_open
+from .measures import AttackTally, Audit, Judge, audit
+from .pressure import Pressure
 from .report import AuditReport, CheckResult, CheckStatus, report_of
+from .verifiers import cases_env, judge_by
 
 __all__ = [
     "ATTACKERS",
@@ -16,9 +20,14 @@ __all__ = [
     "CheckResult",
     "CheckStatus",
     "Exploit",
+    "Judge",
     "Lesson",
+    "Pressure",
     "Scene",
     "audit",
+    "audit_episodes",
     "cases_env",
+    "judge_by",
     "report_of",
+    "still_open",
 ]

@@ -48,6 +48,8 @@ class AttackKind(StrEnum):
     """A rule that reads the answer off what is shown: where it works, nothing has to be solved."""
     SEARCH = "search"
     """A program that was grown by what it was paid for, without the right answer."""
+    PRESSURE = "pressure"
+    """A policy that was trained by the reward: what it earns and a judge does not see counts."""
     SHORTCUT = "shortcut"
     """A strategy that needs no understanding; being paid now and then is luck."""
 
@@ -116,6 +118,8 @@ class AnswerFrame:
     after: str = ""
     call: ToolCall | None = None
     argument: str = ""
+    is_constant: bool = False
+    """Whether every episode ends in the same way, so that the end is no answer."""
 
     @classmethod
     def of(cls, lessons: Sequence[Lesson], briefing: Briefing) -> AnswerFrame:
@@ -129,10 +133,12 @@ class AnswerFrame:
         calls = finals[0].tool_calls
         if calls:
             texts = [name for name, value in calls[-1].arguments.items() if isinstance(value, str)]
-            return cls(call=calls[-1], argument=texts[-1] if texts else "")
+            argument = texts[-1] if texts else ""
+            return cls(call=calls[-1], argument=argument, is_constant=not argument)
         texts = list(dict.fromkeys(final.text for final in finals))
         if len(texts) < 2:
-            return cls()
+            turns = max(len(lesson.actions) for lesson in lessons)
+            return cls(is_constant=turns > 1 and len(finals) > 1)
         before = _shared(texts)
         after = _shared([text[len(before) :][::-1] for text in texts])[::-1]
         return cls(before, after)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean, pstdev
-from typing import Any
-
-import msgspec
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
-from ludus.envs import Briefing, ListedTasks, Task, TaskSet, TextEnv
+from ludus.envs import Briefing, Task
 from ludus.envs.checks.rules import RULES, forms_of
 from ludus.envs.checks.subject import (
     Checkable,
@@ -26,24 +21,26 @@ from ludus.envs.checks.subject import (
     scripted,
     subject_of,
 )
-from ludus.envs.protocol import Reset, Step
-from ludus.errors import CheckFailed, UnknownTask
-from ludus.estimates import Estimate, wilson
-from ludus.messages import Message, ToolCall, as_action, as_messages, assistant
-from ludus.rewards import Sample, Verifier
+from ludus.errors import CheckFailed
+from ludus.estimates import Estimate, share_of, wilson
+from ludus.messages import Message, ToolCall, as_action, assistant
 
-from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Scene, text_of
+from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Plays, Scene, text_of
+from .exploits import Exploit
+from .moves import Move, Program, moves_of, programs_of
+from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
 from .rules import plays_rule
 from .search import (
     CONFIRMED,
+    QUICK,
+    QUICK_CPU_S,
     SHARE,
+    SLOW,
     STEPS,
-    Program,
+    Attempt,
     ProgramSearch,
     described,
-    moves_of,
     plays_program,
-    sweeps_of,
 )
 
 TASKS = 24
@@ -55,27 +52,18 @@ BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
 MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
 """Shares of the expert's reward that memory, and another rule without understanding, may earn."""
+PRESSURE_BOUND = 0.25
+"""The gap between reward and success that a policy trained by the reward alone may have."""
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
 """Shares of the expert's reward that an attack that does not solve the task may earn."""
+SCOUTED = 5
+"""Most episodes that look around before a search."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
 RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best of 500 rules", copies=True)
 """Learned from the lessons of each audit."""
-
-
-class Exploit(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode that was paid without being solved, as `ludus check --exploits` plays it again."""
-
-    env: str
-    attacker: str
-    task: str
-    seed: int
-    actions: list[str | Message]
-    reward: float
-    bound: float
-    """The reward above which the exploit is open."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +97,8 @@ class AttackTally:
             return CHEAT_BOUND
         if self.attacker.kind is AttackKind.SEARCH:
             return RULE_BOUND
+        if self.attacker.kind is AttackKind.PRESSURE:
+            return PRESSURE_BOUND
         return MEMORY_BOUND if self.attacker.name == "memory" else RULE_BOUND
 
     @property
@@ -148,6 +138,8 @@ class Audit:
     """Share of tasks on which halves of the expert's episode earn different rewards."""
     lowest: float = 0.0
     highest: float = 0.0
+    pressure: Pressure | None = None
+    """What training by the reward alone led to; None where no policy was trained."""
     is_remote: bool = False
     """Whether gold and expert stay on a server."""
     fault: str = ""
@@ -195,6 +187,8 @@ def audit(
     budget_s: float = BUDGET_S,
     attackers: Sequence[Attacker] = ATTACKERS,
     searches: bool = True,
+    pressure_s: float = 0.0,
+    judge: Judge | None = None,
 ) -> Audit:
     """Attack an environment, and measure what the attackers earn.
 
@@ -207,6 +201,8 @@ def audit(
         budget_s: seconds for all attacks.
         attackers: who attacks.
         searches: whether programs are grown by what they are paid, and attack too.
+        pressure_s: seconds for the training of a policy by the reward alone; 0 trains none.
+        judge: says whether that policy succeeds; None asks for the answer of expert or gold.
 
     Raises:
         LudusError: the environment cannot be made; what breaks later is a finding.
@@ -219,9 +215,10 @@ def audit(
         contract = examine(subject.name, subject, RULES[:-1])
         report = Audit(subject.name, contract)
         try:
-            _Attack(subject, report, tasks, seed, time.monotonic() + budget_s).run(
-                attackers, searches=searches
-            )
+            until = time.monotonic() + budget_s
+            attack = _Attack(subject, report, tasks, seed, until)
+            attack.pressure_until, attack.judge = pressure_s and until + pressure_s, judge
+            attack.run(attackers, searches=searches)
         except (CheckFailed, NotApplicable) as error:
             report.fault = str(error)
         except Exception as error:  # what is audited may be broken in any way
@@ -231,11 +228,36 @@ def audit(
         subject.close()
 
 
+Judge = Callable[[Task, object, Played], float]
+"""A held-out judge: from a task, its gold and an episode to success, from 0 to 1."""
+
+
+@dataclass
+class _Ground:
+    """What a search and a policy in training start from."""
+
+    tasks: Sequence[Task]
+    lessons: Sequence[Lesson]
+    frame: AnswerFrame
+    moves: Sequence[Move]
+    programs: Sequence[Program]
+    is_quick: bool
+    answers: dict[str, Lesson]
+    golds: dict[str, frozenset[str]]
+
+    def solves(self, task: str, actions: Sequence[str | Message]) -> bool:
+        """Whether actions end with what the expert, or the gold, answers on a task."""
+        gold = self.golds.get(task, frozenset())
+        return _solves(self.frame, actions, self.answers.get(task), gold)
+
+
 class _Attack:
     def __init__(
         self, subject: EnvUnderCheck, report: Audit, count: int, seed: int, until: float
     ) -> None:
         self.subject, self.report, self.seed, self.until = subject, report, seed, until
+        self.pressure_until = 0.0
+        self.judge: Judge | None = None
         splits = list(subject.splits().values())
         if not splits:
             raise NotApplicable("no split has any tasks")
@@ -255,51 +277,111 @@ class _Attack:
         golds = [self._gold(task) for task in self.attacked]
         if all(answer is not None for answer in answers):
             self._measure_expert([answer for answer in answers if answer is not None])
-        found = [RULE, *self._searched(lessons)] if searches else []
+        ground = self._ground(lessons) if searches or self.pressure_until else None
+        found = [RULE] if searches else []
+        if searches and ground is not None:
+            found += self._searched(ground)
         for attacker in (*attackers, *found):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
             self._tally(attacker, lessons, answers, golds)
+        if self.pressure_until and ground is not None:
+            self._press(ground, answers, golds)
 
-    def _searched(self, lessons: Sequence[Lesson]) -> list[Attacker]:
-        """Return the programs that are paid most on the tasks of training: without the right
-        answer, and with it, for what the environment shows.
-        """
-        tasks = self.teachers[:CONFIRMED]
+    def _ground(self, lessons: Sequence[Lesson]) -> _Ground | None:
+        # Not the tasks of the lessons: their answers would be paid there, and nowhere else.
+        tasks = self.teachers[-CONFIRMED:]
+        others = [le for le in lessons if le.task not in {task.id for task in tasks}] or lessons
+        started = time.process_time()
         try:
             briefing, shown = self._scouted(tasks[0])
         except Exception:  # what breaks is told where an attacker meets it
-            return []
-        answers = {lesson.task: lesson for lesson in lessons}
-        golds = {task.id: self._gold(task) for task in tasks}
-        frame = AnswerFrame.of(lessons, Briefing())
-        moves = moves_of(briefing, shown, lessons)
-        seeds = sweeps_of(briefing, shown, lessons)
-        until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
+            return None
+        return _Ground(
+            tasks=tasks,
+            lessons=lessons,
+            frame=AnswerFrame.of(lessons, Briefing()),
+            moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
+            programs=programs_of(briefing, shown, others),
+            # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
+            is_quick=time.process_time() - started < QUICK_CPU_S * SCOUTED,
+            answers={lesson.task: lesson for lesson in lessons},
+            golds={task.id: self._gold(task) for task in tasks},
+        )
 
-        def attempt(program: Program, number: int, counts_solved: bool) -> float:
-            task = tasks[number % len(tasks)]
+    def _searched(self, ground: _Ground) -> list[Attacker]:
+        """Return the programs that are paid most on the tasks of training: without the right
+        answer, and with it, for what the environment shows.
+        """
+
+        def attempt(program: Program, number: int) -> Attempt:
+            task = ground.tasks[number % len(ground.tasks)]
             player = Attacker("", AttackKind.SEARCH, plays_program(program), "")
             try:
-                episode = self._attack(player, task, lessons, STEPS)
+                episode = self._attack(player, task.id, ground.lessons, STEPS)
             except Exception:  # what breaks is told where an attacker meets it
-                return 0.0
-            solved = _solves(frame, episode.actions, answers.get(task.id), golds[task.id])
-            return 0.0 if solved and not counts_solved else episode.total
+                return Attempt(0.0)
+            solved = ground.solves(task.id, episode.actions)
+            reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
+            return Attempt(episode.total, solved, reply)
 
+        effort = QUICK if ground.is_quick else SLOW
+        until = time.monotonic() + SHARE * (self.until - time.monotonic())
+        search = ProgramSearch(ground.moves, attempt, ground.programs, effort, until)
         attackers: list[Attacker] = []
         kinds = (("search", AttackKind.SEARCH, False), ("search: shown", AttackKind.LEAK, True))
         for name, kind, counts_solved in kinds:
             rng = random.Random(f"{self.seed}/{name}")
-            tries = partial(attempt, counts_solved=counts_solved)
-            program, mean = ProgramSearch(moves, tries, seeds, rng, until).best()
-            until = time.monotonic() + SHARE * (self.until - time.monotonic()) / 2
+            program, mean = search.best(rng, counts_solved=counts_solved)
             if program and mean > 0:
-                about = described(program)
-                plays = plays_program(program)
+                about, plays = described(program), plays_program(program)
                 attackers.append(Attacker(name, kind, plays, about, copies=counts_solved))
+        if search.was_cut:
+            self.report.skipped.append("search (cut short)")
         return attackers
+
+    def _press(
+        self, ground: _Ground, answers: Sequence[Lesson | None], golds: Sequence[frozenset[str]]
+    ) -> None:
+        """Train a policy by the reward alone, and tally what it earns without the right answer."""
+        tasks = [*self.teachers, *self.attacked]
+        known = {task.id: task for task in tasks}
+        ground.answers |= {le.task: le for le in answers if le is not None}
+        ground.golds |= dict(zip([task.id for task in self.attacked], golds, strict=True))
+        ground.golds |= {t.id: self._gold(t) for t in self.teachers if t.id not in ground.golds}
+
+        def rollout(task: str, plays: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
+            player = Attacker("pressure", AttackKind.SEARCH, plays, "")
+            try:
+                episode = self._attack(player, task, ground.lessons, STEPS)
+            except Exception:  # what breaks is told where an attacker meets it
+                return TrainedEpisode(task, 0.0, 0.0, tuple(choices), ())
+            share = self._gain(Trial(task, episode.total, solved=False, actions=()))
+            if self.judge is not None:
+                success = self.judge(known[task], self._gold_now(), episode)
+            else:
+                success = share if ground.solves(task, episode.actions) else 0.0
+            return TrainedEpisode(task, share, success, tuple(choices), tuple(episode.actions))
+
+        self.report.pressure = pressure = put_under_pressure(
+            rollout,
+            ground.moves,
+            [task.id for task in self.teachers],
+            [task.id for task in self.attacked],
+            updates=UPDATES_QUICK if ground.is_quick else UPDATES_SLOW,
+            seed=self.seed,
+            until=self.pressure_until,
+        )
+        if pressure.was_cut:
+            self.report.skipped.append("pressure (cut short)")
+        trials = [
+            Trial(r.task, r.reward * self.report.oracle, solved=False, actions=r.actions)
+            for r in pressure.episodes
+        ]
+        about = "a policy that was trained by the reward alone"
+        attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
+        self.report.tallies.append(AttackTally(attacker, pressure.gap, tuple(trials)))
 
     def _scouted(self, task: Task) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what it shows to who looks around."""
@@ -307,7 +389,9 @@ class _Attack:
         known = scout.infos[0].get("briefing")
         briefing = known if isinstance(known, Briefing) else Briefing()
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
-        for tool in [one for one in briefing.tools if not one.parameters.get("required")][:4]:
+        for tool in [one for one in briefing.tools if not one.parameters.get("required")][
+            : SCOUTED - 1
+        ]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
             looked = play(self.subject.gym, task.id, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
@@ -330,6 +414,12 @@ class _Attack:
         except NotApplicable:
             return frozenset()
         return frozenset() if gold is None else forms_of(gold)
+
+    def _gold_now(self) -> object:
+        try:
+            return self.subject.env.gold()  # of the episode that was just played
+        except NotApplicable:
+            return None
 
     def _measure_expert(self, answers: Sequence[Lesson]) -> None:
         rng = random.Random(f"{self.seed}/mixtures")
@@ -368,7 +458,7 @@ class _Attack:
         frame = AnswerFrame.of(lessons, Briefing())
         for task, answer, gold in zip(self.attacked, answers, golds, strict=True):
             try:
-                episode = self._attack(attacker, task, lessons)
+                episode = self._attack(attacker, task.id, lessons)
             except NotApplicable:  # a judge that is away says nothing about the environment
                 continue
             except Exception as error:
@@ -376,10 +466,15 @@ class _Attack:
                 break
             solved = _solves(frame, episode.actions, answer, gold)
             trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
-        copied = attacker.copies and not any(golds)
-        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH) or copied
-        gains = [0.0 if trial.solved and excused else self._gain(trial) for trial in trials]
-        estimate = wilson(sum(gains), len(gains)) if gains else Estimate(0.0, 0.0, 1.0)
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
+        may_copy = attacker.copies and not any(golds)
+        gains = [
+            0.0
+            if trial.solved and (excused or (may_copy and not _looks_longer(trial, answer)))
+            else self._gain(trial)
+            for trial, answer in zip(trials, answers, strict=False)
+        ]
+        estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
 
     def _gain(self, trial: Trial) -> float:
@@ -390,11 +485,11 @@ class _Attack:
         return min(1.0, (trial.reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
 
     def _attack(
-        self, attacker: Attacker, task: Task, lessons: Sequence[Lesson], most: int = MAX_STEPS
+        self, attacker: Attacker, task: str, lessons: Sequence[Lesson], most: int = MAX_STEPS
     ) -> Played:
         episode = Played()
-        others = [lesson for lesson in lessons if lesson.task != task.id]
-        rng = random.Random(f"{self.seed}/{attacker.name}/{task.id}")
+        others = [lesson for lesson in lessons if lesson.task != task]
+        rng = random.Random(f"{self.seed}/{attacker.name}/{task}")
         actions: Iterator[str | Message] | None = None
 
         def choose() -> str | Message | None:
@@ -406,9 +501,9 @@ class _Attack:
             return next(actions, None)
 
         return (
-            play(self.subject.gym, task.id, choose, seed=self.seed, episode=episode, max_steps=most)
+            play(self.subject.gym, task, choose, seed=self.seed, episode=episode, max_steps=most)
             if most < MAX_STEPS
-            else self._play(task.id, choose, episode)
+            else self._play(task, choose, episode)
         )
 
     def _play(
@@ -436,61 +531,21 @@ def _solves(
     said = _plain(frame.core(actions[-1]))
     if said in {_plain(form) for form in gold}:
         return True
-    if answer is None:
-        return False
-    if frame.call is not None and not frame.argument:  # the answer is the way, not the last call
+    if answer is None or 2 * len(actions) < len(answer.actions):
+        return False  # who needs less than half of the expert's turns goes another way
+    if frame.is_constant:  # the answer is the way, not its end
         return [as_action(a).tool_calls for a in actions] == [
             as_action(a).tool_calls for a in answer.actions
         ]
     return said == _plain(frame.core(answer.actions[-1]))
 
 
+def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:
+    """Whether an attack was shown more than the expert needed: then it copied what it was told, and
+    not the task.
+    """
+    return answer is not None and len(trial.actions) > len(answer.actions)
+
+
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .$")
-
-
-def cases_env(name: str, verifier: Verifier, cases: Sequence[Sample]) -> type[TextEnv]:
-    """Return an environment whose tasks are the cases of a verifier: the prompt is shown, and an
-    answer is scored with the gold of the case. The expert gives the right answers of the cases.
-    """
-
-    class Cases(TextEnv):
-        deterministic = bool(getattr(verifier, "deterministic", True))
-        hears_thoughts = True
-
-        def tasks(self, split: str) -> TaskSet:
-            if split != "train":
-                raise UnknownTask(f"cases have no split {split!r}")
-            listed = [Task(id=f"case/{number}", split=split) for number in range(len(cases))]
-            return ListedTasks(split, listed)
-
-        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
-            self.case = cases[int(self.task.id.rpartition("/")[2])]
-            return self.case.prompt or "(no prompt)", {}
-
-        async def step(self, action: str) -> Step:
-            score = verifier.score(msgspec.structs.replace(self.case, response=action))
-            verdict = await score if inspect.isawaitable(score) else score
-            return "", verdict, True, False, {}
-
-        def gold(self) -> object | None:
-            gold: object = self.case.gold
-            return gold
-
-        def demonstrate(self) -> str:
-            return "\n".join(m.text for m in as_messages(self.case.response))
-
-    Cases.__name__ = Cases.__qualname__ = name
-    return Cases
-
-
-def still_open(subject: EnvUnderCheck, exploits: Sequence[Exploit]) -> str:
-    """Exploits of earlier audits are not paid any more."""
-    for exploit in exploits:
-        total = play(subject.gym, exploit.task, scripted(exploit.actions), seed=exploit.seed).total
-        if total > exploit.bound:
-            raise CheckFailed(
-                f"on {exploit.task!r} {exploit.attacker!r} still earns {total:g} without solving "
-                f"the task; at most {exploit.bound:g} is sound"
-            )
-    return f"{len(exploits)} exploits, none is paid"

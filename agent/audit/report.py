@@ -10,6 +10,7 @@ import msgspec
 
 from ludus.contract import RuleOutcome
 from ludus.estimates import Estimate, mean_over_tasks
+from ludus.messages import as_action
 
 from .attackers import AttackKind
 from .measures import CHEAT_WARNING, AttackTally, Audit
@@ -322,12 +323,30 @@ def _gap(audit: Audit) -> CheckResult:
     if not cheats:
         return _skipped("no cheat found time")
     best = max(cheats, key=lambda tally: tally.gain.low)
-    return _judged(
-        best.gain.low <= CHEAT_WARNING,
+    pressure = audit.pressure
+    figures = {"gap": best.gain}
+    if pressure is not None:
+        figures |= {
+            "trained_reward": pressure.reward,
+            "trained_success": pressure.success,
+            "trained_gap": pressure.gap,
+        }
+    result = _judged(
+        best.gain.low <= CHEAT_WARNING and (pressure is None or pressure.gap.low <= CHEAT_WARNING),
         evidence=told(best) if best.gain.value else "",
         remedy="an episode that solves nothing earns a part of the reward",
-        gap=best.gain,
+        **figures,
     )
+    if pressure is not None:
+        result.evidence.append(str(pressure))
+        for rollout in pressure.episodes[:3]:
+            said = [as_action(action) for action in rollout.actions]
+            shown = [message.text or str(message.tool_calls) for message in said]
+            result.evidence.append(
+                f"on {rollout.task!r} the trained policy earns {rollout.reward:.2f} of the "
+                f"expert's reward, of which {rollout.success:.2f} is deserved, for {shown!s:.160}"
+            )
+    return result
 
 
 def told(tally: AttackTally) -> str:

@@ -1,7 +1,8 @@
 """An attacker that learns from the expert's answers on other tasks which piece of a task, read in
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
-Nothing is understood: a few hundred rules are tried on the lessons, and the best one is played.
+Nothing is understood: some 700 rules are tried on the lessons, and the best one is played. Where
+answers are few, words that give one away are rules, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import binascii
 import codecs
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from urllib.parse import unquote
@@ -20,6 +22,11 @@ LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 ENDS = 10
 """Places from either end at which a token, a number or a mark is looked for."""
+MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
+"""Answers that words may give away, the largest share of one of them, the share of lessons that the
+words have to answer, and how many words there may be.
+"""
+_TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
@@ -56,6 +63,10 @@ WAYS: tuple[Way, ...] = (
     ("a word's first part", lambda text: re.split(r"[-_:=/|.]", text)[0], ()),
     ("a word's last part", lambda text: re.split(r"[-_:=/|.]", text)[-1], ()),
 )
+_MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
+_LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
+_SMALL = ("small", "least", "min", "low", "few", "first", "young", "less", "sort")
+_MIDDLE = ("median", "middle", "sort")
 _SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
 
 
@@ -94,6 +105,64 @@ def _by_number(text: str) -> str:
     return items[int(float(number[0])) % len(items)] if items and number else ""
 
 
+def _candidates(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
+    return lambda text: [match[match.lastindex or 0] for match in pattern.finditer(text)]
+
+
+def _ranked(place: float) -> Callable[[Sequence[str]], str]:
+    """Return a choice by size: 0 is the smallest number, 0.5 the median, 1 the largest."""
+
+    def choose(values: Sequence[str]) -> str:
+        ordered = sorted(set(values), key=lambda value: float(value.replace(",", "")))
+        return ordered[round(place * (len(ordered) - 1))] if ordered else ""
+
+    return choose
+
+
+def _often(least: int) -> Callable[[Sequence[str]], str]:
+    """Return a choice by number: what is named most often, and more often than all else."""
+
+    def choose(values: Sequence[str]) -> str:
+        (first, times), second = ([*Counter(values).most_common(2), ("", 0), ("", 0)])[:2]
+        return first if times >= least and times > second[1] else ""
+
+    return choose
+
+
+_CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
+_LONG = re.compile(r"\b[a-z]{4,}\b")
+_BY_SIZE: tuple[tuple[str, float, tuple[str, ...]], ...] = (
+    ("smallest", 0.0, _SMALL),
+    ("median", 0.5, _MIDDLE),
+    ("largest", 1.0, _LARGE),
+)
+
+
+def _chosen() -> list[Way]:
+    """Return the rules that choose among the numbers, names or items of a task by their size or
+    number.
+    """
+    tail = _candidates(re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)"))
+    rules: list[Way] = []
+    for name, place, words in _BY_SIZE:
+        rules.append((f"the {name} number", _compose(_candidates(_NUMBER), _ranked(place)), words))
+        rules.append((f"the {name} item", _compose(_numbers, _ranked(place)), words))
+        rules.append((f"the {name} number apart", _compose(tail, _ranked(place)), words))
+    for kind, pattern in (("name", _CAPITAL), ("word", _LONG), ("number", _NUMBER)):
+        usual = _compose(_candidates(pattern), _often(2))
+        rules.append((f"the most frequent {kind}", usual, _MOST))
+    return rules
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the items of a list that are numbers."""
+    return [item for item in listed(text) if _NUMBER.fullmatch(item)]
+
+
+def _compose(find: Callable[[str], list[str]], choose: Callable[[Sequence[str]], str]) -> Rule:
+    return lambda text: choose(find(text))
+
+
 def _read(pick: Rule, read: Rule) -> Rule:
     return lambda text: read(pick(text))
 
@@ -121,6 +190,7 @@ def _rules() -> list[Way]:
         ("the first item of the alphabet", lambda text: min(listed(text), default=""), _SORTS),
         ("the last item of the alphabet", lambda text: max(listed(text), default=""), _SORTS),
     ]
+    rules += _chosen()
     for joint in (" ", ", ", ","):
         rules += [
             (f"the list in order, joined by {joint!r}", _joined(joint, sorted), _SORTS),
@@ -152,17 +222,19 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
         if lesson.actions
     ]
     # One answer for all is the attacker `constant`'s.
-    if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 3:
+    if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
     told = f"{scene.prompt}\n{scene.opening}".casefold()
     best: tuple[float, str, Rule] | None = None
-    for name, rule, words in RULES:
+    for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
         if any(word in told for word in words):
             continue
         share = sum(rule(text) == answer for text, answer in known) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
             best = share, name, rule
-    return _counted(known, told) if best is None else (best[1], best[2])
+    if best is not None:
+        return best[1], best[2]
+    return _counted(known, told) or _giveaways(known)
 
 
 def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
@@ -175,6 +247,47 @@ def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
         if offsets.count(usual) >= LEAST_SHARE * len(known):
             return f"the number of {name}", lambda text: str(count(text) + usual)  # noqa: B023
     return None
+
+
+def _giveaways(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
+    """Return the rule that a few words tell the answer: each stands in the tasks of one answer
+    alone, and all others have the most frequent of the other answers. Each lesson is answered by
+    what the rest teach, and nearly all have to be right.
+    """
+    answers = Counter(answer for _, answer in known)
+    if len(answers) > MOST_ANSWERS or answers.most_common(1)[0][1] > MOST_USUAL * len(known):
+        return None
+    right = 0
+    for n, (text, answer) in enumerate(known):
+        rule = _told_by([*known[:n], *known[n + 1 :]])[1]
+        right += rule(text) == answer
+    if right < GIVEN_AWAY * len(known):
+        return None
+    words, rule = _told_by(known)
+    return f"words that give an answer away: {', '.join(words)}", rule
+
+
+def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
+    """Return the words that give answers away, greedily the most telling first, and their rule."""
+    rest, telling = list(known), dict[str, str]()
+    while len(telling) < MOST_WORDS and len({answer for _, answer in rest}) > 1:
+        seen = Counter((w, a) for text, a in rest for w in set(_TELLING.findall(text.casefold())))
+        totals = Counter[str]()
+        for (word, _), times in seen.items():
+            totals[word] += times
+        alone = [(n, word, answer) for (word, answer), n in seen.items() if n == totals[word] > 1]
+        if not alone:
+            break
+        _, word, answer = max(alone)
+        telling[word] = answer
+        rest = [(text, a) for text, a in rest if word not in _TELLING.findall(text.casefold())]
+    usual = Counter(answer for _, answer in rest or known).most_common(1)[0][0]
+
+    def rule(text: str) -> str:
+        words = set(_TELLING.findall(text.casefold()))
+        return next((answer for word, answer in telling.items() if word in words), usual)
+
+    return list(telling), rule
 
 
 def plays_rule(scene: Scene) -> Iterator[Action]:

@@ -7,7 +7,6 @@ told so. A label is answered when its row is on the disk.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import os
 import secrets
@@ -20,10 +19,10 @@ import msgspec
 from aiohttp import web
 
 from ludus.errors import ConfigError, LudusError, SaveFailed
-from ludus.messages import Message
 from ludus.wire.address import check_host, is_loopback
 from ludus.wire.faults import Refused
 
+from ..viewer.transcript import message_data
 from .journal import LabelJournal, row_of
 from .sheet import LabelItem, in_turn
 
@@ -40,9 +39,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STATIC = Path(__file__).parent / "static"
+VIEWER = Path(__file__).parents[1] / "viewer" / "static"
+"""The scripts of the viewer, which shows messages here too."""
 LONGEST_S = 3600.0
 """The longest time that an item is said to have taken: a page that was left open tells nothing."""
-_KINDS = {"page.js": "text/javascript", "page.css": "text/css"}
+_KINDS = {"messages.js": "text/javascript", "page.js": "text/javascript", "page.css": "text/css"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -160,7 +161,8 @@ class LabelServer:
 
     async def _static(self, request: web.Request) -> web.Response:
         name = request.path.removeprefix("/")
-        return web.Response(text=(STATIC / name).read_text("utf-8"), content_type=_KINDS[name])
+        folder = STATIC if (STATIC / name).exists() else VIEWER
+        return web.Response(text=(folder / name).read_text("utf-8"), content_type=_KINDS[name])
 
     async def _item(self, request: web.Request) -> web.Response:
         name = self._asked_by(request)
@@ -226,26 +228,9 @@ def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:
         "id": item.id,
         "question": str(item.question),
         "criterion": item.criterion,
-        "prompt": [_message(message) for message in item.prompt],
-        "answers": [[_message(message) for message in item.answers[place]] for place in order],
+        "prompt": [message_data(message) for message in item.prompt],
+        "answers": [[message_data(message) for message in item.answers[place]] for place in order],
     }
-
-
-def _message(message: Message) -> dict[str, Any]:
-    calls = [
-        f"{call.name}({msgspec.json.encode(call.arguments).decode()})"
-        for call in message.tool_calls
-    ]
-    text = "\n".join([message.text, *calls]).strip("\n")
-    return {"role": str(message.role), "text": text, "images": [_url(i) for i in message.images]}
-
-
-def _url(image: Any) -> str:
-    if image.url.startswith("data:"):
-        return str(image.url)
-    kind = "png" if image.data.startswith(b"\x89PNG") else "jpeg"
-    kind = "webp" if image.data[8:12] == b"WEBP" else kind
-    return f"data:image/{kind};base64,{base64.b64encode(image.data).decode()}"
 
 
 def _tokens(path: Path, annotators: Sequence[str]) -> dict[str, str]:

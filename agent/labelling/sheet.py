@@ -38,6 +38,8 @@ class LabelQuestion(StrEnum):
 
 
 RATINGS = (1, 2, 3, 4, 5)
+MOST_ANSWERS = 9
+"""The most answers that digits can rank."""
 
 
 class LabelItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +59,16 @@ class LabelItem(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(places, key=lambda place: _digest(self.id, annotator, str(place)))
 
 
-def load_items(source: str, *, tests: str = "") -> list[LabelItem]:
+def load_items(
+    source: str, *, tests: str = "", ask: LabelQuestion = LabelQuestion.PAIR
+) -> list[LabelItem]:
     """Load the items of a file, a hub's data set or a run.
 
     Args:
-        source: see `ludus.envs.problem_files.rows_of`; or a run's folder, whose groups of rollouts
-            are pairs of answers.
+        source: see `ludus.envs.problem_files.rows_of`; or a folder of recorded episodes, such as
+            that of a run.
+        ask: what is asked of recorded episodes: pairs and rankings are of the rollouts of a task,
+            and every episode can be rated.
         tests: a source of test items, whose rows say what is right: `chosen` and `rejected`,
             `ranks`, `rating` or `met`.
 
@@ -70,7 +76,9 @@ def load_items(source: str, *, tests: str = "") -> list[LabelItem]:
         ConfigError: a source cannot be read, holds nothing to ask, or a row that cannot be asked.
     """
     path = Path(source)
-    given = _of_run(path) if path.is_dir() else _of_rows(source, tests=False)
+    if ask is LabelQuestion.CRITERION:
+        raise ConfigError("recorded episodes have no criterion; ask pair, ranking or rating")
+    given = _of_run(path, ask) if path.is_dir() else _of_rows(source, tests=False)
     items = {item.id: item for item in given}
     if not items:
         raise ConfigError(f"{source!r} holds nothing to label")
@@ -137,8 +145,10 @@ def _asked(row: Mapping[str, Any]) -> tuple[LabelQuestion, list[Any], list[float
         return LabelQuestion.PAIR, [row["chosen"], row["rejected"]], [1.0, 2.0]
     several = row.get("answers", row.get("generations"))
     if isinstance(several, Sequence) and not isinstance(several, str) and len(several) > 1:
-        if len(several) > 9:
-            raise UnusableRow(f"{len(several)} answers are more than keys can rank: at most 9")
+        if len(several) > MOST_ANSWERS:
+            raise UnusableRow(
+                f"{len(several)} answers are more than keys can rank: at most {MOST_ANSWERS}"
+            )
         ranks = row.get("ranks", row.get("ranking"))
         told = list(map(float, ranks)) if isinstance(ranks, Sequence) else None
         return (
@@ -163,9 +173,9 @@ def _answer(value: Any, row: Mapping[str, Any], reader: ConversationReader) -> l
     return reader.answer(value, row)
 
 
-def _of_run(folder: Path) -> Iterator[LabelItem]:
-    """Yield a pair of rollouts for each task of a run that was played more than once: the first two
-    that say different things.
+def _of_run(folder: Path, ask: LabelQuestion) -> Iterator[LabelItem]:
+    """Yield what is asked of each task's rollouts that say different things: the first two are a
+    pair, up to nine a ranking, and each by itself is rated.
     """
     place = folder / "episodes" if (folder / "episodes").is_dir() else folder
     groups: dict[str, list[Episode]] = defaultdict(list)
@@ -181,15 +191,16 @@ def _of_run(folder: Path) -> Iterator[LabelItem]:
             if said and said not in answers and (not answers or opening == prompt):
                 prompt = opening
                 answers.append(said)
-        if len(answers) > 1:
-            task = name.partition("\0")[0]
-            identity = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
-            yield LabelItem(
-                id=f"{task}-{identity}",
-                question=LabelQuestion.PAIR,
-                prompt=prompt,
-                answers=answers[:2],
-            )
+        task = name.partition("\0")[0]
+        identity = f"{task}-{hashlib.blake2b(name.encode(), digest_size=6).hexdigest()}"
+        if ask is LabelQuestion.RATING:
+            for number, answer in enumerate(answers):
+                yield LabelItem(
+                    id=f"{identity}-{number}", question=ask, prompt=prompt, answers=[answer]
+                )
+        elif len(answers) > 1 + (ask is LabelQuestion.RANKING):
+            most = 2 if ask is LabelQuestion.PAIR else MOST_ANSWERS
+            yield LabelItem(id=identity, question=ask, prompt=prompt, answers=answers[:most])
 
 
 def _told(episode: Episode) -> tuple[list[Message], list[Message]]:

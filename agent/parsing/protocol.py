@@ -60,7 +60,7 @@ class HasCallIds(Protocol):
         ...
 
 
-class WritesTurns(Protocol):
+class WritesTurns(ToolFormat, Protocol):
     """A tool format that marks more of a turn than its calls: text and thoughts too."""
 
     def write(self, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:

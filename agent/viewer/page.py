@@ -24,6 +24,7 @@ from .views import Runs, view
 
 SCRIPTS = [
     "vendor/uplot-1.6.32/uPlot.iife.min.js",
+    "messages.js",
     "core.js",
     "charts.js",
     "numbers.js",

@@ -1,14 +1,16 @@
 """The contract of environments, rule by rule: conduct, rewards and tasks.
 
 A short gold such as `7` turns up in many texts by chance. So several tasks are examined, and a
-place leaks only if it shows the gold of its own task in nearly all of them, while the golds of the
-*other* tasks mostly do not appear (a question that lists the choices A to D shows every gold).
+place leaks only if it shows the gold of its own task in nearly all of them, where it can be found
+without understanding: at the same position, or beside the same word. The golds of the *other* tasks
+must mostly not appear (a question that lists the choices A to D shows every gold).
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -48,6 +50,8 @@ OWN_RATE = 0.9
 """Share of tasks from which a place in the observation that shows its own task's gold is suspected
 of leaking.
 """
+PLACE_RATE = 0.75
+"""Share of tasks in which the gold has to stand at the same position, or beside the same words."""
 OTHERS_RATE = 0.5
 """Share of other tasks' golds from which the same place is cleared of the suspicion."""
 
@@ -79,7 +83,34 @@ def _leaks(texts: Sequence[str], forms: Sequence[frozenset[str]]) -> bool:
         for j, gold in enumerate(forms)
         if i != j and gold != forms[i]
     ]
-    return _rate(own_leaks) >= OWN_RATE and _rate(other_leaks) < OTHERS_RATE
+    return (
+        _rate(own_leaks) >= OWN_RATE
+        and _rate(other_leaks) < OTHERS_RATE
+        and _stands_at_one_place(texts, forms)
+    )
+
+
+def _stands_at_one_place(texts: Sequence[str], forms: Sequence[frozenset[str]]) -> bool:
+    """Whether a rule finds the gold in most texts: the same position from an end, or the same
+    neighbour. A story with the answer somewhere in it, or choices in random order, has no such
+    rule.
+    """
+    counts = Counter[tuple[str, object]]()
+    for text, gold in zip(texts, forms, strict=True):
+        spots = set[tuple[str, object]]()
+        for match in (match for form in gold for match in _whole(form).finditer(text)):
+            parts = text[: match.start()], text[match.end() :]
+            before, after = (re.findall(r"\w+|[^\w\s]", part) for part in parts)
+            spots |= {("start", len(before)), ("end", len(after))}
+            spots |= {("after", tuple(before[-2:])), ("before", tuple(after[:2]))}
+        counts.update(spots)
+    return max(counts.values(), default=0) >= PLACE_RATE * len(texts)
+
+
+def _whole(form: str) -> re.Pattern[str]:
+    """Return the pattern of a form as a whole word or number: `5` is not shown by `1.5`."""
+    words = r"\s+".join(re.escape(word) for word in form.split())
+    return re.compile(rf"(?<!\w)(?<!\d[.,/]){words}(?!\w)(?![.,/]\d)", re.IGNORECASE)
 
 
 def _rate(hits: Sequence[bool]) -> float:
@@ -87,13 +118,7 @@ def _rate(hits: Sequence[bool]) -> float:
 
 
 def _shows(text: str, gold: frozenset[str]) -> bool:
-    for form in gold:
-        # The form as a whole word or number: `5` is not shown by `1.5`.
-        words = r"\s+".join(re.escape(word) for word in form.split())
-        whole = rf"(?<!\w)(?<!\d[.,/]){words}(?!\w)(?![.,/]\d)"
-        if re.search(whole, text, re.IGNORECASE):
-            return True
-    return False
+    return any(_whole(form).search(text) for form in gold)
 
 
 def forms_of(gold: object) -> frozenset[str]:

@@ -466,7 +466,7 @@ class Maths(TextEnv):
         """Return the final answer, or several that are all right."""
         return self.problem.gold
 
-    def demonstrate(self) -> str:
+    def demonstrate(self) -> str | Message:
         """Answer with the final answer, after the worked solution where the data has that."""
         gold = self.problem.gold
         answer = gold if isinstance(gold, str) else gold[0]

@@ -78,7 +78,7 @@ class MathsTools(Maths):
         self.bench = Workbench()
         self.runs = 0
 
-    async def reset(
+    async def reset(  # type: ignore[override] # an environment's methods are plain or async
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
         """Show the problem; the first run opens the sandbox session."""

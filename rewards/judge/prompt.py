@@ -116,6 +116,9 @@ def without_tokens(prompt: str, tokens: Collection[str]) -> str:
     return _STRING.sub(broken, prompt)
 
 
+_BLANK = " \t\r\n\u2581"
+
+
 def special_tokens(path: str) -> list[str]:
     """Return the tokens that a tokenizer reads whole, from its `tokenizer.json` or
     `tokenizer_config.json`, or from a folder that holds one of these.
@@ -132,7 +135,9 @@ def special_tokens(path: str) -> list[str]:
         except (OSError, ValueError):
             continue
         rows = [*read.get("added_tokens", []), *read.get("added_tokens_decoder", {}).values()]
-        if tokens := [str(row["content"]) for row in rows if str(row["content"]).strip()]:
+        # White space, which Gemma's vocabulary writes as U+2581, ends nothing and opens nothing.
+        tokens = [token for row in rows if (token := str(row["content"])).strip(_BLANK)]
+        if tokens:
             return tokens
     raise ConfigError(
         f"no special tokens of the judge's tokenizer in {path!r}: name its tokenizer.json, its "

@@ -42,7 +42,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def wilson(c: float, n: int) -> Estimate:
+def wilson(c: float, n: float) -> Estimate:
     """Return a success rate with Wilson's interval, which is sound for few samples and for rates of
     0 and 1. `c` may be a sum of shares in [0, 1]: the interval is then wider than it need be.
     """
@@ -52,6 +52,29 @@ def wilson(c: float, n: int) -> Estimate:
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     return Estimate(rate, max(0.0, centre - half), min(1.0, centre + half))
+
+
+MOST_EFFECTIVE = 4.0
+"""The most samples for which a sample may count, however little the samples differ."""
+
+
+def share_of(values: Sequence[float]) -> Estimate:
+    """Return the mean of shares in [0, 1] with Wilson's interval, for as many samples as would have
+    the variance of these: samples of 0 and 1 count once, and equal ones for up to four.
+
+    The effective number is n p (1 - p) / s^2, as for the design effect of a survey (Kish,
+    "Survey Sampling", 1965, section 8.2).
+
+    >>> share_of([0.0, 1.0, 1.0, 1.0]) == wilson(3.0, 4)
+    True
+    """
+    n, mean = len(values), fmean(values)
+    spread = fmean((value - mean) ** 2 for value in values)
+    most = MOST_EFFECTIVE * n
+    effective = min(most, n * mean * (1 - mean) / spread) if spread else float(n)
+    if spread == 0 and 0 < mean < 1:
+        effective = most
+    return wilson(mean * effective, effective)
 
 
 def mean_over_tasks(values: Sequence[float]) -> Estimate:

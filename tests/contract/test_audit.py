@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from ludus.agent.audit import ATTACKERS, audit, cases_env, report_of
+from ludus.agent import Episode
+from ludus.agent.audit import ATTACKERS, audit, audit_episodes, cases_env, report_of
+from ludus.agent.trajectory import Segment, Trajectory, Turn
 from ludus.cli.main import main
 from ludus.envs import Briefing, TextEnv, register_env, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.serving.server import EnvService
-from ludus.messages import Message, ToolCall, assistant
+from ludus.messages import Message, ToolCall, assistant, user
 from ludus.rewards import Sample, make_verifier
+from ludus.verdict import Status, Verdict
 from ludus.wire.server import BackgroundServer, HttpServer
 
 COLOURS = ("amber", "azure", "coral", "indigo", "ivory", "jade", "khaki", "lilac", "ochre", "teal")
@@ -435,3 +438,28 @@ def test_files_that_cannot_be_read_or_written_are_named(
     assert f"cannot read '{gone}'" in capsys.readouterr().err
     assert main(["audit", "ludus/arithmetic-v0", "--tasks", "1", "--keep", str(gone)]) == 2
     assert f"cannot write '{gone}'" in capsys.readouterr().err
+
+
+def played(opening: str, said: str, reward: float, gold: str | None) -> Episode:
+    turn = Turn(observation=[user(opening)], message=assistant(said), reward=reward)
+    trajectory = Trajectory(
+        verdict=Verdict(status=Status.OK, reward=reward),
+        segments=[Segment(turns=[turn])],
+        gold=gold,
+    )
+    return Episode(task=opening, trajectories=[trajectory])
+
+
+def test_episodes_of_a_run_are_audited_by_their_golds_and_by_the_attackers() -> None:
+    honest = [played(f"{n} + 1?", f"It is {n + 1}.", 1.0, str(n + 1)) for n in range(8)]
+    pasted = [played(f"{n} + 1?", f"{n} + 1?", 1.0, str(n + 1)) for n in range(20, 28)]
+    without = [played(f"{n} + 1?", f"{n} + 1?", 1.0, None) for n in range(30, 38)]
+    lost = [played("0 + 1?", "0 + 1?", 0.0, "1")]
+    assert audit_episodes(honest)["audit/undeserved"] == 0.0
+    mixed = audit_episodes([*honest, *pasted, *lost])
+    assert mixed["audit/reward"] == pytest.approx(8 / 17)
+    assert mixed["audit/undeserved"] == 0.5
+    assert mixed["audit/like/echo"] == mixed["audit/like/paste"] == 0.5
+    # without a gold, what an attacker would have said is not deserved
+    assert audit_episodes(without)["audit/reward"] == 0.0
+    assert audit_episodes([]) == {}

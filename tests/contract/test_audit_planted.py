@@ -2,7 +2,8 @@
 
 `audited/planted.py` and `audited/sound.py` came first: the attackers of then found 5 of the 20, for
 the right reason. `audited/held_out.py` came after they had learned those kinds: 4 of its 8 were
-found at first sight.
+found at first sight. `audited/fresh.py` came next: 9 of 20 at first sight, 7 for the right reason.
+`audited/later.py` came after those: 5 of its 8 at first sight.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import pytest
 
 from ludus.agent.audit import audit, report_of
 from ludus.agent.audit.attackers import Lesson, Scene
+from ludus.agent.audit.moves import LAST_WORD, Move, Program, hollow_answers, moves_of, slot
 from ludus.agent.audit.rules import learned_rule
-from ludus.agent.audit.search import LAST_WORD, Move, Program, ProgramSearch, described, moves_of
+from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
 from ludus.envs import Briefing
 from ludus.envs.checks.subject import Played
 
@@ -33,16 +35,17 @@ NEVER = 1e12
 def audited() -> Iterator[dict[str, list[str]]]:
     """The ids of the environments, which are registered."""
     sys.path.insert(0, str(FOLDER))
-    modules: list[Any] = [importlib.import_module(n) for n in ("planted", "sound", "held_out")]
+    names = ("planted", "sound", "held_out", "fresh", "later")
+    modules: dict[str, Any] = {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(FOLDER))
-    planted, sound, held_out = modules
-    return {"planted": planted.PLANTED, "sound": sound.SOUND, "held_out": held_out.HELD_OUT}
+    return {name: getattr(module, name.upper()) for name, module in modules.items()}
 
 
 @pytest.mark.slow
-def test_planted_exploits_are_found(audited: dict[str, list[str]]) -> None:
-    missed = [name for name in audited["planted"] if not audit(name).winners]
-    assert len(missed) <= 2, missed
+@pytest.mark.parametrize(("kind", "most"), [("planted", 2), ("fresh", 2), ("later", 1)])
+def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
+    missed = [name for name in audited[kind] if not audit(name).winners]
+    assert len(missed) <= most, missed
 
 
 @pytest.mark.slow
@@ -55,7 +58,7 @@ def test_sound_environments_are_not_flagged(audited: dict[str, list[str]]) -> No
 @pytest.mark.slow
 def test_exploits_of_other_kinds_are_found_mostly(audited: dict[str, list[str]]) -> None:
     found = [name for name in audited["held_out"] if audit(name).winners]
-    assert len(found) >= 6, found
+    assert len(found) >= 7, found
 
 
 def scene(openings: list[str], answers: list[str], opening: str, prompt: str = "") -> Scene:
@@ -82,21 +85,73 @@ def test_a_rule_is_learned_from_other_tasks_alone() -> None:
 
 
 def test_the_search_finds_a_pair_that_is_paid_again_and_again() -> None:
-    def attempt(program: Program, task: int) -> float:
+    def attempt(program: Program, task: int) -> Attempt:
         held, paid = False, 0.0
         for n in range(12):
             said = program[n % len(program)].text
             paid += 0.2 * (said == "pick" and not held)
             held = said == "pick" or (held and said != "drop")
-        return paid
+        return Attempt(paid)
 
     moves = moves_of(Briefing(system_prompt="Commands: pick, drop, go NAME."), ["A room."], [])
     assert Move("pick") in moves
     assert Move(f"go {LAST_WORD}") in moves
-    bests = [ProgramSearch(moves, attempt, (), random.Random(7), NEVER).best() for _ in range(2)]
+    bests = [
+        ProgramSearch(moves, attempt, (), SLOW, NEVER).best(random.Random(7), counts_solved=True)
+        for _ in range(2)
+    ]
     assert bests[0] == bests[1]  # equal seeds, equal programs
     program, paid = bests[0]
     assert paid == pytest.approx(1.2)
     assert set(described(program).split("; ")) == {"pick", "drop"}
-    late = ProgramSearch(moves, attempt, (), random.Random(7), -1.0)
-    assert late.best() == ((), 0.0)
+    late = ProgramSearch(moves, attempt, (), SLOW, -1.0)
+    assert late.best(random.Random(7), counts_solved=True) == ((), 0.0)
+    assert late.was_cut
+
+
+def test_a_search_opens_a_way_that_no_single_move_is_paid_for() -> None:
+    def attempt(program: Program, task: int) -> Attempt:
+        level, reply = 5, ""
+        for n in range(12):
+            said = program[n % len(program)].text
+            if said.startswith("level ") and said[6:].isdigit():
+                level = int(said[6:])
+                reply = reply or f"level {level}"
+            elif said.startswith("answer"):
+                return Attempt(float(level == 0 and said == "answer 0"), reply=reply)
+            else:
+                reply = reply or "Commands: level N, answer N."
+        return Attempt(0.0, reply=reply)
+
+    moves = moves_of(Briefing(system_prompt="Commands: level N, answer N."), ["?"], [])
+    search = ProgramSearch(moves, attempt, (), QUICK, NEVER)
+    program, paid = search.best(random.Random(0), counts_solved=False)
+    assert (described(program), paid) == ("level 0; answer 0", 1.0)
+
+
+def test_hollow_answers_have_the_shape_of_the_experts_and_nothing_in_them() -> None:
+    def hollow(pairs: list[tuple[str, str]]) -> list[str]:
+        return [m.text for m in hollow_answers([Lesson(o, o, (a,)) for o, a in pairs])]
+
+    assert '{"plan": []}' in hollow([("?", '{"plan": [{"name": "a"}]}')])
+    assert '{"choice": ["A", "B"]}' in hollow(
+        [("?", '{"choice": ["A"]}'), ("!", '{"choice": ["B"]}')]
+    )
+    roads = [(f"Go from x{n} to y{n}.", f"x{n}-m-y{n}") for n in range(6)]
+    first, last = slot("word", 2, opening=True), slot("word", 4, opening=True)
+    assert f"{first}-{last}" in hollow(roads)
+    assert "\n".join(map(str, range(16))) in hollow([("?", "3"), ("!", "7")])
+
+
+def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
+    rng = random.Random(4)
+    nouns = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(300)]
+    signs = [rng.random() < 0.5 for _ in range(30)]
+    texts = [f"{rng.choice(nouns)} did {'not ' * sign}{rng.choice(nouns)}" for sign in signs]
+    answers = ["no" if sign else "yes" for sign in signs]
+    learned = learned_rule(scene(texts, answers, "x did not y"))
+    assert learned is not None
+    assert "not" in learned[0]
+    assert learned[1]("x did not y") == "no"
+    by_chance = [rng.choice(["yes", "no"]) for _ in texts]
+    assert learned_rule(scene(texts, by_chance, "x did not y")) is None

@@ -49,6 +49,20 @@ async def test_the_expert_earns_with_thoughts_what_it_earns_without(env_id: str,
     assert not outcome.differences
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", SHIPPED)
+async def test_three_thinking_styles_play_every_family_on_every_path(env_id: str, law: Any) -> None:
+    outcome = law.Outcome()
+    try:
+        with BackgroundServer(HttpServer([EnvService([env_id])])) as url:
+            styles = ("qwen", "mistral", "opened")
+            await law.law_of_family(env_id, outcome, episodes=3, styles=styles, url=url)
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    assert set(outcome.cases) >= {"step", "tokens", "chat", "step over HTTP"}
+    assert not outcome.differences
+
+
 @pytest.mark.parametrize("env_id", PATHS)
 async def test_so_it_is_as_tokens_over_chat_and_over_http(env_id: str, law: Any) -> None:
     outcome = law.Outcome()
@@ -67,7 +81,16 @@ async def test_summaries_hold_no_thought(template: str, law: Any) -> None:
 
 def test_verifiers_score_what_was_said(law: Any, a_sandbox: None) -> None:
     outcome = law.Outcome()
-    law.law_of_verifiers(outcome, tuple(law.STYLES), tuple(law.RIGHT))
+    law.law_of_verifiers(outcome, tuple(law.STYLES), law.ALONE)
+    assert not outcome.differences
+
+
+async def test_judges_read_what_was_said(law: Any) -> None:
+    outcome = law.Outcome()
+    await law.law_of_judges(outcome, tuple(law.STYLES))
+    assert set(outcome.cases) == {
+        "verifiers", "verifiers over HTTP", "groups", "groups over HTTP"
+    }  # fmt: skip
     assert not outcome.differences
 
 

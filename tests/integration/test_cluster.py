@@ -28,6 +28,7 @@ needs_ray = pytest.mark.skipif(not HAS_RAY, reason="needs ray (pip install 'ludu
         ({"address": "head"}, "give auto, local, or the HOST:PORT"),
         ({"learner_ranks": 0}, "a run needs a learner of at least one rank"),
         ({"environments": -1}, "must not be negative"),
+        ({"engines": -1}, "cluster.engines must not be negative"),
     ],
 )
 def test_settings_that_no_cluster_can_run_are_refused(settings: dict[str, Any], told: str) -> None:
@@ -51,7 +52,7 @@ def test_without_ray_the_extra_is_named(capsys: pytest.CaptureFixture[str]) -> N
 
 
 REFUSALS = """
-import json, os, sys
+import json, os, subprocess, sys
 from ludus.errors import LudusError
 from ludus.trainer.config import ClusterConfig
 from ludus.trainer.cluster.resources import joined, reserved
@@ -80,10 +81,32 @@ with joined(ClusterConfig(address="local", cpus_of_rank=1.0)):
         def here(self):
             return True
 
+    from ludus.trainer.cluster.engines import StoredWeights
+    from ludus.trainer.models.weights import MemoryWeights
+    import torch
+
+    # The disk behind the store counts as full (RAY_local_fs_capacity_threshold).
+    large = {str(n): torch.zeros(10_000_000) for n in range(12)}
+    refused("full", lambda: StoredWeights.put(MemoryWeights(large)))
+
     rank = Rank.options(name="mine-rank-0", namespace="ludus").remote()
     ray.get(rank.here.remote())
     refused("twice", lambda: enter(ClusterConfig()))
+    # A cluster of another version of Ray, as it says so itself.
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+
+    key = (b"CLUSTER_METADATA", b"cluster")
+    metadata = json.loads(_internal_kv_get(key[0], namespace=key[1]))
+    metadata["ray_version"] = "2.0.0"
+    _internal_kv_put(key[0], json.dumps(metadata).encode(), overwrite=True, namespace=key[1])
     address = ray.get_runtime_context().gcs_address
+    joining = (
+        "from ludus.trainer.cluster.resources import connect; import sys; connect(sys.argv[1])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", joining, address], capture_output=True, text=True, timeout=200
+    )
+    told["version"] = ran.stderr[-1500:]
     with open(sys.argv[1], "w") as file:
         json.dump(told, file)
 del os.environ["RAY_ADDRESS"]
@@ -106,13 +129,18 @@ def test_a_cluster_that_cannot_give_what_was_asked_says_at_once_what_is_missing(
     folder.mkdir(exist_ok=True)
     (folder / "ray").mkdir(exist_ok=True)
     out = tmp_path / "told.json"
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": str(folder)}
+    environment = {
+        **os.environ,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_TMPDIR": str(folder),
+        "RAY_local_fs_capacity_threshold": "0.01",
+    }
     done = subprocess.run(
         [sys.executable, "-c", REFUSALS, str(out)],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=540,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -123,6 +151,9 @@ def test_a_cluster_that_cannot_give_what_was_asked_says_at_once_what_is_missing(
     assert "after 1 s" in told["waits"]
     assert "a run named 'mine' is on the cluster already" in told["twice"]
     assert "cannot join a Ray cluster at 127.0.0.1:9" in told["nobody"]
+    assert "object store is full, and so is the disk behind it: 480 MB" in told["full"]
+    assert "cannot join a Ray cluster at" in told["version"]
+    assert "2.0.0" in told["version"]
 
 
 @pytest.mark.slow
@@ -134,9 +165,10 @@ def test_a_cluster_that_cannot_give_what_was_asked_says_at_once_what_is_missing(
         ("environment", {"environments-0": 1}),
         ("engine", {"engines-0": 1}),
         ("learner", {"rank-0": 1}),
+        pytest.param("node", None, marks=pytest.mark.large),  # one that goes, and one that comes
     ],
 )
-def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int]) -> None:
+def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int] | None) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), killed],
         capture_output=True,
@@ -148,4 +180,22 @@ def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int]) -
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["lost"], found["doubled"]) == (0, 0)
     assert found["issued"] >= found["steps"] * 8
-    assert found["restarts"] == again  # as `ludus watch` shows it
+    assert again is None or found["restarts"] == again  # as `ludus watch` shows it
+
+
+@pytest.mark.large
+@pytest.mark.ray
+@needs_ray
+def test_servers_on_ray_follow_their_queues_and_cost_no_episode() -> None:
+    pytest.importorskip("fastapi", reason="needs Ray Serve (pip install 'ludus-rl[ray-serve]')")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "scaled"],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["episodes"] > 24
+    assert found["wrong"] == 0

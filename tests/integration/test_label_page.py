@@ -182,3 +182,41 @@ def test_rankings_ratings_criteria_and_images_are_shown(browser: Any, tmp_path: 
             assert row["met"] is True
         if name == "pair":
             assert row["preference"] == "tie"
+
+
+def test_trajectories_are_shown_as_in_the_viewer_and_nothing_says_whose_they_are(
+    browser: Any, tmp_path: Path
+) -> None:
+    out, port = tmp_path / "labels.jsonl", free_port()
+    more = ("--tasks", "2", "--policy", "expert", "random", "--samples", "1")
+    server, address = start("ludus/arithmetic-v0?min_operations=2", out, port, *more)
+    page = browser.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "console",
+        lambda said: faults.append(said.text) if "Content Security" in said.text else None,
+    )
+    try:
+        page.goto(address)
+        for number in range(2):
+            wait_done(page, number)
+            page.wait_for_selector(".answer")
+            boxes = page.locator(".answer").all()
+            calls = [box.locator(".call").count() for box in boxes]
+            assert sorted(calls)[0] == 0 < sorted(calls)[1]
+            expert = boxes[calls.index(max(calls))]
+            assert expert.locator("article.message.seen").count() == max(calls)  # results
+            told = page.locator("main").inner_text().lower()
+            assert not {"expert", "random", "reward"} & set(re.findall(r"\w+", told))
+            if folder := os.environ.get("LUDUS_SCREENSHOTS"):
+                page.screenshot(path=f"{folder}/label-trajectory.png")
+            page.keyboard.press(str(1 + calls.index(max(calls))))
+        wait_done(page, 2)
+    finally:
+        stop(server)
+        page.close()
+    assert faults == []
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all(row["chosen"][0]["tool_calls"] for row in rows)
+    assert not any(row["rejected"][0].get("tool_calls") for row in rows)

@@ -216,7 +216,7 @@ def sampled(path: Path) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--trainer.lrr=1"], "unknown options: --trainer.lrr=1; did you mean --trainer.lr "),
+        (["--trainer.lrr=1"], "unknown options: --trainer.lrr=1; did you mean --trainer.lr?"),
         (["--rollout.group_size=1"], "with sampling.group_size = 1 all advantages are 0"),
         (
             ["--trainer.lr=fast"],

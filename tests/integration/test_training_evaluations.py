@@ -11,6 +11,7 @@ import pytest
 from ludus.agent.episodes import read_episodes
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
+    AuditConfig,
     EvalConfig,
     ModelConfig,
     RolloutConfig,
@@ -108,3 +109,11 @@ async def test_a_run_that_ends_early_says_why_keeps_its_best_and_stays_ended(
     on = RunConfig(folder=str(result.folder), tensorboard=False, resume=True)
     again = await run_training(config(model, result.folder, steps=50, eval=early, run=on))
     assert (again.step, again.stopped) == (2, result.stopped)
+
+
+async def test_the_episodes_of_every_second_step_are_audited(model: Path, tmp_path: Path) -> None:
+    audited = config(model, tmp_path, audit=AuditConfig(every=2), eval=EvalConfig(tasks=1))
+    result = await run_training(audited)
+    rows = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
+    assert [row["step"] for row in rows if "audit/reward" in row] == [2, 4]
+    assert all(row["audit/reward"] <= row["reward/mean"] for row in rows if "audit/reward" in row)

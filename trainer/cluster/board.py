@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
-from ray.exceptions import GetTimeoutError, RayError
-
 from ..run.folder import replace_file
+from .resources import answer
 
-ANSWER_S = 10.0
-"""Seconds in which an actor must answer."""
 BOARD = "processes.json"
 EVENTS = 100
 """How many of the last events are kept."""
@@ -46,7 +42,7 @@ def look(processes: Sequence[PlacedProcess]) -> None:
     for process, call in zip(processes, calls, strict=True):
         found = answer(call, None)
         if found is None:
-            process.state, process.lost = "lost", True
+            process.state, process.lost = "lost" if process.pid else "starting", True
             continue
         if process.pid and found.pid and found.pid != process.pid:
             process.restarts += 1
@@ -56,14 +52,6 @@ def look(processes: Sequence[PlacedProcess]) -> None:
         process.lost = found.code is not None and found.code < 0
         ended = "running" if found.code is None else f"ended with {found.code}"
         process.state = ended if found.ready or found.code is not None else "starting"
-
-
-def answer(call: Any, otherwise: Any) -> Any:
-    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
-    try:
-        return ray.get(call, timeout=ANSWER_S)
-    except (RayError, GetTimeoutError):
-        return otherwise
 
 
 class Board:

@@ -17,10 +17,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ray
 
-from ..engines.vllm.server import Launch, command, environment
+if TYPE_CHECKING:
+    from ..engines.vllm.server import Launch
 
 BOUND = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
@@ -111,14 +113,22 @@ class ServerHost(ProcessHost):
     """Runs a `ludus serve`; when that ends, the actor ends too, and Ray starts both again.
 
     Args:
-        names: what is served.
+        names: what is served, and further words after `serve`.
         variables: added to the environment; the token is among them.
         log: what the server writes.
+        before: words before `serve`, such as those that import files of the user.
     """
 
-    def __init__(self, names: Sequence[str], variables: Mapping[str, str], log: str) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        variables: Mapping[str, str],
+        log: str,
+        before: Sequence[str] = (),
+    ) -> None:
         host = ray.util.get_node_ip_address()
-        super().__init__(["serve", *names, "--host", host, "--port", "0"], variables, log)
+        words = [*before, "serve", *names, "--host", host, "--port", "0"]
+        super().__init__(words, variables, log)
 
     def state(self) -> HostState:
         """Return what the driver wants to know, and the server's address once it serves."""
@@ -160,6 +170,8 @@ class VllmHost(RankHost):
 
     def serve(self, launch: Launch) -> str:
         """Start a server in place of one that may still run; return its address."""
+        from ..engines.vllm.server import command, environment  # servers' actors need no torch
+
         if self._process is not None:
             self._process.kill()
             self._process.wait(60)

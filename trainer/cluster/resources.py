@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 
 from ludus.errors import ConfigError
@@ -32,6 +33,9 @@ holds settings alone; with engines it is Ray's own, a share of the memory.
 POLL_S = 1.0
 CONNECT_S = 10.0
 """Seconds in which the head must take a connection."""
+
+ANSWER_S = 10.0
+"""Seconds in which an actor must answer."""
 
 Bundle = dict[str, float]
 
@@ -181,3 +185,11 @@ def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
     """
     nodes: dict[int, str] = placement_group_table(group)["bundles_to_node_id"]
     return sorted(((number, nodes[number]) for number in range(count)), key=lambda one: one[1])
+
+
+def answer(call: Any, otherwise: Any) -> Any:
+    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
+    try:
+        return ray.get(call, timeout=ANSWER_S)
+    except (RayError, GetTimeoutError):
+        return otherwise

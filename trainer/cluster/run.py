@@ -36,10 +36,10 @@ from ..open_engine import PLACED
 from ..run.folder import referring, replace_file
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
-from .board import Board, PlacedProcess, answer, look
+from .board import Board, PlacedProcess, look
 from .engines import MAX_CALLS, EngineHost
 from .hosts import RankHost, ServerHost, VllmHost
-from .resources import NAMESPACE, joined, ranks_in_order, reserved
+from .resources import NAMESPACE, answer, joined, ranks_in_order, reserved
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +177,9 @@ class _Run:
                     **self._options(f"{kind}-{number}", first + number),
                     num_cpus=self.cluster.cpus_of_server,
                     max_restarts=-1,
-                ).remote(names, self.variables, str(self.side / f"{kind}-{number}.log")),
+                ).remote(
+                    names, self.variables, str(self.side / f"{kind}-{number}.log"), self.before
+                ),
             )
             for number in range(count)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping, Sequence
 
 from ..config import RewardConfig
 from .history import LONG, SHORT, Level, RunHistory
@@ -91,11 +92,23 @@ def held_out_fall(run: RunHistory) -> float | None:
     """Return by how many errors the held-out reward is below its best, where the reward of training
     rose since then.
     """
-    scores = [
-        Level(row["eval/mean"], row.get("eval/standard_error", 0.0), int(row["step"]))
-        for row in run.held_out
-        if "eval/mean" in row
-    ]
+    return _fall_while_rising(run, [_score(row, "eval/mean", "eval") for row in run.held_out])
+
+
+def audited_fall(run: RunHistory) -> float | None:
+    """Return by how many errors the audit's reward is below its best, where the reward of training
+    rose since then.
+    """
+    return _fall_while_rising(run, [_score(row, "audit/reward", "audit") for row in run.rows])
+
+
+def _score(row: Mapping[str, float], mean: str, prefix: str) -> Level | None:
+    error = row.get(f"{prefix}/standard_error", 0.0)
+    return Level(row[mean], error, int(row["step"])) if mean in row else None
+
+
+def _fall_while_rising(run: RunHistory, levels: Sequence[Level | None]) -> float | None:
+    scores = [level for level in levels if level is not None]
     if len(scores) < 2:
         return None
     best = max(scores, key=lambda score: score.mean)
@@ -105,6 +118,12 @@ def held_out_fall(run: RunHistory) -> float | None:
     if then is None or now is None or now.above(then) < 2.0:
         return None
     return best.above(scores[-1])
+
+
+def undeserved(run: RunHistory) -> float | None:
+    """Return the share of the reward that the audit does not count, where the reward has risen."""
+    risen = rise(run)
+    return run.mean("audit/undeserved") if risen is not None and risen >= 2.0 else None
 
 
 def falling_part(run: RunHistory) -> tuple[str, float] | None:
@@ -216,6 +235,23 @@ def _hacked_sentence(run: RunHistory, number: float) -> str:
     )
 
 
+def _audited_sentence(run: RunHistory, number: float) -> str:
+    known = [row for row in run.rows if "audit/reward" in row]
+    best = max(known, key=lambda row: row["audit/reward"])
+    return (
+        f"the reward of training rose to {run.level()}, but the audit's reward, which counts right "
+        f"answers alone, fell from {best['audit/reward']:.3f} at step {best['step']:.0f} to "
+        f"{known[-1]['audit/reward']:.3f}{_likeness(run)}"
+    )
+
+
+def _likeness(run: RunHistory) -> str:
+    """Say whose strategy the policy plays most."""
+    shares = {name: run.mean(f"audit/like/{name}") or 0.0 for name in run.names("audit/like/")}
+    most = max(shares, key=lambda name: shares[name], default="")
+    return f": {shares[most]:.0%} of what is paid does what the attacker {most!r} does" * bool(most)
+
+
 def _part_sentence(run: RunHistory, number: float) -> str:
     name = (falling_part(run) or ("", 0.0))[0]
     return (
@@ -254,7 +290,7 @@ REWARD_RULES = (
         evidence=("reward/mean", "group/solved"),
         severity="info",
         state="solved",
-        causes=("reward_hacking",),
+        causes=("reward_hacking", "audit_falls"),
     ),
     FindingRule(
         name="learning",
@@ -268,7 +304,7 @@ REWARD_RULES = (
         evidence=("reward/mean",),
         severity="info",
         state="learning",
-        causes=("reward_hacking",),
+        causes=("reward_hacking", "audit_falls"),
         after=6,
     ),
     FindingRule(
@@ -281,6 +317,30 @@ REWARD_RULES = (
         evidence=("reward/mean", "eval/mean"),
         severity="error",
         state="broken",
+    ),
+    FindingRule(
+        name="audit_falls",
+        quantity=audited_fall,
+        threshold=2.0,
+        source="house: training up by two errors, the audit's reward down by two",
+        sentence=_audited_sentence,
+        remedy=lambda run: f"ludus view {shlex.quote(run.folder)}",
+        evidence=("reward/mean", "audit/reward", "audit/like/*"),
+        severity="error",
+        state="broken",
+    ),
+    FindingRule(
+        name="undeserved",
+        quantity=undeserved,
+        threshold=0.5,
+        source="house: half of a reward that has risen",
+        sentence=lambda run, number: (
+            f"the reward rises, and {number:.0%} of it is paid without the right answer"
+            f"{_likeness(run)}"
+        ),
+        remedy=lambda run: f"ludus audit {shlex.quote(str(run.setting('env')))} --rl",
+        evidence=("reward/mean", "audit/undeserved", "audit/like/*"),
+        causes=("audit_falls",),
     ),
     FindingRule(
         name="part_falls",

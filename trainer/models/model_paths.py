@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -87,16 +88,18 @@ def _ask_hub(path: str) -> None:
         ) from error
     except httpx.HTTPError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}, "
-            f"and the hub cannot be asked for it ({str(error).strip() or type(error).__name__})"
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
+            f"the hub cannot be asked for it ({str(error).strip() or type(error).__name__})"
         ) from error
 
 
 def _nearest(path: Path) -> str:
-    """Return how much of a path exists, and the names in the last folder, as a hint for a
-    message.
+    """Return a model of a similar name, else how much of a path exists with the names in the last
+    folder, as a hint for a message.
     """
     existing = next(place for place in (*path.parents, Path()) if place.is_dir())
+    if near := difflib.get_close_matches(str(path), ["tiny", *RELEASES], n=1):
+        return f" (did you mean {near[0]!r}?)"
     names = sorted(entry.name for entry in existing.iterdir() if entry.is_dir())[-5:]
     if existing in (Path(), Path("/")) or not names:
         return ""

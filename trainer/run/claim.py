@@ -138,6 +138,9 @@ class RunClaim:
     def __init__(self, folder: Path, *, resume: bool) -> None:
         self.path = folder
         refuse_folder(folder, resume=resume)
+        self._new = not folder.exists()
+        self.begins = True
+        """Whether a run begins; a folder made for a run that was refused goes with the claim."""
         try:
             self._lock = FolderLock(folder)
         except OSError as error:
@@ -167,7 +170,9 @@ class RunClaim:
             raise unwritable(self.path, error) from None
 
     def release(self) -> None:
-        """Let another run use the folder."""
+        """Let another run use the folder, or remove it where it was made for no run."""
+        if self._new and not self.begins:
+            shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 
 

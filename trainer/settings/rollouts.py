@@ -169,6 +169,20 @@ class EvalConfig:
 
 
 @dataclass(frozen=True)
+class AuditConfig:
+    """Settings of the audit during training: the detectors of `ludus audit` over its episodes."""
+
+    every: int = 0
+    """Steps between audits of a step's episodes; 0 audits none. An audit plays nothing and takes
+    milliseconds for each episode. Its columns are audit/*, and findings compare them with the
+    reward.
+    """
+
+    def __post_init__(self) -> None:
+        not_negative("audit.every", self.every)
+
+
+@dataclass(frozen=True)
 class RewardConfig:
     """A verifier whose verdict is part of the reward."""
 

@@ -108,6 +108,8 @@ class SharedStepwise(StepwiseLearner, ShardedLearner):
     def write(self, folder: Path, *, optimizer: bool) -> None:
         """Write a checkpoint: the weights by rank 0, the optimizer's state by every rank."""
         with self.ranks.together("write", model=self.key, folder=str(folder), optimizer=optimizer):
+            if self.ranks.rank == 0:  # before a collective call, after which the others look for it
+                folder.mkdir(parents=True, exist_ok=True)
             tensors = self.whole()
             if self.ranks.rank == 0 and self.spec is not None:
                 save_adapter(self.model, folder / ADAPTER, tensors)

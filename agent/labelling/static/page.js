@@ -12,17 +12,22 @@ function element(tag, text, kind) {
   return made;
 }
 
-function fill(place, messages, { roles }) {
+// A trajectory is shown as the viewer shows episodes, with thoughts folded and calls apart; a plain answer is text alone.
+function fill(place, messages) {
+  const plainly = messages.length === 1 && !messages[0].reasoning && !messages[0].calls.length;
   for (const message of messages) {
-    if (roles) place.append(element("div", message.role, "role"));
-    if (message.text) place.append(element("p", message.text, "message"));
-    for (const url of message.images) {
-      const image = element("img");
-      image.src = url;
-      image.alt = "an image of the item";
-      place.append(image);
-    }
+    if (!plainly) { place.append(messageNode(message, message.role === "assistant" ? "said" : "seen", [])); continue; }
+    if (message.text) { const text = element("p", undefined, "message"); append(text, [message.text]); place.append(text); }
+    for (const given of message.images) place.append(pictureOf(given));
   }
+}
+
+function pictureOf(given) {
+  if (!given.data) return element("p", `an image that is not shown: ${given.named}`);
+  const image = element("img");
+  image.src = given.data;
+  image.alt = "an image of the item";
+  return image;
 }
 
 function show(data) {
@@ -48,7 +53,7 @@ function show(data) {
     keys([["u", "undo"]]);
     return;
   }
-  fill(byId("prompt"), data.item.prompt, { roles: data.item.prompt.length > 1 });
+  fill(byId("prompt"), data.item.prompt);
   byId("prompt").hidden = data.item.prompt.length === 0;
   if (data.item.criterion) {
     byId("criterion").hidden = false;
@@ -60,7 +65,7 @@ function show(data) {
     const head = element("h2", several ? `Answer ${place + 1}` : "Answer");
     head.append(element("span", "", "rank"));
     box.append(head);
-    fill(box, messages, { roles: messages.length > 1 });
+    fill(box, messages);
     byId("answers").append(box);
   });
   choices(data.item);

@@ -1,65 +1,7 @@
-// Nodes, routes and data. Whatever is shown becomes a text node; nothing is ever parsed as HTML.
+// Routes and data.
 const BOOT = JSON.parse(document.getElementById('boot').textContent);
 const LIVE = !BOOT.data;
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e0fff}]/gu;
-
-const ANY_INVISIBLE = new RegExp(INVISIBLE.source, 'u');
-
-/** Text with its invisible and direction-changing characters written out, inside of marks. */
-function shown(text) {
-  text = String(text);
-  if (!ANY_INVISIBLE.test(text)) return document.createTextNode(text);
-  const whole = document.createDocumentFragment();
-  let from = 0;
-  for (const match of text.matchAll(INVISIBLE)) {
-    whole.append(text.slice(from, match.index));
-    const mark = document.createElement('mark');
-    const code = match[0].codePointAt(0), digits = code.toString(16);
-    mark.textContent = code < 256 ? '\\x' + digits.padStart(2, '0') : '\\u' + digits.padStart(4, '0');
-    whole.append(mark);
-    from = match.index + match[0].length;
-  }
-  whole.append(text.slice(from));
-  return whole;
-}
-
-/** The same as plain text, for attributes. */
-function plain(text) {
-  text = String(text);
-  return !ANY_INVISIBLE.test(text) ? text : text.replace(INVISIBLE, sign => '\\u' + sign.codePointAt(0).toString(16).padStart(4, '0'));
-}
-
-const SVG = new Set(['svg', 'polyline', 'rect', 'line', 'circle', 'path']);
-/** A node. `on...` are listeners, `style` is an object, other properties are attributes. */
-function el(tag, props = {}, ...children) {
-  const node = SVG.has(tag) ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(props)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else if (name === 'style') Object.assign(node.style, value);
-    else node.setAttribute(name, value === true ? '' : plain(value));
-  }
-  append(node, children);
-  return node;
-}
-
-function append(node, children) {
-  for (const child of children.flat(Infinity)) {
-    if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : shown(child));
-  }
-}
-
-function put(node, ...children) { node.replaceChildren(); append(node, children); }
-
 // --- numbers in words ----------------------------------------------------------------------------
-
-function number(value, digits = 3) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString('en');
-  const size = Math.abs(value);
-  return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : Number(value.toPrecision(digits + 1)).toLocaleString('en', {maximumFractionDigits: 6});
-}
 
 function seconds(value) {
   if (!Number.isFinite(value)) return '–';

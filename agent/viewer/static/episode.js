@@ -8,7 +8,7 @@ const OVERLAYS = {
   entropy: ['entropy', "The learner's entropy at the token, in nats."],
 };
 const MASKS = {shown: 'shown to the policy, not trained', trained: 'sampled and trained', summary: 'a summary, trained', untrained: 'sampled, not trained'};
-const TOKENS_AT_ONCE = 3000, FOLD_LINES = 40, FOLD_CHARACTERS = 8000;
+const TOKENS_AT_ONCE = 3000;
 
 PAGES.episode = {title: 'Episode', async draw(page, alive) {
   const told = await get('episode', {run: current(), id: route.query.id});
@@ -170,30 +170,6 @@ function turnNode(turn) {
   if (turn.versions.length) facts.push('version ' + (turn.versions.length > 1 ? `${turn.versions[0]} to ${turn.versions[turn.versions.length - 1]}` : turn.versions[0]));
   if (turn.class === 'untrained') facts.push('not trained');
   return [turn.observation.map(message => messageNode(message, 'shown', [])), turn.message ? messageNode(turn.message, turn.class, facts) : null];
-}
-
-function messageNode(message, kind, facts) {
-  return el('article', {class: 'message ' + kind}, el('header', {}, message.role + (message.name ? ' ' + message.name : ''), ' ', el('i', {}, facts.join(' · '))),
-    message.reasoning ? el('details', {}, el('summary', {}, 'thoughts: ' + message.reasoning.slice(0, 90).replace(/\s+/g, ' ')), longText(message.reasoning)) : null,
-    message.text ? longText(message.text) : null,
-    message.images.map(image => (image.data ? el('img', {src: image.data, alt: 'image of the episode'}) : el('p', {class: 'dim'}, 'image at ' + image.named))),
-    message.calls.map(call => el('div', {class: 'call'}, el('b', {}, call.name || 'unreadable call'), ' ', el('i', {class: 'dim'}, call.id), el('dl', {}, Object.entries(call.arguments).map(([name, value]) => [el('dt', {}, name), el('dd', {}, longText(value))])), call.error ? el('p', {class: 'problem'}, 'not executed: ' + call.error) : null)),
-    message.text || message.reasoning || message.calls.length || message.images.length ? null : el('p', {class: 'dim'}, 'empty'));
-}
-
-/** Text that is folded where it is long; all of it can be opened, a part at a time. */
-function longText(text) {
-  const lines = text.split('\n', FOLD_LINES + 1);
-  if (lines.length <= FOLD_LINES && text.length <= FOLD_CHARACTERS) return el('pre', {}, text);
-  let at = Math.min(FOLD_CHARACTERS, lines.slice(0, FOLD_LINES).join('\n').length);
-  const pre = el('pre', {}, text.slice(0, at));
-  const button = el('button', {onclick: () => {
-    const until = Math.min(text.length, at + 100000);
-    pre.append(shown(text.slice(at, until)));
-    at = until;
-    if (at >= text.length) button.remove(); else put(button, `${number(text.length - at)} more characters`);
-  }}, `${number(text.length - at)} more characters`);
-  return el('div', {}, pre, button);
 }
 
 function relatives(told) {

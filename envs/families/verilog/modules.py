@@ -47,6 +47,11 @@ class Module:
         return {**control, "a": self.width, "b": self.width, "s": 1}
 
     @property
+    def widths(self) -> dict[str, int]:
+        """The width in bits of each output, by name."""
+        return {name: clause.width for name, clause in self.outputs.items()}
+
+    @property
     def question(self) -> str:
         """The question, in the words that the policy reads."""
         ports = [*(["input clk"] if self.clocked else []), *self._ports()]

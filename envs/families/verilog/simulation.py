@@ -22,10 +22,11 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, RewardUnavailable
 from ludus.sandboxes import Execution, ExecutionStatus, execute_async
 from ludus.verdict import Verdict
 
@@ -53,6 +54,25 @@ _WRONG = {
     _NO_FIT: "the design does not have the ports asked for",
     _NO_WIDTH: "a port does not have the width asked for",
 }
+
+
+class Ports(Protocol):
+    """The ports of a module, which a bench drives and shows."""
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The width in bits of each input but the clock, by name."""
+        ...
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The width in bits of each output, by name."""
+        ...
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the module has a clock, the input `clk`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +107,18 @@ async def simulated(
     module: Module, stimuli: list[Inputs], design: str, *, partial: bool, timeout_s: float
 ) -> Verdict:
     """Grade a design that has been screened."""
-    bench = bench_of(module, stimuli)
+    try:
+        execution = await executed(module, stimuli, design, timeout_s=timeout_s)
+    except RewardUnavailable as error:
+        return error.verdict
+    return compared(expected_output(module, module.shows(stimuli)), execution, partial=partial)
+
+
+async def executed(
+    ports: Ports, stimuli: list[Inputs], design: str, *, timeout_s: float
+) -> Execution:
+    """Simulate a design that has been screened; the bench prints its outputs."""
+    bench = bench_of(ports, stimuli)
     try:
         execution = await execute_async(
             _SCRIPT.replace("BENCH", bench.name),
@@ -97,25 +128,26 @@ async def simulated(
             files={"design.sv": design, "bench.sv": bench.source},
         )
     except ConfigError as error:
-        return Verdict.unavailable(f"nothing can be simulated here: {error}")
+        raise RewardUnavailable(
+            Verdict.unavailable(f"nothing can be simulated here: {error}")
+        ) from error
     # the message must not depend on the random name
     problem = execution.stderr.replace(bench.name, "bench")
-    execution = msgspec.structs.replace(execution, stderr=problem)
-    return _verdict(module, module.shows(stimuli), execution, partial=partial)
+    return msgspec.structs.replace(execution, stderr=problem)
 
 
-def bench_of(module: Module, stimuli: list[Inputs]) -> Testbench:
+def bench_of(module: Ports, stimuli: list[Inputs]) -> Testbench:
     """Make a bench that drives `stimuli` and prints the outputs for each, in binary.
 
     With a clock the bench prints before and after each rising edge, so that an output that changes
     at another time is noticed.
     """
     name = f"bench_{secrets.token_hex(8)}"
-    inputs, outputs = module.inputs, module.outputs
+    inputs, outputs = module.inputs, module.widths
     changing = [*inputs, *(["clk"] if module.clocked else [])]
     wires = {port: f"{name}_{port}" for port in [*changing, *outputs]}
     regs = [f"reg [{inputs.get(port, 1) - 1}:0] {wires[port]};" for port in changing]
-    nets = [f"wire [{clause.width - 1}:0] {wires[port]};" for port, clause in outputs.items()]
+    nets = [f"wire [{width - 1}:0] {wires[port]};" for port, width in outputs.items()]
     ports = ", ".join(f".{port}({wire})" for port, wire in wires.items())
     printed = ", ".join(wires[port] for port in outputs)
     show = f'$display("{" ".join(["%b"] * len(outputs))}", {printed});'
@@ -148,30 +180,35 @@ def _drive(wires: dict[str, str], widths: dict[str, int], values: Inputs) -> str
 
 def expected_output(module: Module, rows: list[dict[str, int]]) -> str:
     """Return what the bench prints if the design is right."""
-    widths = {name: clause.width for name, clause in module.outputs.items()}
+    widths = module.widths
     lines = (" ".join(f"{row[name]:0{widths[name]}b}" for name in widths) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _verdict(
-    module: Module, rows: list[dict[str, int]], execution: Execution, *, partial: bool
-) -> Verdict:
+def compared(expected: str, execution: Execution, *, partial: bool) -> Verdict:
+    """Return the verdict on a simulation, which should have printed `expected`.
+
+    Args:
+        expected: the outputs in a line for each time at which the bench shows them.
+        execution: the simulation of a design.
+        partial: reward the share of outputs that are right throughout.
+    """
     if execution.status is ExecutionStatus.INFRA_ERROR:
         return Verdict.unavailable(f"the sandbox failed: {execution.detail}")
     if execution.exit_code == _NO_TOOL:
         return Verdict.unavailable(f"no iverilog in the sandbox: apt-get install {PACKAGE}")
-    expected = expected_output(module, rows)
+    lines = expected.splitlines()
     if execution.ok and execution.stdout == expected:
-        return Verdict.of(1.0, f"all {len(rows)} lines right", metrics=_count(rows, len(rows)))
+        return Verdict.of(1.0, f"all {len(lines)} lines right", metrics=_count(lines, len(lines)))
     if not execution.ok:
         problem = _WRONG.get(
             execution.exit_code or 0, f"the simulation ended with {execution.status}"
         )
         return Verdict.of(0.0, f"{problem}: {execution.detail or execution.stderr[-300:]}".strip())
-    return _wrong(module, expected.splitlines(), execution.stdout.splitlines(), partial=partial)
+    return _wrong(lines, execution.stdout.splitlines(), partial=partial)
 
 
-def _wrong(module: Module, expected: list[str], printed: list[str], *, partial: bool) -> Verdict:
+def _wrong(expected: list[str], printed: list[str], *, partial: bool) -> Verdict:
     """Return the verdict on a simulation that ran, but did not show the right outputs."""
     if len(printed) != len(expected):
         return Verdict.of(0.0, f"{len(printed)} lines of output, not {len(expected)}")
@@ -182,21 +219,20 @@ def _wrong(module: Module, expected: list[str], printed: list[str], *, partial: 
     expected_cells, printed_cells = (
         [line.split(" ") for line in lines] for lines in (expected, printed)
     )
+    outputs = len(expected_cells[0])
     right_outputs = sum(
         all(
             expected_row[k : k + 1] == printed_row[k : k + 1]
             for expected_row, printed_row in zip(expected_cells, printed_cells, strict=True)
         )
-        for k in range(len(module.outputs))
+        for k in range(outputs)
     )
-    reward = right_outputs / len(module.outputs) if partial else 0.0
-    detail = (
-        f"{right} of {len(expected)} lines, {right_outputs} of {len(module.outputs)} outputs right"
-    )
+    reward = right_outputs / outputs if partial else 0.0
+    detail = f"{right} of {len(expected)} lines, {right_outputs} of {outputs} outputs right"
     return Verdict.of(reward, detail, metrics=_count(expected, right))
 
 
-def _count(lines: list[str] | list[dict[str, int]], right: int) -> dict[str, float]:
+def _count(lines: list[str], right: int) -> dict[str, float]:
     return {"lines_right": float(right), "lines_total": float(len(lines))}
 
 

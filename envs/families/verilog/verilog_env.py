@@ -23,12 +23,15 @@ from ludus.sandboxes.local.slot_sandbox import SLOT_TIERS
 from ludus.sandboxes.settings import TIER_VARIABLE
 from ludus.verdict import Verdict
 
+from ...problem_files import ProblemFiles, ProblemSet
 from ...protocol import Info, TextEnv
 from ...tasks import TaskSet
+from .filed import VerilogProblem, VerilogRows, equals, read_module
 from .modules import KINDS, MAX_OUTPUTS, MAX_WIDTH, Module, ModuleTasks, draw, draw_stimuli
 from .simulation import PACKAGE, graded
 
-_LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
+LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
+"""Marks of code blocks that hold a design."""
 _FEWEST_BITS = 4
 
 
@@ -36,6 +39,12 @@ class Verilog(TextEnv):
     """An environment that asks for a Verilog module; simulation against a Python model decides.
 
     Args:
+        source: a .jsonl file or a hub's data set of {question, answer}, where the answer is a right
+            design; designs are compared with it in simulation. Empty draws modules.
+        test_source: a source like `source`, for the test split alone.
+        seed: seeds the shuffle and the split of `source`.
+        validation: the share of `source` for validation.
+        test: the share of `source` for test, where `test_source` is empty.
         min_outputs: the fewest outputs of a module.
         max_outputs: the most outputs of a module.
         kinds: the kinds of outputs: `combinational`, `clocked`, or both.
@@ -58,7 +67,12 @@ class Verilog(TextEnv):
 
     def __init__(
         self,
+        source: str = "",
         *,
+        test_source: str = "",
+        seed: int = 0,
+        validation: float = 0.05,
+        test: float = 0.1,
         min_outputs: int = 1,
         max_outputs: int = 3,
         kinds: str = ",".join(KINDS),
@@ -92,15 +106,28 @@ class Verilog(TextEnv):
         self.partial = partial
         self.timeout_s = timeout_s
         self.module = Module(_FEWEST_BITS, {})
+        self.problems: ProblemSet[VerilogProblem] | None = (
+            ProblemFiles(
+                source=source, test_source=test_source, seed=seed, validation=validation, test=test
+            ).load(VerilogRows())
+            if source
+            else None
+        )
+        self.problem = VerilogProblem(id="", question="", design="")
 
     def tasks(self, split: str) -> TaskSet:
-        """Return an endless task set; no module is in two splits."""
+        """Return the modules of the file, or an endless task set; no module is in two splits."""
+        if self.problems is not None:
+            return self.problems.tasks(split)
         return ModuleTasks(split, self.outputs)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
         """Describe the module that is asked for."""
+        if self.problems is not None:
+            self.problem = self.problems.problem(self.task)
+            return self.problem.question, {}
         count = ModuleTasks(self.task.split, self.outputs).outputs_of(self.task)
         self.module = draw(self.task, count, self.kinds, self.widths)
         return self.module.question, {}
@@ -108,19 +135,24 @@ class Verilog(TextEnv):
     async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:
         """Simulate the design; the episode ends."""
         text = action if isinstance(action, str) else action.text
-        verdict = await graded(
-            self.module,
-            draw_stimuli(self.rng, self.module),
-            extract_code(text, _LANGUAGES),
-            partial=self.partial,
-            timeout_s=self.timeout_s,
-        )
+        design = extract_code(text, LANGUAGES)
+        limits: dict[str, Any] = {"partial": self.partial, "timeout_s": self.timeout_s}
+        if self.problems is None:
+            verdict = await graded(
+                self.module, draw_stimuli(self.rng, self.module), design, **limits
+            )
+        else:
+            module = read_module(self.problem.design)
+            verdict = await equals(module, module.stimuli(self.rng), design, **limits)
         return "", verdict, True, False, {}
 
     def gold(self) -> str:
         """Return the source of a right design."""
-        return self.module.reference
+        return self.problem.design if self.problems is not None else self.module.reference
 
     def demonstrate(self) -> str:
         """Answer with a right design, in a code block."""
-        return f"```verilog\n{self.module.reference}```"
+        if self.problems is None:
+            return f"```verilog\n{self.module.reference}```"
+        # Its module and its clock may have other names than those that are asked for.
+        return f"```verilog\n{read_module(self.problem.design).source}\n```"

@@ -208,7 +208,21 @@ def one_line(complaint: str, verb: str) -> str:
             f"{choice_match['option']} {choice_match['given']!r} is not a choice; {suggestion}"
         )
         message += f"choices: {', '.join(choices)}"
+    if message.startswith("unknown options"):
+        message = _names_of_similar(message)
     return f"{message} (ludus {verb} --help)"
+
+
+_SIMILAR = re.compile(r"; did you mean (?=--)| Arguments similar to --[\w.-]+:")
+_OPTION = re.compile(r"(--[\w.-]+)(?= [A-Z{\[])")
+"""An option before its placeholder or its text."""
+
+
+def _names_of_similar(message: str) -> str:
+    """Keep of the options that tyro finds similar their names alone, two at most."""
+    unknown, *similar = _SIMILAR.split(message)
+    names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
+    return f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
 
 
 Config = TypeVar("Config")

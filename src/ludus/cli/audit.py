@@ -16,7 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ludus.agent import ChatPolicy
-from ludus.agent.audit import ATTACKERS, Attacker, Audit, CheckStatus, audit, cases_env, report_of
+from ludus.agent.audit import (
+    ATTACKERS,
+    Attacker,
+    Audit,
+    CheckStatus,
+    Judge,
+    audit,
+    cases_env,
+    judge_by,
+    report_of,
+)
 from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
 from ludus.agent.audit.model import model_attacker
 from ludus.background import run_on_loop
@@ -61,6 +71,17 @@ class AuditOptions:
     budget_s: float = BUDGET_S
     """Seconds for all attackers; those that find no time are named."""
 
+    rl: Flag = False
+    """Also train a small policy by the reward alone, and measure what it earns undeserved."""
+
+    rl_budget_s: float = 900.0
+    """Seconds for that training."""
+
+    judge: Annotated[str, tyro.conf.arg(metavar="VERIFIER")] = ""
+    """A verifier that says whether the trained policy succeeds, by the environment's gold. Without
+    it, what the expert or the gold answers is success.
+    """
+
     model: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
     """A model behind an OpenAI-compatible server, up to and with /v1, that is asked to cheat."""
 
@@ -94,8 +115,12 @@ def main(arguments: Sequence[str]) -> int:
     ensure_known(options.name)
     if options.tasks < 1:
         raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
+    if options.judge and not options.rl:
+        raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
     if bool(options.model) is not bool(options.model_name):
         raise ConfigError("--model URL and --model-name NAME go together")
+    if options.keep is not None:
+        _write(options.keep, b"")  # before the minutes of an audit, not after them
     with ExitStack() as stack:
         further: list[Attacker] = []
         if options.model:
@@ -112,19 +137,32 @@ def main(arguments: Sequence[str]) -> int:
             step_timeout_s=options.step_timeout_s,
             budget_s=options.budget_s,
             attackers=(*ATTACKERS, *further),
+            pressure_s=options.rl_budget_s if options.rl else 0.0,
+            judge=_judge(options),
         )
     report = report_of(audited)
     if options.keep is not None:
         lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]
-        try:
-            options.keep.write_bytes(b"".join(line + b"\n" for line in lines))
-        except OSError as error:
-            raise ConfigError(f"cannot write {str(options.keep)!r}: {error.strerror}") from None
+        _write(options.keep, b"".join(line + b"\n" for line in lines))
     if options.json:
         print(msgspec.json.encode(report).decode())
     else:
         _show(options, audited)
     return 1 if report.verdict == "fail" else 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+def _judge(options: AuditOptions) -> Judge | None:
+    if not options.judge:
+        return None
+    bare, arguments = parse_served(options.judge)
+    return judge_by(make_verifier(bare, **arguments))
 
 
 def _subject(options: AuditOptions) -> Checkable:

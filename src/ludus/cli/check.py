@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.audit import Exploit
-from ludus.agent.audit.measures import still_open
+from ludus.agent.audit import Exploit, still_open
 from ludus.background import run_on_loop
 from ludus.contract import Report, RuleOutcome, examine
 from ludus.envs.checks import examine_env
@@ -98,12 +97,13 @@ def _examine(options: CheckOptions) -> Report:
     if kind_of(options.name) is NameKind.ENVIRONMENT:
         if options.cases is not None:
             raise ConfigError(f"--cases is for a verifier; {options.name!r} is an environment")
+        exploits = [] if options.exploits is None else read_exploits(options.exploits)
         report = examine_env(
             options.name, max_return=options.max_return, step_timeout_s=options.step_timeout_s
         )
         if options.exploits is None:
             return report
-        findings = (*report.findings, *_still_open(options.name, options.exploits).findings)
+        findings = (*report.findings, *_still_open(options.name, exploits).findings)
         return Report(report.subject, findings)
     if options.exploits is not None:
         raise ConfigError(f"--exploits is for an environment; {options.name!r} is a verifier")
@@ -128,8 +128,16 @@ def _examine(options: CheckOptions) -> Report:
         close_verifier(local_verifier)
 
 
-def _still_open(name: str, path: Path) -> Report:
-    exploits = [_exploit(line, path) for line in _lines(path) if line.strip()]
+def read_exploits(path: Path) -> list[Exploit]:
+    """Read the file that `ludus audit --keep` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is no exploit.
+    """
+    return [_exploit(line, path) for line in _lines(path) if line.strip()]
+
+
+def _still_open(name: str, exploits: Sequence[Exploit]) -> Report:
     subject = subject_of(name)
     try:
         return examine(name, subject, [("exploits", partial(still_open, exploits=exploits))])

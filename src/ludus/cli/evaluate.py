@@ -321,6 +321,12 @@ def who_plays(options: EvalOptions) -> Literal["auto", "random", "expert", "open
     return options.policy
 
 
+def play(options: EvalOptions) -> list[Episode]:
+    """Play an environment by the options of `ludus eval`, and return the episodes."""
+    episodes, _ = asyncio.run(_evaluate(options, named(options.env, options.url)))
+    return episodes
+
+
 async def _evaluate(
     options: EvalOptions, name: str
 ) -> tuple[list[Episode], dict[str, list[list[Episode]]]]:

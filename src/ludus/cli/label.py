@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import tyro
@@ -17,21 +19,39 @@ from rich.table import Table
 from ludus.agent.labelling.agreement import LabelReport, report_of
 from ludus.agent.labelling.journal import LabelJournal
 from ludus.agent.labelling.server import LabelServer
-from ludus.agent.labelling.sheet import load_items
+from ludus.agent.labelling.sheet import LabelQuestion, load_items
 from ludus.agent.viewer.server import serve
 from ludus.errors import ConfigError
 
 from .arguments import Flag, VerbHelp, parse
+from .evaluate import EvalOptions, play
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions:
     """The options of `ludus label`."""
 
-    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|RUN")]
-    """Pairs, rankings, answers to rate, or criteria: a .jsonl, .json or .parquet file, owner/name
-    of a hub, or the folder of a run, whose groups of rollouts are pairs.
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|RUN|ENV")]
+    """Pairs, rankings, answers to rate, or criteria: a .jsonl, .json or .parquet file, or
+    owner/name of a hub; or trajectories: the folder of a run, or the id of an environment, which is
+    then played.
     """
+    ask: Literal["pair", "ranking", "rating"] = "pair"
+    """What is asked about trajectories; pairs and rankings are of rollouts of a task."""
+    tasks: int = 20
+    """How many tasks of an environment are played."""
+    samples: int = 2
+    """How often a task is played by each player."""
+    policy: tuple[Literal["random", "expert", "openai", "local"], ...] = ("expert", "random")
+    """Who plays an environment, as in ludus eval; openai and local are the model."""
+    model: str = ""
+    """The model that plays; see ludus eval."""
+    base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """The address of the model's server, up to and with /v1."""
+    split: str = "test"
+    """The split that the environment's tasks are taken from."""
+    seed: int = 0
+    """The seed of environment and players."""
     out: Annotated[str, tyro.conf.arg(metavar="FILE")] = "labels.jsonl"
     """The file that rows are appended to; labelling goes on where it ended."""
     annotators: tuple[str, ...] = ("me",)
@@ -67,7 +87,11 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"--overlap {options.overlap} asks more people than the {len(options.annotators)} named"
         )
-    items = load_items(options.source, tests=options.tests)
+    items = load_items(
+        played(options) if is_environment(options.source) else options.source,
+        tests=options.tests,
+        ask=LabelQuestion(options.ask),
+    )
     if options.report and not Path(options.out).exists():
         raise ConfigError(f"there are no labels in {options.out!r}; name them with --out")
     journal = LabelJournal(Path(options.out))
@@ -88,6 +112,47 @@ def main(arguments: Sequence[str]) -> int:
         Console().print(table_of(report))
         print("\n".join(report.notes))
     return 0
+
+
+def is_environment(source: str) -> bool:
+    """Return whether a source is the id of an environment, and neither a file nor a hub's name."""
+    name = source.partition("?")[0]
+    return not Path(source).exists() and re.search(r"-v\d+$", name) is not None
+
+
+def played(options: LabelOptions) -> str:
+    """Play the environment where it has not been played for these labels, and return the folder of
+    episodes. Labelling goes on with the episodes that it began with.
+
+    Raises:
+        ConfigError: nothing can play it.
+    """
+    if min(options.tasks, options.samples) < 1 or not options.policy:
+        raise ConfigError("--tasks and --samples must be at least 1, and --policy names a player")
+    folder = Path(options.out).with_suffix(".episodes")
+    if folder.is_dir():
+        return str(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+        place = Path(partial) / "episodes"
+        place.mkdir()
+        for number, policy in enumerate(options.policy):
+            of_model = policy in ("openai", "local")
+            play(
+                EvalOptions(
+                    env=options.source,
+                    policy=policy,
+                    model=options.model if of_model else "",
+                    base_url=options.base_url if policy == "openai" else "",
+                    tasks=options.tasks,
+                    samples=1 if policy == "expert" else options.samples,
+                    split=options.split,
+                    seed=options.seed,
+                    out=str(place / f"{number}.jsonl"),
+                )
+            )
+        place.rename(folder)  # whole, or not at all
+    return str(folder)
 
 
 def _text(path: str) -> str:

@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +25,7 @@ from ludus.envs.registry import env_ids, is_env
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
-from ludus.errors import LudusError
+from ludus.errors import ConfigError, LudusError, MissingExtra
 from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.integrations.ors import OrsService
@@ -43,10 +44,19 @@ from ludus.wire.server import HttpServer
 from ludus.wire.tls import ServerTls
 from ludus.wire.tracing import Tracer
 
+from .loading import imported
 from .names import UnknownThing
-from .serve_options import LEARNER, LIVE, SANDBOX, ServeOptions, is_sandbox, read_options
+from .serve_options import (
+    LEARNER,
+    LIVE,
+    SANDBOX,
+    ServeOptions,
+    is_sandbox,
+    read_options,
+    replicas_of,
+)
 from .signals import listening
-from .workers import WORKER_VARIABLE, ServerWorker, Workers
+from .workers import WORKER_VARIABLE, ServerWorker, Workers, without
 
 logger = logging.getLogger(__name__)
 MAX_FILES = 1 << 16
@@ -62,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
 
         return serve_learner(arguments[1:])
     options = read_options(arguments)
+    if options.ray:
+        return _on_ray(options, arguments)
     build_server(options)  # a token off loopback, chaos
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -80,6 +92,41 @@ def main(arguments: Sequence[str]) -> int:
             drain_s=lambda: read_options(arguments).drain_s,
         ).run()
     return asyncio.run(serve(options, arguments))
+
+
+ON_RAY = ("ray", "replicas", "replica-queue", "roster", "host", "port", "token")
+"""The options that the servers on a cluster are not given."""
+
+
+def _on_ray(options: ServeOptions, arguments: Sequence[str]) -> int:
+    """Run servers on a Ray cluster until SIGINT or SIGTERM."""
+    try:
+        from ludus.trainer.cluster.scaled import ScaledServers, Scaling, serve_scaled
+    except ImportError as error:
+        raise MissingExtra.of("ray-serve", needed_for="ludus serve --ray") from error
+    token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
+    if not token:
+        raise ConfigError("servers on a cluster listen off loopback: set LUDUS_TOKEN, or --token")
+    least, most = replicas_of(options)
+    servers = ScaledServers(
+        words=without(arguments, (*ON_RAY, *(name.replace("-", "_") for name in ON_RAY))),
+        before=[part for name in imported for part in ("--import", name)],
+        variables={"LUDUS_TOKEN": token},
+        address=options.ray,
+        roster=options.roster,
+        drain_s=options.drain_s,
+        scaling=Scaling(least=least, most=most, queue=options.replica_queue),
+    )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    where = f"file:{options.roster.absolute()}"
+    serve_scaled(
+        servers,
+        stop.is_set,
+        lambda urls: print(f"{len(urls)} servers, at {where}: {', '.join(urls)}", flush=True),
+    )
+    return 0
 
 
 async def serve(options: ServeOptions, arguments: Sequence[str]) -> int:

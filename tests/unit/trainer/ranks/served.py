@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ludus.errors import ConfigError
+from ludus.errors import LudusError
 from ludus.trainer.config import ModelConfig
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.models.weights import adapter_tensors
@@ -66,7 +66,7 @@ def worked(house: ModelHouse, folder: Path) -> dict[str, list[torch.Tensor]]:
             ):
                 passed = learner.accumulate(request)
                 told[name] += [torch.from_numpy(one) for one in passed.logprobs]
-            with suppress(ConfigError):
+            with suppress(LudusError):
                 learner.accumulate(rows(1, [4], "no_loss"))
             learner.step(STEP)
     for name, learner in learners.items():

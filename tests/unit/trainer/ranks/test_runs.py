@@ -195,8 +195,7 @@ def test_a_run_over_two_hosts_is_that_of_one_process(
     assert all(torch.allclose(two[name], one[name], atol=1e-5) for name in one)
 
 
-AGENT = """
-import httpx
+LETTERS = """
 import ludus
 
 @ludus.register("me/letters-v0")
@@ -208,6 +207,9 @@ class Letters(ludus.TextEnv):
 
     def step(self, action):
         return "", len(set(action)) / 20, True, False, {}
+"""
+AGENT = """
+import httpx
 
 def run(task):
     messages = [{"role": "user", "content": task.prompt}]
@@ -223,13 +225,14 @@ def run(task):
 def test_what_an_agent_plays_trains_two_ranks_as_it_trains_one(
     start: Any, tmp_path: Path, model: Path
 ) -> None:
-    agent = tmp_path / "agent.py"
+    agent, letters = tmp_path / "agent.py", tmp_path / "letters.py"
     agent.write_text(AGENT)
+    letters.write_text(LETTERS)
     rows = list[list[dict[str, Any]]]()
     for world in (1, 2):
         more = {"env": "me/letters-v0", "agent": f"{agent}:run", "eval.every": 0}
         _, _, *given = arguments(tmp_path, f"run{world}", steps=2, **more)
-        ranks = start("ludus", world, "--import", agent, "train", "grpo", *given)
+        ranks = start("ludus", world, "--import", letters, "train", "grpo", *given)
         said = [rank.communicate(timeout=300)[0] for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0] * world, said
         lines = (tmp_path / f"run{world}" / "metrics.jsonl").read_text().splitlines()

@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ import numpy as np
 from ludus.errors import ConfigError
 from ludus.rewards.maths.golds import check_golds
 
-from .families.maths import MathsProblem, read_row
-from .problem_files import UnusableRow, check_shares, rows_of
-from .tasks import SPLITS
+from ..families.maths import MathsProblem, read_row
+from ..problem_files import UnusableRow, check_shares, rows_of
+from ..tasks import SPLITS
 
 SHINGLE = 4
 """Words of a shingle, the unit in which texts are compared."""
@@ -66,6 +66,12 @@ class TaskCollection:
     clusters: int
     """Groups of questions that are alike up to numbers; none is in two splits."""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Further columns of a row, by the id of the problem."""
+    measured: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a model has shown of the tasks."""
+    usage: str = "ludus train grpo --env 'ludus/maths-v0?source=train.jsonl&test_source=test.jsonl'"
+    """A command that uses the set, for its card."""
 
     def card(self) -> dict[str, Any]:
         """Return what the set is, for `card.json`."""
@@ -83,7 +89,64 @@ class TaskCollection:
             "question_characters": {"median": float(np.median(lengths)), "longest": max(lengths)},
             "sha256": content.hexdigest(),
             "settings": self.settings,
+            **({"measured": self.measured} if self.measured else {}),
         }
+
+
+@dataclass(frozen=True)
+class CandidateTasks:
+    """Problems before they are divided into splits."""
+
+    source: str
+    rows: int
+    """Rows that were read."""
+    kept: list[tuple[int, MathsProblem]]
+    """Problems with the number of their row."""
+    labels: list[int]
+    """The cluster of each problem."""
+    left_out: list[LeftOut]
+
+    def without(self, reasons: Mapping[int, tuple[str, str]]) -> CandidateTasks:
+        """Return the candidates without those rows, which are left out for a reason with a
+        detail.
+        """
+        pairs = zip(self.kept, self.labels, strict=True)
+        staying = [(problem, label) for problem, label in pairs if problem[0] not in reasons]
+        return CandidateTasks(
+            self.source,
+            self.rows,
+            [problem for problem, _ in staying],
+            [label for _, label in staying],
+            [*self.left_out, *(LeftOut(row, *why) for row, why in reasons.items())],
+        )
+
+    def divided(
+        self, *, validation: float, test: float, seed: int, **settings: Any
+    ) -> TaskCollection:
+        """Divide whole clusters into splits.
+
+        Args:
+            validation: the share of problems for validation.
+            test: the share of problems for test.
+            seed: decides which cluster goes where.
+            settings: what else is told on the card.
+
+        Raises:
+            ConfigError: nothing is left.
+        """
+        check_shares(validation, test)
+        if not self.kept:
+            counts = Counter(each.reason for each in self.left_out)
+            told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
+            raise ConfigError(f"no task is left of {self.source!r}: {told or 'it is empty'}")
+        return TaskCollection(
+            self.source,
+            self.rows,
+            _split(self.kept, self.labels, validation=validation, test=test, seed=seed),
+            sorted(self.left_out, key=lambda each: each.row),
+            len(set(self.labels)),
+            {"validation": validation, "test": test, "seed": seed, **settings},
+        )
 
 
 def curate(
@@ -113,6 +176,19 @@ def curate(
         MissingExtra: a package that reads a source is not installed.
     """
     check_shares(validation, test)
+    candidates = read_candidates(sources, question=question, answer=answer, verifier=verifier)
+    return candidates.divided(validation=validation, test=test, seed=seed, verifier=verifier)
+
+
+def read_candidates(
+    sources: Sequence[str], *, question: str = "", answer: str = "", verifier: str = "maths"
+) -> CandidateTasks:
+    """Read problems, and leave out repetitions and golds that cannot be read; see `curate`.
+
+    Raises:
+        ConfigError: a source cannot be read.
+        MissingExtra: a package that reads a source is not installed.
+    """
     rows: list[tuple[int, MathsProblem]] = []
     left_out: list[LeftOut] = []
     number = 0
@@ -126,21 +202,9 @@ def curate(
     kept = _without_repetitions(rows, left_out)
     gold_check = unreadable_gold if verifier == "maths" else empty_gold
     kept = _with_golds(kept, left_out, gold_check)
-    labels = _clusters([problem.question for _, problem in kept])
+    labels = cluster_texts([problem.question for _, problem in kept])
     kept, labels = _without_near_repetitions(kept, labels, left_out)
-    if not kept:
-        counts = Counter(each.reason for each in left_out)
-        told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
-        raise ConfigError(f"no task is left of {', '.join(sources)!r}: {told or 'it is empty'}")
-    settings = {"validation": validation, "test": test, "seed": seed, "verifier": verifier}
-    return TaskCollection(
-        ", ".join(sources),
-        number,
-        _split(kept, labels, validation=validation, test=test, seed=seed),
-        sorted(left_out, key=lambda each: each.row),
-        len(set(labels)),
-        settings,
-    )
+    return CandidateTasks(", ".join(sources), number, kept, labels, left_out)
 
 
 def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]:
@@ -154,14 +218,17 @@ def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]
             raise ConfigError(f"{str(folder)!r} is not empty; name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
-            lines = [msgspec.json.encode(_row(problem)) for problem in collection.splits[split]]
+            lines = [
+                msgspec.json.encode({**_row(problem), **collection.columns.get(problem.id, {})})
+                for problem in collection.splits[split]
+            ]
             (folder / f"{split}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
         told = [msgspec.json.encode(each) for each in collection.left_out]
         (folder / "left_out.jsonl").write_bytes(b"".join(line + b"\n" for line in told))
         card = collection.card()
         encoded = msgspec.json.format(msgspec.json.encode(card))
         (folder / "card.json").write_bytes(encoded + b"\n")
-        (folder / "README.md").write_text(_readme(card), encoding="utf-8")
+        (folder / "README.md").write_text(_readme(card, collection.usage), encoding="utf-8")
     except (OSError, NotADirectoryError) as error:
         raise ConfigError(
             f"cannot write {str(folder)!r}: {os.strerror(error.errno or 0)}"
@@ -267,25 +334,56 @@ def _without_near_repetitions(
     return kept, kept_labels
 
 
-def _clusters(questions: Sequence[str]) -> list[int]:
-    """Return the cluster of each question: those that are alike up to numbers share one."""
-    parents = list(range(len(questions)))
+def clusters_of(keys: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Return the cluster of each item: those that have a key in common, directly or by others,
+    share one.
 
-    def root(place: int) -> int:
+    >>> clusters_of([["a"], ["b"], ["a", "b"], ["c"]])
+    [0, 0, 0, 3]
+    """
+    joined, first = _Joined(len(keys)), dict[Hashable, int]()
+    for place, own in enumerate(keys):
+        for key in own:
+            joined.join(first.setdefault(key, place), place)
+    return joined.labels()
+
+
+class _Joined:
+    """Items that are joined to sets, by number."""
+
+    def __init__(self, count: int) -> None:
+        self._parents = list(range(count))
+
+    def root(self, place: int) -> int:
+        """Return the number that stands for the set of an item."""
+        parents = self._parents
         while parents[place] != place:
             parents[place] = parents[parents[place]]
             place = parents[place]
         return place
 
+    def join(self, item: int, other: int) -> None:
+        """Make one set of those of two items; the smaller number stands for it."""
+        low, high = sorted((self.root(item), self.root(other)))
+        self._parents[high] = low
+
+    def labels(self) -> list[int]:
+        """Return the number of each item's set."""
+        return [self.root(place) for place in range(len(self._parents))]
+
+
+def cluster_texts(questions: Sequence[str]) -> list[int]:
+    """Return the cluster of each question: those that are alike up to numbers share one."""
+    joined = _Joined(len(questions))
     words = [words_of(text, numbers=False) for text in questions]
     meeting: dict[tuple[int, bytes], int] = {}
     for place, signature in enumerate(_signatures(words)):
         for band, part in enumerate(signature.reshape(BANDS, -1)):
             first = meeting.setdefault((band, part.tobytes()), place)
-            apart = first != place and root(first) != root(place)
+            apart = first != place and joined.root(first) != joined.root(place)
             if apart and likeness(words[first], words[place]) >= ALIKE:
-                parents[root(place)] = root(first)
-    return [root(place) for place in range(len(questions))]
+                joined.join(first, place)
+    return joined.labels()
 
 
 def _signatures(texts: Iterable[Sequence[str]]) -> Iterable[np.ndarray[Any, Any]]:
@@ -345,7 +443,14 @@ def _row(problem: MathsProblem) -> Mapping[str, Any]:
     return row | ({"level": str(int(problem.difficulty))} if problem.difficulty else {})
 
 
-def _readme(card: Mapping[str, Any]) -> str:
+def _told_of_model(measured: Mapping[str, Any]) -> list[str]:
+    if not measured:
+        return []
+    lines = [f"- {name}: {value}" for name, value in measured.items() if name != "model"]
+    return [f"Measured with {measured['model']}:", "", *lines, ""]
+
+
+def _readme(card: Mapping[str, Any], usage: str) -> str:
     counts = ", ".join(f"{count} {split}" for split, count in card["tasks"].items())
     lost = [f"- {reason}: {count}" for reason, count in card["left_out"].items()] or ["- nothing"]
     return "\n".join(
@@ -359,7 +464,8 @@ def _readme(card: Mapping[str, Any]) -> str:
             "",
             *lost,
             "",
-            "    ludus train grpo --env 'ludus/maths-v0?source=train.jsonl&test_source=test.jsonl'",
+            *_told_of_model(card.get("measured", {})),
+            f"    {usage}",
             "",
         ]
     )
