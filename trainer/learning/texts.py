@@ -91,7 +91,8 @@ class GivenTexts:
         text = self.decode(ids)
         place = text.rfind(self.marker)
         if place < 0:
-            return len(ids)  # thoughts without an end: the answer stands behind all of them
+            # thoughts without an end: the answer stands behind all of them
+            return len(ids) - sum(token in self.ends for token in ids[-1:])
         until = place + len(self.marker)
         counts = range(len(ids) + 1)
         return next(count for count in counts if len(self.decode(ids[:count])) >= until)
