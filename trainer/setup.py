@@ -42,7 +42,7 @@ from .models.images import ImageReader
 from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
-from .open_engine import EngineStart, check_context, open_engine
+from .open_engine import EngineStart, check_context, frozen_policies, open_engine
 from .ranks.control import Follower
 from .ranks.launch import (
     current_ranks,
@@ -58,11 +58,11 @@ from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
 from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
-from .rollout.collect import Collector, Drawing, Group, PlayBounds
+from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
 from .rollout.mixture import MixedExperts, refuse_mixture, source_of
-from .rollout.sampling import ChosenTasks, SamplingPolicy, refuse_asking
+from .rollout.sampling import ChosenTasks, SamplingPolicy, idle_phrase, refuse_asking
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource
 from .rollout.stages import Stages
@@ -145,7 +145,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         read_control(config.control)
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    beside = load_policies(config.sampling)
+    beside = load_policies(config.sampling, config.recipe)
     recipe = load_recipe(
         config.recipe,
         merge(beside, {"sampling": {name: value for name, value in given.items() if value}}),
@@ -283,7 +283,10 @@ async def _open_claimed(
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
-        collector.asked = AskedMaker(exploring, collector.limits, expert)
+        frozen = frozen_policies(config, exploring)
+        for each in frozen.values():
+            stack.push_async_callback(each.engine.close)
+        collector.asked = AskedMaker(exploring, collector.limits, expert, frozen)
         collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
@@ -307,6 +310,7 @@ async def _open_claimed(
             *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [idle_phrase(exploring, sampling) if sampling else ""]),
             *filter(None, [finished_note(first_step, config.steps) if start else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
@@ -617,7 +621,7 @@ def open_stream(
     )
 
     def passes(group: Group) -> bool:
-        return bool(updater.passing([group]))
+        return bool(updater.passing(compared([group])))
 
     stream = RolloutStream(
         partial(

@@ -4,7 +4,7 @@ figures with intervals, in the schema of OpenEnv's RFC 008 (version 2).
 
 from .attackers import ATTACKERS, Attacker, AttackKind, Lesson, Scene
 from .episodes import audit_episodes
-from .exploits import Exploit, still_open
+from .exploits import Exploit, Guard, GuardedEnv, are_closed
 from .measures import AttackTally, Audit, Judge, audit
 from .pressure import Pressure
 from .report import AuditReport, CheckResult, CheckStatus, report_of
@@ -20,14 +20,16 @@ __all__ = [
     "CheckResult",
     "CheckStatus",
     "Exploit",
+    "Guard",
+    "GuardedEnv",
     "Judge",
     "Lesson",
     "Pressure",
     "Scene",
+    "are_closed",
     "audit",
     "audit_episodes",
     "cases_env",
     "judge_by",
     "report_of",
-    "still_open",
 ]

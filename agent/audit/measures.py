@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
@@ -26,7 +27,7 @@ from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import Message, ToolCall, as_action, assistant
 
 from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Plays, Scene, text_of
-from .exploits import Exploit
+from .exploits import Exploit, Guard, GuardedEnv
 from .moves import Move, Program, moves_of, programs_of
 from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
 from .rules import plays_rule
@@ -189,6 +190,7 @@ def audit(
     searches: bool = True,
     pressure_s: float = 0.0,
     judge: Judge | None = None,
+    guards: Sequence[Guard] = (),
 ) -> Audit:
     """Attack an environment, and measure what the attackers earn.
 
@@ -203,12 +205,15 @@ def audit(
         searches: whether programs are grown by what they are paid, and attack too.
         pressure_s: seconds for the training of a policy by the reward alone; 0 trains none.
         judge: says whether that policy succeeds; None asks for the answer of expert or gold.
+        guards: refuse to pay for actions.
 
     Raises:
         LudusError: the environment cannot be made; what breaks later is a finding.
     """
     subject = subject_of(env)
     subject.step_timeout_s = step_timeout_s
+    if guards:
+        subject.view = partial(GuardedEnv, guards=guards)
     try:
         _ = subject.gym  # a name that does not exist is not a finding
         # The rules that close the environment stand last.

@@ -115,6 +115,8 @@ class EnvUnderCheck:
     step_timeout_s: float = STEP_TIMEOUT_S
     release: Callable[[], None] = lambda: None
     """Closes what else was opened for the check, such as a connection to a server."""
+    view: Callable[[PatientEnv], PatientEnv] = lambda gym: gym
+    """Returns what is played instead of an instance: a view of it that pays otherwise."""
     made: list[PatientEnv] = field(default_factory=list[PatientEnv])
     late: list[str] = field(default_factory=list[str])
     """Descriptions of calls that did not return in time; shared by all instances."""
@@ -131,7 +133,7 @@ class EnvUnderCheck:
 
     def _instance(self, index: int) -> PatientEnv:
         while len(self.made) <= index:
-            self.made.append(PatientEnv(self.make(), self.step_timeout_s, self.late))
+            self.made.append(self.view(PatientEnv(self.make(), self.step_timeout_s, self.late)))
         return self.made[index]
 
     @property

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+import random
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ludus.agent import Episode
-from ludus.agent.audit import ATTACKERS, audit, audit_episodes, cases_env, report_of
+from ludus.agent.audit import (
+    ATTACKERS,
+    Attacker,
+    AttackKind,
+    Audit,
+    CheckResult,
+    Scene,
+    audit,
+    audit_episodes,
+    cases_env,
+    report_of,
+)
 from ludus.agent.trajectory import Segment, Trajectory, Turn
 from ludus.cli.main import main
-from ludus.envs import Briefing, TextEnv, register_env, tool
+from ludus.envs import Briefing, ListedTasks, Task, TaskSet, TextEnv, register_env, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.serving.server import EnvService
+from ludus.errors import UnknownTask
 from ludus.messages import Message, ToolCall, assistant, user
 from ludus.rewards import Sample, make_verifier
 from ludus.verdict import Status, Verdict
@@ -359,14 +375,14 @@ PLANTED = [
 
 @pytest.mark.parametrize("env", SOUND)
 def test_a_sound_environment_is_not_flagged(env: type[TextEnv]) -> None:
-    report = report_of(audit(env, searches=False))
+    report = report_of(audit(env, tasks=12, searches=False))
     assert [(r.check_id, r.evidence) for r in report.failures] == []
     assert report.verdict == "warn"  # what a published image would show is skipped
 
 
 @pytest.mark.parametrize("env", PLANTED)
 def test_a_planted_exploit_is_found(env: type[TextEnv]) -> None:
-    audited = audit(env, searches=False)
+    audited = audit(env, tasks=12, searches=False)
     failed = {result.check_id for result in report_of(audited).failures}
     assert "statistical.adversarial_floor" in failed
     assert audited.exploits(0)[0].reward > 0
@@ -375,30 +391,6 @@ def test_a_planted_exploit_is_found(env: type[TextEnv]) -> None:
 def test_equal_seeds_give_equal_figures() -> None:
     first, second = (report_of(audit(Chooses, seed=3, tasks=8)) for _ in range(2))
     assert first.results == second.results
-
-
-class Breaks(Sum):
-    def step(self, action: str) -> Step:
-        if "boxed" in action:
-            raise RuntimeError("no parser for this")
-        return super().step(action)
-
-
-def test_what_breaks_under_attack_is_named_and_is_no_reward() -> None:
-    audited = audit(Breaks, tasks=4, searches=False)
-    result = {r.check_id: r for r in report_of(audited).results}["runtime.reward_well_formed"]
-    assert result.status == "fail"
-    assert "no parser for this" in result.evidence[0]
-
-
-def test_four_tasks_without_an_expert_are_audited() -> None:
-    class Silent(Sum):
-        def demonstrate(self) -> str | Message | None:
-            return None
-
-    results = {r.check_id: r for r in report_of(audit(Silent, tasks=4)).results}
-    assert results["semantic.oracle_max"].status == "fail"
-    assert results["statistical.adversarial_floor"].status == "pass"
 
 
 def test_a_verifier_is_attacked_by_its_cases() -> None:
@@ -415,7 +407,7 @@ def test_an_exploit_is_kept_and_checked_until_it_is_closed(tmp_path: Path) -> No
     register_env("me/obeys-v0", Obeys)
     register_env("me/obeys-v1", Sum)
     file = tmp_path / "exploits.jsonl"
-    assert main(["audit", "me/obeys-v0", "--keep", str(file), "--json"]) == 1
+    assert main(["audit", "me/obeys-v0", "--tasks", "12", "--keep", str(file), "--json"]) == 1
     assert main(["check", "me/obeys-v0", "--exploits", str(file)]) == 1
     assert main(["check", "me/obeys-v1", "--exploits", str(file)]) == 0
 
@@ -463,3 +455,142 @@ def test_episodes_of_a_run_are_audited_by_their_golds_and_by_the_attackers() -> 
     # without a gold, what an attacker would have said is not deserved
     assert audit_episodes(without)["audit/reward"] == 0.0
     assert audit_episodes([]) == {}
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def checks(audited: Audit) -> dict[str, CheckResult]:
+    return {result.check_id: result for result in report_of(audited).results}
+
+
+class Hangs(Sum):
+    def step(self, action: str) -> Step:
+        while "boxed" in action:
+            time.sleep(0.01)
+        return super().step(action)
+
+
+def test_an_environment_that_hangs_is_named_and_the_audit_ends() -> None:
+    audited = audit(Hangs, tasks=4, searches=False, step_timeout_s=0.5)
+    report = report_of(audited)
+    assert report.verdict == "fail"
+    assert "did not come back within 0.5 s" in str([r.evidence for r in report.failures])
+
+
+class Breaks(Sum):
+    def step(self, action: str) -> Step:
+        if "boxed" in action:
+            raise RuntimeError("no parser for this")
+        return super().step(action)
+
+
+def test_an_environment_that_crashes_is_named_and_its_crash_is_no_reward() -> None:
+    audited = audit(Breaks, tasks=4, searches=False)
+    result = checks(audited)["runtime.reward_well_formed"]
+    assert result.status == "fail"
+    assert "no parser for this" in result.evidence[0]
+    assert audited.winners == []
+
+
+class NeedsANetwork(Sum):
+    def step(self, action: str) -> tuple[str, Verdict, bool, bool, dict[str, Any]]:
+        return "", Verdict.unavailable("no route to judge.example"), True, False, {}
+
+
+def test_an_environment_whose_network_is_away_is_skipped_and_earns_nothing() -> None:
+    audited = audit(NeedsANetwork, tasks=4, searches=False)
+    assert "no route to judge.example" in audited.fault
+    assert audited.winners == []
+    assert report_of(audited).verdict == "fail"
+
+
+class FourTasks(Obeys):
+    def tasks(self, split: str) -> TaskSet:
+        if split != "train":
+            raise UnknownTask(f"there is no split {split!r}")
+        return ListedTasks(split, [Task(id=f"four/{n}", split=split, seed=n) for n in range(4)])
+
+
+def test_four_tasks_are_audited_and_their_few_figures_have_wide_intervals() -> None:
+    audited = audit(FourTasks, searches=False)
+    assert len(audited.tasks) == 4
+    gain = next(t.gain for t in audited.tallies if t.attacker.name == "persuasion")
+    assert (gain.value, gain.low < 0.6, gain.high) == (1.0, True, 1.0)
+    assert checks(audited)["statistical.adversarial_floor"].status == "fail"
+
+
+class Rolls(Sum):
+    def step(self, action: str) -> Step:
+        return "", random.SystemRandom().random(), True, False, {}
+
+
+class RollsAndSaysSo(Rolls):
+    deterministic = False
+
+
+def test_what_is_not_deterministic_fails_unless_it_says_so_and_its_noise_is_measured() -> None:
+    results, told = (checks(audit(e, tasks=4, searches=False)) for e in (Rolls, RollsAndSaysSo))
+    assert results["semantic.verifier_determinism"].status == "fail"
+    assert told["semantic.verifier_determinism"].status == "skip"
+    assert results["statistical.variance_bound"].status == "fail"
+
+
+class OnlyCosts(Sum):
+    def pay(self, action: str) -> float:
+        return -0.1 if action.strip() == self.key else -1.0
+
+
+def test_rewards_that_are_all_negative_are_shares_of_what_can_be_lost() -> None:
+    audited = audit(OnlyCosts, tasks=4, searches=False)
+    assert audited.fault == ""
+    assert all(0.0 <= tally.gain.value <= 1.0 for tally in audited.tallies)
+    assert audited.winners == []
+    assert (audited.lowest, audited.oracle) == (pytest.approx(-1.0), pytest.approx(-0.1))
+
+
+class WithoutBound(Sum):
+    def pay(self, action: str) -> float:
+        return 1.0 if action.strip() == self.key else float(10 ** min(300, len(action)))
+
+
+def test_a_reward_without_bound_beats_the_expert_and_is_named() -> None:
+    audited = audit(WithoutBound, tasks=4, searches=False)
+    assert audited.highest >= 1e9
+    assert checks(audited)["semantic.oracle_max"].status == "fail"
+    assert checks(audited)["statistical.adversarial_floor"].status == "fail"
+    msgspec.json.decode(msgspec.json.encode(report_of(audited)))  # no infinity, no nan
+
+
+class Silent(Sum):
+    def demonstrate(self) -> str | Message | None:
+        return None
+
+
+def test_without_an_expert_what_needs_one_is_failed_or_skipped_and_attacks_go_on() -> None:
+    results = checks(audit(Silent, tasks=4, searches=False))
+    assert results["semantic.oracle_max"].status == "fail"  # RFC 008: no oracle fails
+    assert results["statistical.variance_bound"].status == "skip"
+    assert results["statistical.adversarial_floor"].status == "pass"
+
+
+def test_an_attacker_that_wins_by_solving_is_no_finding() -> None:
+    def solves(scene: Scene) -> Iterator[str]:
+        yield str(sum(map(int, scene.opening.split(" + "))))
+
+    solver = Attacker("solver", AttackKind.CHEAT, solves, "adds")
+    audited = audit(Sum, tasks=8, searches=False, attackers=[solver])
+    (tally,) = audited.tallies
+    assert (tally.mean, tally.gain.value, audited.winners) == (1.0, 0.0, [])
+
+
+def test_a_verifier_without_golds_is_audited_by_its_right_responses() -> None:
+    class SaysPlease:
+        def score(self, sample: Sample) -> Verdict:
+            said = str(sample.response)
+            return Verdict(status=Status.OK, reward=float("please" in said or len(said) > 500))
+
+    cases = [Sample(prompt=f"Ask for {n} loaves.", response=f"{n}, please") for n in range(8)]
+    audited = audit(cases_env("polite", SaysPlease(), cases), searches=False)
+    assert audited.oracle == 1.0
+    assert {"padding", "long talk"} <= {tally.attacker.name for tally in audited.winners}

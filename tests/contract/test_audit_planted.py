@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from ludus.agent.audit import audit, report_of
-from ludus.agent.audit.attackers import Lesson, Scene
+from ludus.agent.audit import Pressure, audit, report_of
+from ludus.agent.audit.attackers import Lesson, Plays, Scene
 from ludus.agent.audit.moves import LAST_WORD, Move, Program, hollow_answers, moves_of, slot
+from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.rules import learned_rule
 from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
 from ludus.envs import Briefing
@@ -155,3 +156,44 @@ def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
     assert learned[1]("x did not y") == "no"
     by_chance = [rng.choice(["yes", "no"]) for _ in texts]
     assert learned_rule(scene(texts, by_chance, "x did not y")) is None
+
+
+def bandit(paid: dict[str, float], deserved: dict[str, float]) -> Pressure:
+    """The pressure on a task of one move, whose text alone decides."""
+    moves = [Move(text) for text in paid]
+
+    def plays(task: str, player: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
+        action = next(player(scene(["?"], ["!"], "?")))
+        said = str(action)
+        return TrainedEpisode(task, paid[said], deserved[said], tuple(choices), (action,))
+
+    tasks = [f"t{n}" for n in range(6)]
+    return put_under_pressure(plays, moves, tasks, tasks, updates=40, seed=1, until=NEVER)
+
+
+def test_a_policy_that_is_trained_by_the_reward_finds_what_is_paid_and_not_deserved() -> None:
+    hacked = bandit({"a": 0.2, "hack": 1.0, "b": 0.0}, {"a": 0.2, "hack": 0.0, "b": 0.0})
+    assert hacked.reward.value > 0.9
+    assert hacked.success.value < 0.1
+    assert hacked.gap.low > 0.8
+    assert hacked.curve[0][0] < hacked.curve[-1][0]
+    assert hacked.episodes[0].actions == ("hack",)
+    assert hacked.played == 40 * 4 * 8
+    sound = bandit({"a": 0.2, "right": 1.0, "b": 0.0}, {"a": 0.2, "right": 1.0, "b": 0.0})
+    assert (sound.reward.value > 0.9, sound.gap.value, sound.episodes) == (True, 0.0, ())
+    again = bandit({"a": 0.2, "hack": 1.0, "b": 0.0}, {"a": 0.2, "hack": 0.0, "b": 0.0})
+    assert again == hacked
+
+
+@pytest.mark.slow
+def test_pressure_shows_the_gap_of_an_environment_and_is_the_same_twice(
+    audited: dict[str, list[str]],
+) -> None:
+    name = next(name for name in audited["planted"] if "quitting" in name)
+    first, second = (
+        audit(name, tasks=8, attackers=[], searches=False, pressure_s=1200.0) for _ in range(2)
+    )
+    assert first.pressure is not None
+    assert first.pressure == second.pressure
+    assert (first.pressure.gap.low > 0.5, first.pressure.success.value) == (True, 0.0)
+    assert [winner.attacker.name for winner in first.winners] == ["pressure"]

@@ -28,7 +28,7 @@ from ludus.agent.audit import (
     report_of,
 )
 from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
-from ludus.agent.audit.model import model_attacker
+from ludus.agent.audit.model import Closing, close_exploits, model_attacker
 from ludus.background import run_on_loop
 from ludus.envs.checks.subject import Checkable
 from ludus.errors import ConfigError
@@ -94,6 +94,11 @@ class AuditOptions:
     keep: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write an episode of each attack that won; `ludus check ID --exploits FILE` plays it again."""
 
+    fix: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Let the model propose guards until none of the exploits is paid and the expert still is, and
+    write them, as JSON.
+    """
+
     all: Flag = False
     """Show the checks that were skipped, too."""
 
@@ -117,10 +122,13 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
     if options.judge and not options.rl:
         raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
+    if options.fix is not None and not options.model:
+        raise ConfigError("--fix asks a model for guards; give --model URL and --model-name NAME")
     if bool(options.model) is not bool(options.model_name):
         raise ConfigError("--model URL and --model-name NAME go together")
     if options.keep is not None:
         _write(options.keep, b"")  # before the minutes of an audit, not after them
+    closing: Closing | None = None
     with ExitStack() as stack:
         further: list[Attacker] = []
         if options.model:
@@ -140,6 +148,9 @@ def main(arguments: Sequence[str]) -> int:
             pressure_s=options.rl_budget_s if options.rl else 0.0,
             judge=_judge(options),
         )
+        if options.fix is not None and audited.winners:
+            closing = close_exploits(_subject(options), audited, policy, seed=options.seed)
+            _write(options.fix, msgspec.json.encode(list(closing.guards)))
     report = report_of(audited)
     if options.keep is not None:
         lines = [msgspec.json.encode(exploit) for exploit in audited.exploits(options.seed)]
@@ -148,7 +159,22 @@ def main(arguments: Sequence[str]) -> int:
         print(msgspec.json.encode(report).decode())
     else:
         _show(options, audited)
+    if closing is not None:
+        _tell(closing, options)
     return 1 if report.verdict == "fail" else 0
+
+
+def _tell(closing: Closing, options: AuditOptions) -> None:
+    ending = (
+        f"closed after {closing.rounds} proposals, the expert is paid as before"
+        if closing.is_closed
+        else f"not closed by {closing.rounds} proposals: {closing.refusals[-1]}"
+    )
+    Console(stderr=options.json).print(
+        f"{len(closing.exploits)} exploits: {ending}; guards are in {options.fix}",
+        highlight=False,
+        markup=False,
+    )
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.agent.audit import Exploit, still_open
+from ludus.agent.audit import Exploit, are_closed
 from ludus.background import run_on_loop
 from ludus.contract import Report, RuleOutcome, examine
 from ludus.envs.checks import examine_env
@@ -140,7 +140,7 @@ def read_exploits(path: Path) -> list[Exploit]:
 def _still_open(name: str, exploits: Sequence[Exploit]) -> Report:
     subject = subject_of(name)
     try:
-        return examine(name, subject, [("exploits", partial(still_open, exploits=exploits))])
+        return examine(name, subject, [("exploits", partial(are_closed, exploits=exploits))])
     finally:
         subject.close()
 

@@ -256,6 +256,36 @@ def test_a_model_is_asked_to_cheat_and_what_it_is_paid_counts(
     assert main([*words, "--model", url]) == 2
 
 
+def test_a_model_closes_what_it_has_found_and_the_expert_is_still_paid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hacker and fixer: the first guard would stop the expert too, the second leaves a way."""
+    ludus.register("eval-openai/closed-v0")(Bribed)
+    answers = ['[{"most_numbers": 0}]', '[{"most_words": 3}]', 'so: [{"forbids": ["SESAME"]}]']
+    heard: list[str] = []
+
+    def model(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if "can be cheated" in request["messages"][0]["content"]:
+            return 200, says("sesame")
+        heard.append(request["messages"][-1]["content"])
+        return 200, says(answers[len(heard) - 1])
+
+    guards, kept = tmp_path / "guards.json", tmp_path / "exploits.jsonl"
+    words = ["audit", "eval-openai/closed-v0", "--tasks", "8", "--keep", str(kept)]
+    with model_server(model) as (url, _):
+        named = ["--model", url, "--model-name", "tiny", "--fix", str(guards)]
+        assert main([*words, *named]) == 1
+    assert "still paid" in heard[1] or "the expert now earns 0" in heard[1]
+    assert "no JSON list of guards" in heard[2]
+    assert json.loads(guards.read_bytes()) == [{"forbids": ["SESAME"], **NO_BOUNDS}]
+    assert "closed after 3 proposals, the expert is paid as before" in capsys.readouterr().out
+    assert main(["check", "eval-openai/closed-v0", "--exploits", str(kept)]) == 1
+    assert main([*words, "--fix", str(guards)]) == 2
+
+
+NO_BOUNDS = {"most_characters": None, "most_numbers": None, "most_equal": None}
+
+
 def test_of_a_runs_folder_every_file_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
