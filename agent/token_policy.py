@@ -52,6 +52,17 @@ class Interruption:
     ids: tuple[int, ...] = ()
     """The phrase; empty interrupts nothing."""
 
+    def fitting(self, budget: int) -> int:
+        """Return the tokens of thoughts in a turn of `budget` tokens; 0 does not interrupt: there
+        is no phrase, or phrase and answer would take more than half of the thoughts.
+
+        >>> phrase = Interruption(after=70, ids=(1, 2, 3))
+        >>> phrase.fitting(100), phrase.fitting(60), phrase.fitting(30)
+        (70, 53, 0)
+        """
+        thoughts = min(self.after, budget - len(self.ids) - MIN_ANSWER_TOKENS)
+        return thoughts if self.ids and 2 * thoughts >= self.after else 0
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentCut:
@@ -235,8 +246,8 @@ class TokenPlayer(WindowPlayer):
         """
         room = self._window - len(self._rows.ids)
         budget, phrase = min(self._max_tokens, room), self._interruption.ids
-        thoughts = min(self._interruption.after, budget - len(phrase) - MIN_ANSWER_TOKENS)
-        if not phrase or thoughts < 1:
+        thoughts = self._interruption.fitting(budget)
+        if not thoughts:
             await self._write(turn, budget, tools, history)
             return turn
         start = len(self._rows.ids)

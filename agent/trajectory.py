@@ -184,6 +184,10 @@ class Trajectory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The part of a single role in an episode."""
 
     role: str = "policy"
+    about: str = ""
+    """What the role was asked for, beside the task: the trajectories of a group that have the same
+    role and text are compared with each other, and with no others.
+    """
     verdict: Verdict
     terminated: bool = False
     stop: Stop = Stop.TERMINATED

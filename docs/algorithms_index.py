@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FunctionType
 
 from ludus.trainer import algorithms
-from ludus.trainer.recipes.recipe import load_recipe, recipe_names
+from ludus.trainer.recipes.recipe import load_recipe, policy_names, read_policy, recipe_names
 from ludus.trainer.recipes.resolution import resolve
 
 PAGE = Path(__file__).with_name("algorithms_index.md")
@@ -36,7 +36,6 @@ KINDS = {
     "shaping": "Reward shaping",
     "groups": "Group statistics",
     "masked": "Masked statistics",
-    "experimental": "Experimental: as read, in no recipe",
 }
 HEAD = """\
 # Index of the algorithm library
@@ -45,7 +44,8 @@ Written by `python docs/algorithms_index.py` from the docstrings; the pictures a
 [algorithms.md](algorithms.md). "Reached" is counted from the code, calls within the library
 included, and says the furthest of:
 
-- *learning curve*: by a recipe whose runs are in the table of [algorithms.md](algorithms.md);
+- *learning curve*: by a recipe whose runs are in the table of [algorithms.md](algorithms.md), or by
+  a claim whose runs are in [claims.md](claims.md);
 - *run*: by another shipped recipe, the trainer, an example or a benchmark;
 - *step test*: by a test that makes updates of a model with it;
 - *function only*: by its own example, its function tests, or nothing.
@@ -123,8 +123,9 @@ class Reach:
             for folder, strings in USERS.items()
         }
         tests = {path.stem: self._closure(_stepped_in(path)) for path in _tests_of_updates()}
+        claimed = {"claims": self._closure(_of_claims())}
         self._by_level = {
-            "learning curve": {name: recipes[name] for name in sorted(curved)},
+            "learning curve": {name: recipes[name] for name in sorted(curved)} | claimed,
             "run": {name: recipes[name] for name in sorted(set(recipes) - curved)} | users,
             "step test": tests,
         }
@@ -157,6 +158,20 @@ def _of_recipes() -> dict[str, set[str]]:
         bound += [*made.filters, *[function for _, function in made.shaping]]
         named[recipe] = {one.name for one in bound if one is not None}
     return named
+
+
+def _of_claims() -> set[str]:
+    """Return the functions that the published claims train with: those that they name, and those of
+    the sampling policies that they name.
+    """
+    if not PAGE.with_name("claims.md").exists():
+        return set()
+    quoted = set[str]()
+    for path in (ROOT / "benchmarks").glob("claims_*.py"):
+        quoted |= _names_in(path, strings=True)
+    for name in quoted & set(policy_names()):
+        quoted |= set(re.findall(r"\w+", str(read_policy(name))))
+    return quoted
 
 
 def _calls_within() -> dict[str, set[str]]:

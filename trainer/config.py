@@ -17,7 +17,7 @@ from .settings.cluster import ClusterConfig
 from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
-from .settings.parts import EnvironmentConfig, StageConfig, refuse_doubles
+from .settings.parts import EnvironmentConfig, RoleConfig, StageConfig, refuse_doubles
 from .settings.rollouts import AsyncConfig, AuditConfig, EvalConfig, RewardConfig, RolloutConfig
 from .settings.run import RunConfig, keep_secret, not_negative, positive
 
@@ -35,6 +35,7 @@ __all__ = [
     "RanksConfig",
     "RewardConfig",
     "RewardModelConfig",
+    "RoleConfig",
     "RolloutConfig",
     "RunConfig",
     "SFTConfig",
@@ -62,6 +63,10 @@ class TrainConfig:
     """
     environment: list[EnvironmentConfig] = field(default_factory=list)
     """Several environments instead of env, [[environment]] in a file."""
+    role: list[RoleConfig] = field(default_factory=list)
+    """Who plays which role, where a sampling policy has several, [[role]] in a file; without any
+    the run's policy plays all.
+    """
     stage: list[StageConfig] = field(default_factory=list)
     """Stages, one after the other, [[stage]] in a file; see docs/training.md."""
     agent: str = ""
@@ -87,6 +92,10 @@ class TrainConfig:
     learner_token: Secret = NO_SECRET
     """Key of that server, best given as env:TINKER_API_KEY."""
     steps: int = 100
+    tokens: int = 0
+    """Tokens after which the run ends, with the step that reaches them: those that the policy
+    samples, and in supervised stages those that are trained. Stages share them; 0 has no bound.
+    """
     split: str = "train"
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -120,6 +129,7 @@ class TrainConfig:
                 "and engine processes (local.engines) get all from the learner: take 'merged'"
             )
         positive("steps", self.steps)
+        not_negative("tokens", self.tokens)
         refuse_doubles("environment", [each.title for each in self.environment])
         refuse_doubles("stage", [each.name for each in self.stage])
         averaged = self.trainer.ema_decay and self.trainer.ema_use == "evaluate"
@@ -178,6 +188,9 @@ class SFTConfig:
     never ends early. No update sees a demonstration twice, so this is a held-out loss. With data it
     is the loss on what is held out.
     """
+    tokens: int = 0
+    """Trained tokens after which the run ends, with the update that reaches them; 0 has no bound.
+    """
     batch_size: int = 64
     """Number of demonstrations, or conversations, in an update."""
     seed: int = 0
@@ -196,7 +209,7 @@ class SFTConfig:
     def __post_init__(self) -> None:
         positive("steps", self.steps)
         positive("batch_size", self.batch_size)
-        for name in ("stop_loss", "epochs", "eval_every", "window"):
+        for name in ("stop_loss", "epochs", "eval_every", "window", "tokens"):
             not_negative(name, getattr(self, name))
         check_held_out(self.held_out)
         if self.env and self.data:

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,8 @@ from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 from .learning.learner import PolicyLearner
 from .learning.policy_model import load_policy
 from .models.devices import DTYPES, engine_gpus, pick_device
-from .models.loading import write_shell
+from .models.loading import load_tokenizer, write_shell
+from .models.tiny import find_model
 from .ranks.group import place_of
 from .rollout.collect import Collector
 from .run.folder import RunFolder
@@ -126,6 +128,34 @@ def _local_engine(start: EngineStart) -> LocalEngine:
         keep_cache=config.local.keep_cache,
         float32_head=config.model.float32_head,
     )
+
+
+def frozen_policies(config: TrainConfig, policy: TokenPolicy) -> dict[str, TokenPolicy]:
+    """Return the policies of roles that have a model of their own, which samples in this process
+    and does not learn.
+
+    Args:
+        config: the settings of the run.
+        policy: the run's policy, whose chat format and budgets hold for all roles.
+
+    Raises:
+        ConfigError: a model has another tokenizer than the run's.
+    """
+    policies: dict[str, TokenPolicy] = {}
+    for role in config.role:
+        if not role.model:
+            continue
+        path = find_model(role.model)
+        if load_tokenizer(path).get_vocab() != load_tokenizer(config.model.path).get_vocab():
+            raise ConfigError(
+                f"role {role.name!r}: the tokenizer of {role.model} is not that of "
+                f"{config.model.path}; the roles of an episode read the same tokens"
+            )
+        device = pick_device(config.model.device)
+        model = load_policy(path, LoraConfig(), dtype=DTYPES[config.model.dtype], device=device)
+        policies[role.name] = copy(policy)
+        policies[role.name].engine = LocalEngine(model, _limits(config))
+    return policies
 
 
 def _limits(config: TrainConfig) -> EngineLimits:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
+from ludus.agent.chat import ChatFormat
 from ludus.agent.context import make_context
 from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
 from ludus.agent.loop import EpisodeMaker
@@ -25,6 +26,7 @@ from .learning.credit import Scores
 from .learning.learner import Learner, PolicyLearner
 from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
+from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
 from .models.checkpoint import load_state
 from .models.devices import (
@@ -40,7 +42,7 @@ from .models.images import ImageReader
 from .models.layer_files import layer_files
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
-from .open_engine import EngineStart, check_context, open_engine
+from .open_engine import EngineStart, check_context, frozen_policies, open_engine
 from .ranks.control import Follower
 from .ranks.launch import (
     current_ranks,
@@ -56,11 +58,11 @@ from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
 from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
-from .rollout.collect import Collector, Drawing, Group, PlayBounds
+from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
 from .rollout.mixture import MixedExperts, refuse_mixture, source_of
-from .rollout.sampling import ChosenTasks, SamplingPolicy, refuse_asking
+from .rollout.sampling import ChosenTasks, SamplingPolicy, idle_phrase, refuse_asking
 from .rollout.scoring import EpisodeScorer, open_verifiers
 from .rollout.source import EnvSource
 from .rollout.stages import Stages
@@ -143,7 +145,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
         read_control(config.control)
     # Load the recipe, and let the settings override the sampling options.
     given = {"group_size": config.rollout.group_size, "temperature": config.rollout.temperature}
-    beside = load_policies(config.sampling)
+    beside = load_policies(config.sampling, config.recipe)
     recipe = load_recipe(
         config.recipe,
         merge(beside, {"sampling": {name: value for name, value in given.items() if value}}),
@@ -254,6 +256,7 @@ async def _open_claimed(
         evaluating = await open_engine(start_of_engines, beside=True)
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
+    updater.texts = _texts(algorithm, chat_format)
     hand_over(EngineText(engine, chat_format), [weighted.verifier for weighted in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
@@ -280,7 +283,10 @@ async def _open_claimed(
         await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
-        collector.asked = AskedMaker(exploring, collector.limits, expert)
+        frozen = frozen_policies(config, exploring)
+        for each in frozen.values():
+            stack.push_async_callback(each.engine.close)
+        collector.asked = AskedMaker(exploring, collector.limits, expert, frozen)
         collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
@@ -304,6 +310,7 @@ async def _open_claimed(
             *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [idle_phrase(exploring, sampling) if sampling else ""]),
             *filter(None, [finished_note(first_step, config.steps) if start else ""]),
             *idle_settings(config, updates=plan.settings.count),
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
@@ -491,8 +498,12 @@ def _updater(
     if "ref_logp" in algorithm.needs:
         reference = (
             BelowAdapter(learner)
-            if config.trainer.lora.rank
-            else _learner(config, config.model.path, _reading(config, learner.images))
+            if config.trainer.lora.rank and not config.model.reference
+            else _learner(
+                config,
+                config.model.reference or config.model.path,
+                _reading(config, learner.images),
+            )
         )
     return make_updater(
         algorithm,
@@ -501,6 +512,20 @@ def _updater(
         tracker=tracker,
         updates=plan.settings,
         max_kl=config.trainer.max_kl,
+    )
+
+
+def _texts(algorithm: Algorithm, chat_format: ChatFormat) -> GivenTexts | None:
+    """Return what makes the texts that a recipe wants scored; None where it wants none."""
+    wanted = texts_of(algorithm.needs)
+    if not wanted:
+        return None
+    return GivenTexts(
+        wanted,
+        encode=chat_format.encode_text,
+        decode=chat_format.tokenizer.decode,
+        marker=algorithm.recipe.algorithm.answer_marker,
+        ends=frozenset(chat_format.stop_token_ids),
     )
 
 
@@ -596,7 +621,7 @@ def open_stream(
     )
 
     def passes(group: Group) -> bool:
-        return bool(updater.passing([group]))
+        return bool(updater.passing(compared([group])))
 
     stream = RolloutStream(
         partial(

@@ -122,7 +122,7 @@ class DemonstrationRun(PolicyRun):
     def __init__(
         self, config: SFTConfig, opened: OpenedRun, session: EnvSession, context: ContextManager
     ) -> None:
-        super().__init__(opened, config.steps)
+        super().__init__(opened, config.steps, config.tokens)
         self.config, self.session, self.context = config, session, context
         self.losses: deque[float] = deque(maxlen=STOP_UPDATES)
         """Mean losses of the last updates, for the decision to stop early."""
@@ -236,7 +236,7 @@ class DataRun(PolicyRun):
         examples: ExampleSet[Conversation] | ExampleSet[Trajectory],
     ) -> None:
         steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, steps)
+        super().__init__(opened, steps, config.tokens)
         self.config, self.examples = config, examples
         self.held_out = float("inf")
         """The loss on what is held out, when it was last measured."""

@@ -9,6 +9,9 @@
     name = "reward"
     steps = 100
 
+Stages share the tokens of the run (`tokens`), where these have a bound: each takes what those
+before it have left, and one for which nothing is left is not run.
+
 A stage is a run of its own, in a folder below the run's, `1-warm`, `2-reward`; it starts from the
 newest checkpoint of the stage before, with a fresh optimizer and schedules of its own. A stage that
 has ended leaves `ended.json`; a run that is resumed goes on in the first stage without.
@@ -27,9 +30,11 @@ from ludus.config import as_table, to_toml
 from ludus.errors import ConfigError
 
 from .config import SFTConfig, TrainConfig
+from .findings.history import rows_of
 from .models.checkpoint import checkpoints, newest_checkpoint, step_of
 from .ranks.launch import current_ranks
 from .run.folder import replace_file
+from .run.metrics import tokens_of
 from .settings.parts import StageConfig
 from .sft import run_sft
 
@@ -57,6 +62,8 @@ class StageEnd(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str
     step: int
     stopped: str = ""
+    tokens: int = 0
+    """Tokens of the stage; see `TrainConfig.tokens`."""
 
 
 Train = Callable[[TrainConfig], Awaitable[TrainResult]]
@@ -86,23 +93,29 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
         )
     replace_file(folder / "config.toml", to_toml(as_table(config)).encode())
     result: TrainResult | None = None
-    model = config.model.path
+    model, tokens = config.model.path, 0
     for number, stage in enumerate(config.stage):
         place = folder / f"{number + 1}-{stage.name}"
+        if config.tokens and tokens >= config.tokens:
+            break
         ended = _ended(place)
         if ended is None:
             run = replace(
                 config.run, folder=str(place), resume=bool(checkpoints(place / "checkpoints"))
             )
-            begun = replace(config, model=replace(config.model, path=model), run=run)
+            left = config.tokens - tokens if config.tokens else 0
+            begun = replace(config, model=replace(config.model, path=model), run=run, tokens=left)
             result = await KINDS[stage.kind](begun, number, train)
             if result.interrupted:
                 return result
             ended = StageEnd(
-                checkpoint=str(result.checkpoint), step=result.step, stopped=result.stopped
+                checkpoint=str(result.checkpoint),
+                step=result.step,
+                stopped=result.stopped,
+                tokens=round(sum(tokens_of(row) for row in rows_of(place))),
             )
             replace_file(place / ENDED, msgspec.json.encode(ended))
-        model = ended.checkpoint
+        model, tokens = ended.checkpoint, tokens + ended.tokens
         result = result or TrainResult(place, Path(model), ended.step, interrupted=False)
     assert result is not None, "refused without stages"
     return result
@@ -112,6 +125,15 @@ def stages_folder(config: TrainConfig) -> Path:
     """Return the folder of a run with stages."""
     names = "-".join(stage.name for stage in config.stage)
     return Path(config.run.folder) if config.run.folder else Path("runs") / f"stages-{names}"
+
+
+def least_bound(*bounds: int) -> int:
+    """Return the smallest bound; 0 stands for none.
+
+    >>> least_bound(0, 300), least_bound(200, 300), least_bound(0, 0)
+    (300, 200, 0)
+    """
+    return min(filter(None, bounds), default=0)
 
 
 def rl_stage(config: TrainConfig, number: int) -> TrainConfig:
@@ -134,6 +156,7 @@ def rl_stage(config: TrainConfig, number: int) -> TrainConfig:
         recipe=stage.recipe or config.recipe,
         sampling=stage.sampling or config.sampling,
         steps=stage.steps,
+        tokens=least_bound(config.tokens, stage.tokens),
         seed=config.seed + number,  # another order of tasks, where two stages share them
         rollout=rollout,
         trainer=replace(config.trainer, lr=stage.lr or config.trainer.lr),
@@ -157,6 +180,7 @@ def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
     return SFTConfig(
         env=env,
         steps=stage.steps,
+        tokens=least_bound(config.tokens, stage.tokens),
         stop_loss=stage.until or 0.0,
         batch_size=stage.batch_size,
         seed=config.seed + number,
@@ -185,7 +209,8 @@ async def _warm_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
             raise
         checkpoint, interrupted = newest_checkpoint(folder / "checkpoints"), True
     step = step_of(checkpoint)
-    stopped = "" if interrupted or step == settings.steps else "the loss fell below until"
+    early = "until or tokens were reached"
+    stopped = "" if interrupted or step == settings.steps else early
     return TrainResult(folder, checkpoint, step, interrupted, stopped)
 
 

@@ -20,19 +20,19 @@ from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
 from .config import TrainConfig
+from .findings.history import rows_of
 from .findings.summary import summary_of
-from .learning.experience import gather
 from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
-from .rollout.collect import Group, most_failed, refuse_failure, solved
+from .rollout.collect import Group, compared, most_failed, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
 from .run.best import BestByReward, candidate_steps
 from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
-from .run.metrics import summarize_step, summarize_survey
+from .run.metrics import summarize_step, summarize_survey, tokens_of
 from .run.saver import LearnedPolicy, Saver, shielded
 from .setup import Parts, assemble, open_stream, take_numbers
 from .stage_runs import TrainResult, run_stages
@@ -87,6 +87,8 @@ class _Run:
         self.config = parts.config
         self.watcher = watcher
         self.step = parts.first_step
+        self.tokens = sum(tokens_of(row) for row in rows_of(parts.folder.path))
+        """Sampled in the steps so far; the lines behind a checkpoint are gone by now."""
         self.journal = Journal(parts.folder, parts.config, parts.updater, watcher)
         self.kept: list[tuple[Episode, str]] = []
         """Episodes of the step that are worth keeping, with the reason of each."""
@@ -143,7 +145,7 @@ class _Run:
             await self.evaluations.at(self.step)
             if not self.step:
                 await self.survey()
-            while self.step < self.config.steps and not self.evaluations.stopped:
+            while self.step < self.config.steps and not self.stopped:
                 watch = Stopwatch()
                 with watch("generate"):
                     groups = await self.stream.batch()
@@ -165,10 +167,17 @@ class _Run:
         checkpoint = await self.saver.save(self.step)
         if self.best is not None and not interrupted:
             self.best.finish(self.step)
-        stopped = self.evaluations.stopped if self.step < self.config.steps else ""
+        stopped = self.stopped if self.step < self.config.steps else ""
         summary = tuple(summary_of(self.journal.diagnosis))
         folder = self.parts.folder.path
         return TrainResult(folder, checkpoint, self.step, interrupted, stopped, summary)
+
+    @property
+    def stopped(self) -> str:
+        """Why the run ends before its last step; empty if it goes on."""
+        if self.config.tokens and self.tokens >= self.config.tokens:
+            return f"{self.tokens:.0f} tokens are sampled, of tokens = {self.config.tokens}"
+        return self.evaluations.stopped
 
     async def learn(self, groups: list[Group], watch: Stopwatch) -> None:
         """Update, publish and log as a unit: if Ctrl-C comes first, nothing of this happens."""
@@ -209,6 +218,7 @@ class _Run:
             played = [episode for group in groups for episode in group.episodes]
             numbers |= audit_episodes(played, seed=self.config.seed)
         self.journal.record(self.step, groups, numbers)
+        self.tokens += tokens_of(numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
 
@@ -238,14 +248,19 @@ class _Run:
             seed=self.config.seed * 1_000_003 + self.step,
         )
         updater.watched = frozenset(episode.ordinal for episode, _ in self.kept)
-        experience = gather(groups, version=self.step)
+        groups = compared(groups)
+        experience = updater.gather(groups, self.step)
         with self.parts.learner.steady.changing(to=self.step + 1):
             if experience is not None:
                 generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
                 metrics = updater.step(experience, generator=generator)
         return metrics, fates_of_step(
             updater.algorithm.recipe,
-            passing={groups[index].ordinal for index in updater.passing(groups)},
+            passing={
+                episode.ordinal
+                for index in updater.passing(groups)
+                for episode in groups[index].episodes
+            },
             refused={
                 episode.ordinal for refusal in updater.refusals for episode in refusal.episodes
             },
@@ -309,7 +324,9 @@ class _Run:
             most=most_failed(self.config),
         )
         tasks.begin(groups)
-        self.parts.folder.log(self.step, summarize_survey(groups))
+        surveyed = summarize_survey(groups)
+        self.tokens += tokens_of(surveyed)
+        self.parts.folder.log(self.step, surveyed)
 
     async def bring_weights(self, step: int) -> None:
         """Hand the weights to the engine of evaluations, where that is not the engine of

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.checkpoint import checkpoints, load_state
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.recipes.recipe import load_policies, load_recipe
 from ludus.trainer.rollout.batch import as_row
 from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 from ludus.trainer.train import TrainResult, run_training
@@ -392,6 +395,24 @@ async def test_tree_estimators_train_over_http(model: Path, tmp_path: Path, name
     assert rows_of(result)[-1]["tree/leaves"] > 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gigpo", "mt_grpo", "archer", "distill", "lp_reg", "rlpr", "sar"])
+async def test_what_models_say_of_turns_and_texts_trains(
+    model: Path, tmp_path: Path, name: str
+) -> None:
+    teacher = write_tiny_policy(tmp_path / "teacher", hidden=32, layers=2, heads=2, seed=5)
+    own = ModelConfig(path=str(model), reference=str(teacher) if name == "distill" else "")
+    control = "" if name in ("rlpr", "distill") else "random"
+    settings = config(model, tmp_path / "run", sampling=name, control=control)
+    settings = dataclasses.replace(settings, model=own)
+    result = await run_training(settings)
+    row = rows_of(result)[0]
+    assert row["update/updates"] >= 1
+    assert row["update/grad_norm"] > 0
+    assert row["update/signal"] > 0
+    assert count_rollouts(result.folder).holds
+
+
 async def test_an_environment_that_cannot_be_forked_ends_a_run_of_trees_in_one_line(
     model: Path, tmp_path: Path
 ) -> None:
@@ -451,6 +472,40 @@ async def test_a_child_whose_session_died_is_missing_and_its_siblings_are_traine
     reasons = Counter(each.reason for each in read_rollouts(result.folder / FILE))
     assert reasons == {"": 8, "failed: env_error": 8}, "one leaf a root lives"
     assert count_rollouts(result.folder).holds
+
+
+async def test_scale_rl_interrupts_by_itself_and_says_where_a_turn_has_no_room(
+    model: Path, tmp_path: Path
+) -> None:
+    """The phrase takes 81 tokens of a policy of characters: 200 have room for it, 24 have not."""
+    for tokens, heard in ((200, True), (24, False)):
+        rollout = RolloutConfig(tasks_per_step=2, group_size=2, max_tokens=tokens, max_turns=1)
+        settings = config(
+            model, tmp_path / str(tokens), recipe="scale_rl", rollout=rollout, control="random"
+        )
+        result = await run_training(replace(settings, steps=1))
+        turns = [
+            turn
+            for group in groups_of(result, 1).values()
+            for episode in group
+            for turn in episode.trajectories[0].turns
+        ]
+        assert any(turn.kind == "thought" for turn in turns) == heard
+        events = (result.folder / "findings.jsonl").read_text()
+        assert ("no thoughts are interrupted" in events) == (not heard)
+
+
+async def test_a_policy_beside_a_recipe_keeps_the_rules_of_the_recipe(tmp_path: Path) -> None:
+    own = recipe(tmp_path, '[[sampling.rules]]\nname = "interrupt"\noptions = { low = 0.5 }\n')
+    for named in ("scale_rl", own):
+        rules = load_recipe(named, load_policies("dars,interrupt", named)).sampling.rules
+        assert [rule.name for rule in rules] == ["interrupt", "dars"]
+        assert rules[0].options == {"low": 0.7, "high": 0.84}, "those of the policy"
+    shaped = load_recipe("dler", load_policies("think_short", "dler")).shaping
+    assert [each.name for each in shaped] == [
+        "dler_truncation_rewards",
+        "curriculum_length_rewards",
+    ]
 
 
 async def test_a_forced_phrase_ends_thoughts_and_the_answer_goes_on_behind_it(

@@ -27,6 +27,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.loading import load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.recipes.recipe import load_recipe
@@ -95,7 +96,54 @@ async def test_stages_begin_where_the_one_before_ended_and_a_resume_skips_what_i
         assert torch.equal(one[key]["exp_avg"], two[key]["exp_avg"])
 
 
-async def test_environments_share_the_tasks_by_weight_and_are_told_apart(
+def spent_in(folder: Path) -> list[float]:
+    """The tokens of each step, counted in the episodes that were kept."""
+    steps = sorted((folder / "episodes").glob("step-*.jsonl"))
+    return [
+        sum(
+            len(turn.out_ids) for each in read_episodes(step) for turn in each.trajectories[0].turns
+        )
+        for step in steps
+    ]
+
+
+async def test_stages_share_one_budget_of_tokens_also_where_the_run_is_cut(
+    model: Path, tmp_path: Path
+) -> None:
+    """Each stage ends with the step that reaches what the ones before have left."""
+    stages = [
+        StageConfig(name="warm", kind="sft", steps=50, batch_size=2, tokens=100),
+        StageConfig(name="play", steps=50, tasks_per_step=2),
+        StageConfig(name="late", steps=50, tasks_per_step=2),
+    ]
+    settings = config(model, tmp_path / "run", stage=stages, tokens=300)
+    await run_training(settings)
+    folders = [tmp_path / "run" / name for name in ("1-warm", "2-play", "3-late")]
+    assert not folders[2].exists(), "nothing was left for it"
+    warm = [row["tokens"] for row in read_metrics(folders[0] / "metrics.jsonl")]
+    assert sum(warm[:-1]) < 100 <= sum(warm)
+    played = spent_in(folders[1])
+    assert sum(played[:-1]) < 300 - sum(warm) <= sum(played)
+    ended = [json.loads((folder / ENDED).read_text()) for folder in folders[:2]]
+    assert [each["tokens"] for each in ended] == [sum(warm), sum(played)]
+    assert "tokens = " in ended[1]["stopped"]
+    # cut in the middle of the second stage, and resumed: the same steps
+    shutil.rmtree(tmp_path / "run" / "2-play")
+    await run_training(
+        config(
+            model,
+            tmp_path / "run",
+            stage=[*stages[:1], replace(stages[1], steps=1)],
+            tokens=300,
+            run=replace(settings.run, resume=True),
+        )
+    )
+    (folders[1] / ENDED).unlink()
+    await run_training(replace(settings, run=replace(settings.run, resume=True)))
+    assert spent_in(folders[1]) == played
+
+
+async def test_environments_with_different_tool_formats_share_the_tasks_and_are_told_apart(
     model: Path, tmp_path: Path
 ) -> None:
     """One with tools and one of plain tags: each has its own briefing, metrics and evaluation."""
@@ -123,6 +171,10 @@ async def test_environments_share_the_tasks_by_weight_and_are_told_apart(
         for episode in episodes
     }
     assert prompts["sums"] != prompts["tags"]
+    read = load_tokenizer(str(model)).decode
+    for episode in episodes:
+        prompt = read(episode.trajectories[0].segments[0].prompt_ids)
+        assert ("calculator" in prompt) == episode.task.startswith("sums::"), "tools of its own"
 
 
 async def test_the_mixture_keeps_to_its_shares_and_begins_finite_splits_again() -> None:

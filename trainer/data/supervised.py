@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from ludus.agent import ChatFormat
 from ludus.errors import ConfigError, SaveFailed
 
+from ..findings.history import rows_of
 from ..learning.learner import Learner
 from ..learning.policy_model import load_policy
 from ..learning.reader import ReadingOptions
@@ -41,6 +42,7 @@ from ..models.loading import load_images, load_tokenizer, open_chat, outline_mod
 from ..run.changes import refuse_changes
 from ..run.claim import RunClaim, finished_note
 from ..run.folder import RunFolder
+from ..run.metrics import tokens_of
 from ..run.saver import shielded
 from ..settings.learner import ModelConfig, TrainerConfig
 from ..settings.run import RunConfig
@@ -208,6 +210,11 @@ class SupervisedRun(ABC):
         """Whether the run may end before its last step."""
         return False
 
+    @property
+    def spent(self) -> bool:
+        """Whether the tokens of the run are used up."""
+        return False
+
     async def measure(self) -> dict[str, float]:
         """Return what is measured after an update, on data that is not trained on."""
         return {}
@@ -231,7 +238,7 @@ class SupervisedRun(ABC):
         if first_step and finished_note(first_step, self.steps):
             logger.warning("%s", finished_note(first_step, self.steps))
         try:
-            while self.step < self.steps and not self.learned:
+            while self.step < self.steps and not self.learned and not self.spent:
                 metrics = await shielded(self.update())
                 if progress is not None:
                     progress(self.step, metrics)
@@ -280,11 +287,26 @@ class PolicyRun(SupervisedRun):
     Args:
         opened: the folder and the model.
         steps: the number of updates of the whole run.
+        most_tokens: trained tokens after which the run ends; 0 has no bound.
     """
 
-    def __init__(self, opened: OpenedRun, steps: int) -> None:
+    def __init__(self, opened: OpenedRun, steps: int, most_tokens: int = 0) -> None:
         super().__init__(opened.settings.run, opened.folder, steps, opened.step)
+        self.most_tokens = most_tokens
+        self.tokens = sum(tokens_of(row) for row in rows_of(opened.folder.path))
+        """Trained so far."""
         self.opened, self.learner = opened, opened.learner(steps)
+
+    @property
+    def spent(self) -> bool:
+        """Whether as many tokens are trained as the settings allow."""
+        return bool(self.most_tokens) and self.tokens >= self.most_tokens
+
+    async def update(self) -> dict[str, float]:
+        """Make an update, write its metrics, and count its tokens."""
+        metrics = await super().update()
+        self.tokens += tokens_of(metrics)
+        return metrics
 
     def saved(self) -> SavedModel:
         """Return the policy as it is now."""

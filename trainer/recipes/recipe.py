@@ -158,6 +158,12 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     value: ValueHead | None = None
     credit: CreditSettings = CreditSettings()
     overlong: Overlong = Overlong()
+    proxy_ratio: float = 0.02
+    """The share of the likeliest token below which tokens are left out of `proxy_logp`."""
+    answer_marker: str = ""
+    """The mark that a rollout's answer stands behind in its last turn, such as "</think>", where
+    given texts are scored; empty takes the whole turn as the answer.
+    """
     ratio_to: Literal["learner", "sampler"] = "learner"
     """The old policy of the loss: the learner before the first update of a step, or the engine with
     the log-probabilities of its samples. The second gives the ratio pi_train / pi_gen, which
@@ -323,33 +329,48 @@ def policy_names() -> list[str]:
     )
 
 
-def load_policies(names: str) -> dict[str, object]:
+def load_policies(names: str, beside: str = "") -> dict[str, object]:
     """Return the overrides of sampling policies, which stand beside any recipe.
 
     A policy is a part of a recipe: rules of sampling, and what reads the numbers they give. Rules
-    and shaping of several policies follow each other.
+    and shaping of the recipe and of several policies follow each other; a rule that a policy names
+    again has the policy's options.
 
     Args:
         names: names of `policy_names()`, or paths of TOML files, separated by commas.
+        beside: the recipe whose own rules and shaping come first; empty for none.
+
+    >>> [rule["name"] for rule in load_policies("dars", "scale_rl")["sampling"]["rules"]]
+    ['interrupt', 'dars']
 
     Raises:
         UnknownRecipe: there is no such policy.
         ConfigError: a file is not TOML.
     """
     merged: dict[str, object] = {}
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    parts = [part.strip() for part in names.split(",") if part.strip()]
+    if beside and parts:
+        own = _whole(beside)
+        merged = {"shaping": _rows(own, "shaping")} if "shaping" in own else {}
+        merged["sampling"] = {"rules": _rows(own, "sampling.rules")}
+    for name in parts:
         table = read_policy(name)
         for described in ("name", "summary", "source"):
             table.pop(described, None)
-        lists = {
-            key: [*_rows(merged, key), *_rows(table, key)] for key in ("shaping", "sampling.rules")
-        }
+        lists = {"shaping": [*_rows(merged, "shaping"), *_rows(table, "shaping")]}
+        named = {_name_of(rule): rule for rule in _rows(merged, "sampling.rules")}
+        again = {_name_of(rule): rule for rule in _rows(table, "sampling.rules")}
+        lists["sampling.rules"] = [*(named | again).values()]
         merged = merge(merged, table)
         if lists["shaping"]:
             merged["shaping"] = lists["shaping"]
         if lists["sampling.rules"]:
             merged = merge(merged, {"sampling": {"rules": lists["sampling.rules"]}})
     return merged
+
+
+def _name_of(rule: object) -> object:
+    return rule.get("name") if isinstance(rule, Mapping) else None
 
 
 def read_policy(name: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -429,6 +429,21 @@ class Collector:
             )
         finally:
             await self.source.release(session)
+
+
+def compared(groups: Sequence[Group]) -> list[Group]:
+    """Return the groups within which rollouts are compared: those of a task, for each role and what
+    it was asked for apart. No algorithm knows of roles; a group of one role stays as it is.
+    """
+    parted: list[Group] = []
+    for group in groups:
+        kinds: dict[tuple[str, str], list[Episode]] = {}
+        for episode in group.episodes:
+            (trajectory, *_) = episode.trajectories
+            kinds.setdefault((trajectory.role, trajectory.about), []).append(episode)
+        alone = len(kinds) < 2
+        parted += [group] if alone else [replace(group, episodes=each) for each in kinds.values()]
+    return parted
 
 
 def own_nodes(episodes: Sequence[Episode]) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -221,12 +222,17 @@ class AskedMaker:
         policy: the policy that plays.
         limits: bounds on an episode.
         expert: knows the expert's actions, where rules give hints.
+        frozen: policies of roles that do not learn, by role.
     """
 
     def __init__(
-        self, policy: TokenPolicy, limits: EpisodeLimits, expert: Shows | None = None
+        self,
+        policy: TokenPolicy,
+        limits: EpisodeLimits,
+        expert: Shows | None = None,
+        frozen: Mapping[str, TokenPolicy] = MappingProxyType({}),
     ) -> None:
-        self.policy, self.limits, self.expert = policy, limits, expert
+        self.policy, self.limits, self.expert, self.frozen = policy, limits, expert, frozen
 
     async def make(
         self, session: Playable, task: Task, asked: RolloutTerms, *, seed: int, sampling_seed: int
@@ -243,15 +249,21 @@ class AskedMaker:
         begun = AskedSession(session, asked, actions)
         episode = await play(
             begun,
-            policy_asked(self.policy, asked),
+            policy_asked(self.frozen.get(asked.role, self.policy), asked),
             task=task.id,
             split=task.split,
             seed=seed,
             sampling_seed=sampling_seed,
             limits=self.limits,
             options=asked.options,
+            role=asked.role or "policy",
         )
         (trajectory,) = episode.trajectories
+        trajectory.about = asked.about
+        if asked.role in self.frozen:
+            trajectory.exclude_from_loss = True
+            for turn in trajectory.turns:
+                turn.versions = []  # not of the weights that learn
         trajectory.asked = dict(asked.marks)
         if asked.temperature:
             trajectory.asked["temperature"] = asked.temperature

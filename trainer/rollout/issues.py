@@ -112,6 +112,10 @@ class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     hint: Hint | None = None
     options: dict[str, Any] = {}
     """Reset options of the environment."""
+    role: str = ""
+    """The role that the policy plays; empty where episodes have one."""
+    about: str = ""
+    """What the role was asked for; see `Trajectory.about`."""
     tree: BranchShape | None = None
     """How the rollout branches; None for a rollout of one line."""
     marks: dict[str, float] = {}

@@ -35,6 +35,7 @@ from .rules import (
     right,
     scored,
 )
+from .self_play import SelfPlay
 
 
 class LengthTarget(Rule, frozen=True):
@@ -229,6 +230,7 @@ RULES: dict[str, type[Rule]] = {
     "vine": VineRule,
     "uncertain": UncertainRule,
     "expand": ExpandRule,
+    "self_play": SelfPlay,
     "reset": ResetRule,
 }
 

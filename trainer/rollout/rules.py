@@ -77,6 +77,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return what is wrong with the options; empty if nothing is."""
         return ""
 
+    def roles(self) -> tuple[str, ...]:
+        """Return the roles of an episode; empty where it has one."""
+        return ()
+
     def most(self, group_size: int) -> int:
         """Return the most rollouts of a group."""
         return group_size
@@ -85,9 +89,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return what the first round of a group plays."""
         return issue
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
-        """Return what a further round plays; None for none."""
-        return None
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
+        """Return what a further round plays; nothing for none."""
+        return ()
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
         """Mark the rollouts of a group that has all its rewards."""
@@ -113,11 +117,11 @@ class Dars(Rule, frozen=True):
         """Return `max_rollouts`."""
         return self.max_rollouts
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
         """Ask for the further rollouts of a hard task, once."""
         outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
         if len(rounds) > 1 or len(outcomes) < 2:
-            return None
+            return ()
         extra = dars_extra_rollouts(
             torch.tensor([sum(outcomes) / len(outcomes)], dtype=torch.float64),
             rollouts=len(rounds[0]),
@@ -125,7 +129,7 @@ class Dars(Rule, frozen=True):
             schedule=self.aim,
             spread=self.spread,
         )
-        return Lot(rollouts=int(extra)) if int(extra) else None
+        return (Lot(rollouts=int(extra)),) if int(extra) else ()
 
 
 class Roc(Rule, frozen=True):
@@ -243,21 +247,22 @@ class HintRule(Rule, frozen=True):
         )
         return Issue(parts=(first, *rest))
 
-    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Lot | None:
+    def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
         """Ask for the next round."""
         if self.when == "always":
-            return None
+            return ()
         if self.when == "failed":
             outcomes = [right(episode) for episode in rounds[0] if scored(episode)]
             if len(rounds) > 1 or not outcomes or any(outcomes):
-                return None
-            return Lot(rollouts=view.group_size, asked=RolloutTerms(hint=self.hint(self.share)))
+                return ()
+            hinted = RolloutTerms(hint=self.hint(self.share))
+            return (Lot(rollouts=view.group_size, asked=hinted),)
         left = view.group_size - sum(len(episodes) for episodes in rounds)
         if left <= 0:
-            return None
+            return ()
         points = [*view.memory.shares, *(point for each in rounds for point in shares_of(each))]
         count = min(left, -(-view.group_size // self.rounds))
-        return Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points))))
+        return (Lot(rollouts=count, asked=RolloutTerms(hint=self.hint(self._share(points)))),)
 
     def _share(self, points: Sequence[tuple[float, float, int]]) -> float:
         if not points:

@@ -26,6 +26,7 @@ what hints, budgets and temperature. Its rules are `[[sampling.rules]]` of a rec
 | vine | continuations for the value of states | VinePPO, 2410.01679; SPO-chain, 2505.23564 |
 | uncertain | forks where the policy is uncertain | ARPO, 2507.19849; ROSE |
 | expand | ways from places of whole rollouts | Tree-GRPO, 2509.21240; DeepSearch, 2509.25454 |
+| self_play | questions that the policy asks itself, a role each | arXiv 2510.18821 |
 | reset | reset options of the environment, such as noise | ZeroSearch, arXiv 2505.04588 |
 
 Memory is updated after a step, from the groups that were learned from, so that no rollout is judged
@@ -43,16 +44,17 @@ from typing import Any
 import msgspec
 import torch
 
-from ludus.agent import Episode
+from ludus.agent import Episode, TokenPolicy
 from ludus.envs import Task
 from ludus.errors import ConfigError
 
 from ..algorithms import hapo_history_update, pcl_mask
 from ..config import TrainConfig
 from ..recipes.recipe import Call, Recipe
+from ..settings.parts import refuse_roles
 from .collect import Group
 from .issues import Issue, Lot, Ticket
-from .length_rules import grows, rule_of
+from .length_rules import Interrupt, grows, rule_of
 from .rules import (
     PoolRule,
     RuleView,
@@ -85,8 +87,9 @@ class SamplingPolicy:
         self._states: dict[str, dict[str, Any]] = {call.name: {} for call in calls}
         self.adopt(calls)
         trees = {name for name, rule in self.rules.items() if isinstance(rule, TreeRule)}
-        deciding = trees | (set(self._states) & {"hint", "dars", "roc", "tempered"})
-        if trees and len(deciding) > 1:
+        alone = trees | ({"self_play"} & set(self._states))
+        deciding = alone | (set(self._states) & {"hint", "dars", "roc", "tempered"})
+        if alone and len(deciding) > 1:
             raise ConfigError(
                 f"sampling.rules: {' and '.join(sorted(deciding))} all decide about the rollouts "
                 "of a group; leave one of them"
@@ -105,6 +108,11 @@ class SamplingPolicy:
         return self.group_size + extra
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of an episode; empty where it has one."""
+        return tuple(role for rule in self.rules.values() for role in rule.roles())
+
+    @property
     def needs_expert(self) -> bool:
         """Whether a rule asks for the work of the environment's expert."""
         return any(rule.needs_expert for rule in self.rules.values())
@@ -118,15 +126,29 @@ class SamplingPolicy:
 
     def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
         """Return a further round of a group, or None; the first rule that wants one decides. What
-        the first round was asked for holds for it too, except for hints.
+        the first round was asked for holds for it too, except for hints and roles.
         """
         played = sum(len(episodes) for episodes in rounds)
         for name, rule in self.rules.items():
-            part = rule.more(rounds, self._view(ticket, name))
-            if part is not None and played + part.rollouts <= self.most:
+            lots = rule.more(rounds, self._view(ticket, name))
+            if lots and played + sum(lot.rollouts for lot in lots) <= self.most:
                 assert ticket.issue is not None
-                common = msgspec.structs.replace(ticket.issue.parts[0].asked, hint=part.asked.hint)
-                return Issue(parts=(msgspec.structs.replace(part, asked=common),))
+                common = ticket.issue.parts[0].asked
+                return Issue(
+                    parts=tuple(
+                        msgspec.structs.replace(
+                            lot,
+                            asked=msgspec.structs.replace(
+                                common,
+                                hint=lot.asked.hint,
+                                role=lot.asked.role or common.role,
+                                about=lot.asked.about,
+                                options={**common.options, **lot.asked.options},
+                            ),
+                        )
+                        for lot in lots
+                    )
+                )
         return None
 
     def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
@@ -241,7 +263,13 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
         ConfigError: with what does not go together, and what to take instead.
     """
     sampling = recipe.sampling
-    SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    policy = SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
+    refuse_roles(config.role, policy.roles)
+    if policy.roles and sampling.tracker is not None:
+        raise ConfigError(
+            f"recipe {recipe.name!r} tracks the success of each task, and self_play plays a "
+            "task in two roles, whose rewards are not alike: take another recipe"
+        )
     if sampling.rules and config.agent:
         raise ConfigError(
             "sampling.rules decide what the loop of ludus asks a policy for, and agent = "
@@ -278,3 +306,20 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             f"sampled, and recipe {recipe.name!r} does not correct for it: set "
             'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
         )
+
+
+def idle_phrase(policy: TokenPolicy, sampling: SamplingPolicy) -> str:
+    """Return a note for the user where a forced phrase is too long to end any thoughts; else
+    nothing.
+    """
+    rule = sampling.rules.get("interrupt")
+    if not isinstance(rule, Interrupt):
+        return ""
+    asked = policy.asking(thoughts=rule.low, phrase=rule.phrase)
+    if asked.interruption.fitting(policy.sampling.max_tokens):
+        return ""
+    return (
+        f"the phrase of the rule interrupt takes {len(asked.interruption.ids)} tokens, and "
+        f"rollout.max_tokens = {policy.sampling.max_tokens} has no room for it: no thoughts are "
+        "interrupted"
+    )

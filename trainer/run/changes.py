@@ -51,6 +51,7 @@ FREE = frozenset(
         "eval.beside",
         "eval.stop_at",
         "eval.patience",
+        "tokens",
     }
 )
 """Settings, and sections, that change neither what is learned nor what is measured. Each other

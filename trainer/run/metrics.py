@@ -62,6 +62,17 @@ def summarize_step(
     }
 
 
+def tokens_of(row: Mapping[str, float]) -> float:
+    """Return the tokens that a row of a run's metrics stands for: those sampled in a step or a
+    survey, or those trained in a supervised update.
+
+    >>> tokens_of({"episode/tokens": 12.5, "episode/count": 8.0})
+    100.0
+    """
+    sampled = row.get("episode/tokens", 0.0) * row.get("episode/count", 0.0)
+    return sampled + row.get("survey/tokens", 0.0) + row.get("tokens", 0.0)
+
+
 def summarize_survey(groups: Sequence[Group]) -> dict[str, float]:
     """Summarize the rollouts of a first estimate of success rates: `survey/rollouts`,
     `survey/tokens` (sampled, in all), `survey/reward`.

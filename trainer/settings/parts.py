@@ -48,6 +48,53 @@ class EnvironmentConfig:
 
 
 @dataclass(frozen=True)
+class RoleConfig:
+    """A role of episodes that have several, and who plays it."""
+
+    name: str
+    """The role, as the sampling policy calls it: proposer."""
+    model: str = ""
+    """Folder of the weights that play the role, which do not learn; empty is the run's own policy,
+    which learns from the role.
+    """
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("role.name is empty; name a role of the sampling policy")
+
+
+def refuse_roles(given: Sequence[RoleConfig], played: Sequence[str]) -> None:
+    """Refuse roles that nobody plays, and policies for no role.
+
+    Args:
+        given: the roles of the settings; without any, the run's policy plays all.
+        played: the roles of the sampling policy.
+
+    Raises:
+        ConfigError: with the role.
+    """
+    refuse_doubles("role", [each.name for each in given])
+    names = [each.name for each in given]
+    for name in names:
+        if name not in played:
+            there = (
+                f"it has {', '.join(played)}" if played else "it has none (--sampling self_play)"
+            )
+            raise ConfigError(f"role {name!r} is none of the sampling policy: {there}")
+    for name in played:
+        if given and name not in names:
+            raise ConfigError(
+                f"role {name!r} has no policy: add [[role]] with name = {name!r}, without model if "
+                "the run's own policy plays it"
+            )
+    if given and all(each.model for each in given):
+        raise ConfigError(
+            "every role has a model of its own, and those do not learn: leave out role.model of "
+            "one of them"
+        )
+
+
+@dataclass(frozen=True)
 class StageConfig:
     """A stage of a run; each begins with the weights of the one before, and with a fresh
     optimizer. What a stage leaves out is the run's.
@@ -68,6 +115,8 @@ class StageConfig:
     tasks_per_step: int = 0
     group_size: int = 0
     max_tokens: int = 0
+    tokens: int = 0
+    """Tokens after which the stage ends; 0 takes what the run's `tokens` leave."""
     batch_size: int = 64
     """Demonstrations of an update, for sft."""
     until: float | None = None
@@ -86,7 +135,7 @@ class StageConfig:
             raise ConfigError(
                 f"stage {self.name!r} has no end: set its steps (until only ends a stage early)"
             )
-        for name in ("lr", "tasks_per_step", "group_size", "max_tokens"):
+        for name in ("lr", "tasks_per_step", "group_size", "max_tokens", "tokens"):
             not_negative(f"stage.{name}", getattr(self, name))
         positive("stage.batch_size", self.batch_size)
         if self.until is not None and not math.isfinite(self.until):

@@ -363,7 +363,7 @@ def fates_of_step(recipe: Recipe, *, passing: Collection[int], refused: Collecti
 
     Args:
         recipe: the recipe of the run.
-        passing: the ordinals of the groups that pass the recipe's filter.
+        passing: the ordinals of the rollouts whose groups pass the recipe's filter.
         refused: the ordinals of the rollouts whose update was refused.
     """
 
@@ -371,7 +371,7 @@ def fates_of_step(recipe: Recipe, *, passing: Collection[int], refused: Collecti
         first = episode.trajectories[0]
         if not first.verdict.ok:
             return f"{FAILED}: {first.stop if first.stop in FAILURES else first.verdict.status}"
-        if group.ordinal not in passing:
+        if episode.ordinal not in passing:
             return FILTER
         if all(
             trajectory.exclude_from_loss or trajectory.exclude_from_baseline
