@@ -2,20 +2,29 @@
 long.
 
     python benchmarks/maths_fuzz.py --seconds 600
+    python benchmarks/maths_fuzz.py --rewritten 1000 --seed 3
 
 Texts are mutated, spliced and generated from seeds that look like answers. Every one is scored in
 the caller, and a share of those left open also in the pool. Checked: no exception, an ok verdict
 (or `invalid` for the gold), `equivalent` agrees with itself turned round, an answer equals
 itself.
+
+With `--rewritten` the oracle is sympy, an independent algebra system: a random formula and the same
+formula rewritten (expanded, factored, as one fraction ...) earn the reward as each other's answer,
+and a formula to which something was added does not.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+
+import sympy
 
 from ludus.rewards.maths import MathsVerifier, extract
 from ludus.rewards.maths.conventions import DEFAULT
@@ -149,13 +158,82 @@ def attempt(first: str, second: str, verifier: MathsVerifier, pooled: bool) -> s
     return "equal" if forward else "different"
 
 
+X = sympy.Symbol("x", positive=True)
+REWRITINGS = (
+    sympy.simplify, sympy.expand, sympy.factor, sympy.radsimp, sympy.trigsimp, sympy.logcombine,
+    sympy.together, sympy.cancel,
+)  # fmt: skip
+MAX_LATEX = 200
+"""Formulas with more characters are not asked: their limits of work are another question."""
+
+
+def formula(chance: random.Random, depth: int, *, constant: bool) -> sympy.Expr:
+    """Return a random formula of x, or a constant one, with roots, angles and logarithms."""
+    kind = chance.random()
+    if depth and kind < 0.65:
+        parts = [formula(chance, depth - 1, constant=constant) for _ in range(2)]
+        return parts[0] + parts[1] if kind < 0.4 else parts[0] * parts[1]
+    if depth and kind < 0.75:
+        return formula(chance, depth - 1, constant=constant) ** chance.choice([2, 3])
+    if depth and kind < 0.85:
+        angle = sympy.pi * sympy.Rational(chance.randint(0, 12), chance.choice([2, 3, 4, 6]))
+        return chance.choice([sympy.sin, sympy.cos])(angle)
+    if not constant and kind < 0.93:
+        functions = (sympy.sin, sympy.cos, sympy.exp, sympy.tanh, sympy.atan, sympy.sqrt)
+        return chance.choice([X, X, chance.choice(functions)(X)])
+    return chance.choice(
+        [
+            sympy.Rational(chance.choice([-7, -2, 1, 3, 5]), chance.choice([1, 2, 3, 6])),
+            sympy.sqrt(chance.choice([2, 3, 5, 8, 12])),
+            sympy.log(chance.choice([2, 3, 6, 8, 9])),
+            sympy.pi,
+            sympy.exp(chance.choice([-2, -1, 1, 2])),
+        ]
+    )
+
+
+def rewritten(chance: random.Random, count: int) -> Iterator[tuple[str, str, bool]]:
+    """Yield (gold, answer, whether it earns the reward)."""
+    while count > 0:
+        constant = chance.random() < 0.5
+        with sympy.evaluate(chance.random() < 0.7):
+            first = formula(chance, chance.randint(1, 3), constant=constant)
+        second = chance.choice(REWRITINGS)(first)
+        other = second + (sympy.Rational(1, 1000) if constant else X)
+        texts = [sympy.latex(each, ln_notation=True) for each in (first, second, other)]
+        # Products of bare numbers, such as (-3) 5, are not how anybody writes.
+        if max(map(len, texts)) > MAX_LATEX or re.search(r"\\right\) \d", texts[0]):
+            continue
+        yield texts[0], texts[1], True
+        yield texts[1], texts[0], True
+        yield texts[1], texts[2], False
+        count -= 1
+
+
+def against_sympy(verifier: MathsVerifier, chance: random.Random, count: int) -> list[str]:
+    """Return a line for every verdict that sympy contradicts."""
+    wrong: list[str] = []
+    for gold, answer, paid in rewritten(chance, count):
+        verdict = verifier.verify(gold, f"\\boxed{{{answer}}}")
+        if (verdict.reward == 1.0) != paid:
+            wrong.append(f"{'not paid' if paid else 'paid'}: {gold} <- {answer}: {verdict.detail}")
+    return wrong
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pool-share", type=float, default=0.3)
+    parser.add_argument("--rewritten", type=int, metavar="N", help="N formulas against sympy")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
+    if arguments.rewritten:
+        verifier = MathsVerifier(workers=1)
+        wrong = against_sympy(verifier, chance, arguments.rewritten)
+        verifier.close()
+        print("\n".join([*wrong, f"{len(wrong)} of {3 * arguments.rewritten} verdicts are wrong"]))
+        raise SystemExit(bool(wrong))
     verifier = MathsVerifier(timeout_s=0.5, workers=1)
     seen: Counter[str] = Counter()
     slowest = (0.0, "", "")

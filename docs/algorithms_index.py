@@ -36,7 +36,6 @@ KINDS = {
     "shaping": "Reward shaping",
     "groups": "Group statistics",
     "masked": "Masked statistics",
-    "experimental": "Experimental: as read, in no recipe",
 }
 HEAD = """\
 # Index of the algorithm library

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
+from ludus.agent.chat import ChatFormat
 from ludus.agent.context import make_context
 from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
 from ludus.agent.loop import EpisodeMaker
@@ -25,6 +26,7 @@ from .learning.credit import Scores
 from .learning.learner import Learner, PolicyLearner
 from .learning.policy_model import BelowAdapter, load_policy
 from .learning.reader import ReadingOptions
+from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
 from .models.checkpoint import load_state
 from .models.devices import (
@@ -254,6 +256,7 @@ async def _open_claimed(
         evaluating = await open_engine(start_of_engines, beside=True)
         stack.push_async_callback(evaluating.close)
     chat_format = chat.chat_format
+    updater.texts = _texts(algorithm, chat_format)
     hand_over(EngineText(engine, chat_format), [weighted.verifier for weighted in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
@@ -495,8 +498,12 @@ def _updater(
     if "ref_logp" in algorithm.needs:
         reference = (
             BelowAdapter(learner)
-            if config.trainer.lora.rank
-            else _learner(config, config.model.path, _reading(config, learner.images))
+            if config.trainer.lora.rank and not config.model.reference
+            else _learner(
+                config,
+                config.model.reference or config.model.path,
+                _reading(config, learner.images),
+            )
         )
     return make_updater(
         algorithm,
@@ -505,6 +512,20 @@ def _updater(
         tracker=tracker,
         updates=plan.settings,
         max_kl=config.trainer.max_kl,
+    )
+
+
+def _texts(algorithm: Algorithm, chat_format: ChatFormat) -> GivenTexts | None:
+    """Return what makes the texts that a recipe wants scored; None where it wants none."""
+    wanted = texts_of(algorithm.needs)
+    if not wanted:
+        return None
+    return GivenTexts(
+        wanted,
+        encode=chat_format.encode_text,
+        decode=chat_format.tokenizer.decode,
+        marker=algorithm.recipe.algorithm.answer_marker,
+        ends=frozenset(chat_format.stop_token_ids),
     )
 
 

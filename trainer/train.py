@@ -22,7 +22,6 @@ from ludus.metrics import Stopwatch
 from .config import TrainConfig
 from .findings.history import rows_of
 from .findings.summary import summary_of
-from .learning.experience import gather
 from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
@@ -250,7 +249,7 @@ class _Run:
         )
         updater.watched = frozenset(episode.ordinal for episode, _ in self.kept)
         groups = compared(groups)
-        experience = gather(groups, version=self.step)
+        experience = updater.gather(groups, self.step)
         with self.parts.learner.steady.changing(to=self.step + 1):
             if experience is not None:
                 generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)

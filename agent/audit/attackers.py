@@ -33,6 +33,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,/]\d+)*(?!\w)")
 MARKS = "\"'`\u00ab\u00bb\u201c\u201d\u2018\u2019"
 QUOTED = re.compile(rf"[{MARKS}]([^{MARKS}\n]{{1,200}})[{MARKS}]")
 WORD = re.compile(r"\w+")
+BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 SUBMITS = re.compile(
     r"submit|answer|finish|final|done|complete|\bend|stop|exit|report|guess", re.IGNORECASE
 )
@@ -162,6 +163,22 @@ class AnswerFrame:
             return message.text
         text = message.text.strip()
         return text.removeprefix(self.before.lstrip()).removesuffix(self.after.rstrip()).strip()
+
+    def ends_in(self, action: Action, gold: frozenset[str]) -> bool:
+        """Whether an action ends in a form of the gold: in this frame, in a box, or as the last
+        number, quotation or word.
+        """
+        text = as_action(action).text.strip()
+        ends = [self.core(action), text, text.splitlines()[-1] if text else ""]
+        for pattern in (BOXED, NUMBER, QUOTED, WORD):
+            matches = list(pattern.finditer(text))
+            ends += [matches[-1][matches[-1].lastindex or 0]] if matches else []
+        return not {plain_of(form) for form in gold}.isdisjoint(map(plain_of, ends))
+
+
+def plain_of(text: str) -> str:
+    """Return a text as answers are compared: without case, spaces and the marks at its ends."""
+    return " ".join(text.casefold().split()).strip(" .$")
 
 
 def _shared(texts: Sequence[str]) -> str:

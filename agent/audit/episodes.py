@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
@@ -22,8 +21,6 @@ from ludus.messages import as_action
 from ..trajectory import FAILURES, Episode, Trajectory
 from .attackers import (
     ATTACKERS,
-    NUMBER,
-    QUOTED,
     WORD,
     Action,
     AnswerFrame,
@@ -31,6 +28,7 @@ from .attackers import (
     AttackKind,
     Lesson,
     Scene,
+    plain_of,
     text_of,
 )
 
@@ -38,7 +36,6 @@ ALIKE = 0.8
 """Share of words that an action and an attacker's have in common where they count as equal."""
 LONG = 40
 """Characters from which actions are compared by words, and not letter by letter."""
-BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 DETECTORS = tuple(each for each in ATTACKERS if each.kind in (AttackKind.CHEAT, AttackKind.LEAK))
 """The attackers whose strategy is no work at all."""
 
@@ -78,7 +75,7 @@ def audit_episodes(episodes: Sequence[Episode], *, seed: int = 0) -> dict[str, f
         for name in names:
             like[name] = like.get(name, 0) + 1
         gold = frozenset[str]() if trajectory.gold is None else forms_of(trajectory.gold)
-        is_right = _answers(played, frame, gold) if gold else not names
+        is_right = frame.ends_in(played.actions[-1], gold) if gold else not names
         deserved.append(paid if is_right or paid <= 0 else 0.0)
     total = sum(max(0.0, paid) for paid in earned)
     count = sum(paid > 0 for paid in earned)
@@ -98,20 +95,6 @@ def _played(trajectory: Trajectory) -> Played:
         said = turn.action or turn.message
         played.actions.append("" if said is None else said)
     return played
-
-
-def _answers(played: Played, frame: AnswerFrame, gold: frozenset[str]) -> bool:
-    """Whether the last action ends with a form of the gold, in the usual marks of an answer or in
-    the frame of the run's answers.
-    """
-    last = played.actions[-1]
-    text = as_action(last).text.strip()
-    ends = [frame.core(last), text, text.splitlines()[-1] if text else ""]
-    for pattern in (BOXED, NUMBER, QUOTED, WORD):
-        matches = list(pattern.finditer(text))
-        ends += [matches[-1][matches[-1].lastindex or 0]] if matches else []
-    plain = {_plain(form) for form in gold}
-    return any(_plain(end) in plain for end in ends)
 
 
 def _strategies(played: Played, lessons: Sequence[Lesson], seed: int) -> list[str]:
@@ -141,12 +124,8 @@ def _alike(said: Action, other: Action) -> bool:
             for message in (left, right)
         ]
         return calls[0] == calls[1]
-    texts = _plain(left.text), _plain(right.text)
+    texts = plain_of(left.text), plain_of(right.text)
     if min(map(len, texts)) < LONG:
         return texts[0] == texts[1]
     words = [set(WORD.findall(text)) for text in texts]
     return len(words[0] & words[1]) >= ALIKE * len(words[0] | words[1])
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .$")

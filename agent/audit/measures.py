@@ -26,7 +26,17 @@ from ludus.errors import CheckFailed
 from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import Message, ToolCall, as_action, assistant
 
-from .attackers import ATTACKERS, AnswerFrame, Attacker, AttackKind, Lesson, Plays, Scene, text_of
+from .attackers import (
+    ATTACKERS,
+    AnswerFrame,
+    Attacker,
+    AttackKind,
+    Lesson,
+    Plays,
+    Scene,
+    plain_of,
+    text_of,
+)
 from .exploits import Exploit, Guard, GuardedEnv
 from .moves import Move, Program, moves_of, programs_of
 from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
@@ -533,8 +543,8 @@ def _solves(
     """Whether an attack ended with what the expert, or the gold, answers."""
     if not actions:
         return False
-    said = _plain(frame.core(actions[-1]))
-    if said in {_plain(form) for form in gold}:
+    said = plain_of(frame.core(actions[-1]))
+    if frame.ends_in(actions[-1], gold):
         return True
     if answer is None or 2 * len(actions) < len(answer.actions):
         return False  # who needs less than half of the expert's turns goes another way
@@ -542,7 +552,7 @@ def _solves(
         return [as_action(a).tool_calls for a in actions] == [
             as_action(a).tool_calls for a in answer.actions
         ]
-    return said == _plain(frame.core(answer.actions[-1]))
+    return said == plain_of(frame.core(answer.actions[-1]))
 
 
 def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:
@@ -550,7 +560,3 @@ def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:
     not the task.
     """
     return answer is not None and len(trial.actions) > len(answer.actions)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).strip(" .$")

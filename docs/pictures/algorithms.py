@@ -63,9 +63,10 @@ def surrogates() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
         "r2vpo  lambda 1, delta 0.05": lambda logp, old, a, m: A.r2vpo_loss(
             logp, old, a, m, multiplier=1.0, delta=0.05
         ),
-        "aipo_as_read  cap 2, mu = old": lambda logp, old, a, m: A.aipo_loss_as_read(
-            logp, old, a, m, cap=2.0
+        "dhpo  half and half": partial(
+            A.dhpo_loss, mixing=0.5, eps_token=(0.2, 0.28), eps_sequence=(0.2, 0.28)
         ),
+        "aipo  cap 2, mu = old": lambda logp, old, a, m: A.aipo_loss(logp, old, a, m, cap=2.0),
         "minpro  [0, 2]": partial(A.minpro_loss, eps_high=1.0),
         "minirl  mu = old": minirl,
         "topr": topr,

@@ -145,6 +145,12 @@ def as_text(value: object) -> str:
 WRONG_ACTIONS: tuple[Any, ...] = (None, 42, b"bytes", ["a", "list"], {"role": "assistant"})
 JUNK = "junk"
 THOUGHT = "Perhaps <answer>junk</answer>, or \\boxed{junk}. No."
+THOUGHTS = (
+    *(f"{begin}{THOUGHT}{end}\n\n" for begin, end in PAIRS.values()),
+    f"{THOUGHT}{PAIRS['think'][1]}\n\n",
+    f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>",
+)
+"""The same thought as models write it: in their marks, begun by the prompt, and in a channel."""
 
 
 def _some_episode(subject: EnvUnderCheck, task: Task) -> Played:
@@ -465,7 +471,9 @@ def scores_hostile_text(subject: EnvUnderCheck) -> str:
 
 
 def hears_no_thoughts(subject: EnvUnderCheck) -> str:
-    """With thoughts before them, the expert's actions earn what they earn without."""
+    """With thoughts before them, the expert's actions earn what they earn without; what stands in a
+    thought that never ends earns what silence earns.
+    """
     if not subject.gym.session.deterministic:
         raise NotApplicable("the environment says deterministic = False")
     session = subject.gym.session
@@ -474,8 +482,7 @@ def hears_no_thoughts(subject: EnvUnderCheck) -> str:
     tasks = subject.tasks(2)
     for task in tasks:
         episode = _some_episode(subject, task)
-        for begin, end in (*PAIRS.values(), ("", PAIRS["think"][1])):
-            thought = f"{begin}{THOUGHT}{end}\n\n"
+        for thought in THOUGHTS:
             thinking = [
                 msgspec.structs.replace(action, content=thought + action.text)
                 for action in map(as_action, episode.actions)
@@ -487,7 +494,14 @@ def hears_no_thoughts(subject: EnvUnderCheck) -> str:
                     f"without it {episode.total:g}; leave thoughts to the session, or say "
                     "hears_thoughts = True if their format is scored"
                 )
-    return f"{len(PAIRS) + 1} kinds of marks, {len(tasks)} tasks"
+        cut = f"{PAIRS['think'][0]}{THOUGHT} {as_action(episode.actions[0]).text}"
+        silent, thinking_on = (play(subject.gym, task.id, scripted([text])) for text in ("", cut))
+        if thinking_on.total != silent.total:
+            raise CheckFailed(
+                f"on {task.id!r} the thought {cut!r:.80}, which never ends, earns "
+                f"{thinking_on.total:g}, silence {silent.total:g}; leave thoughts to the session"
+            )
+    return f"{len(THOUGHTS)} kinds of marks, {len(tasks)} tasks"
 
 
 COMPARED = 500

@@ -382,7 +382,7 @@ def test_a_sound_environment_is_not_flagged(env: type[TextEnv]) -> None:
 
 @pytest.mark.parametrize("env", PLANTED)
 def test_a_planted_exploit_is_found(env: type[TextEnv]) -> None:
-    audited = audit(env, tasks=12, searches=False)
+    audited = audit(env, searches=False)
     failed = {result.check_id for result in report_of(audited).failures}
     assert "statistical.adversarial_floor" in failed
     assert audited.exploits(0)[0].reward > 0

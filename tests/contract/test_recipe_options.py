@@ -18,6 +18,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.learning.texts import GivenTexts, texts_of
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes.calls import NOT_OPTIONS
@@ -44,6 +45,7 @@ def trajectory(
     made = [segment(draw) for _ in range(number(draw, 1, most))]
     return Trajectory(
         verdict=Verdict.of(reward),
+        gold="12",
         stop=Stop.MAX_TURNS if cut else Stop.TERMINATED,
         segments=made,
         exclude_from_loss=excluded,
@@ -110,7 +112,13 @@ def updater(recipe: str, overrides: Mapping[str, object]) -> Updater:
     algorithm = resolve(found, max_tokens=MAX_TOKENS)
     pupil = learner(0, values=found.algorithm.value is not None)
     reference = learner(1) if "ref_logp" in algorithm.needs else None
-    return Updater(algorithm, pupil, reference=reference, updates=UpdateSettings(splits=3))
+    made = Updater(algorithm, pupil, reference=reference, updates=UpdateSettings(splits=3))
+    made.texts = GivenTexts(
+        texts_of(algorithm.needs),
+        encode=lambda text: [3 + ord(each) % 37 for each in text],
+        decode=lambda ids: "".join(map(chr, ids)),
+    )
+    return made
 
 
 def outcome(recipe: str, overrides: Mapping[str, object]) -> Fingerprint:
@@ -118,7 +126,7 @@ def outcome(recipe: str, overrides: Mapping[str, object]) -> Fingerprint:
     counts too, since Adam forgets its size.
     """
     made = updater(recipe, overrides)
-    gathered = gather(experience(made.algorithm.recipe.sampling.group_size))
+    gathered = made.gather(experience(made.algorithm.recipe.sampling.group_size))
     assert gathered is not None
     metrics = made.step(gathered, generator=torch.Generator().manual_seed(0))
     weights = [float(one.detach().double().pow(2).sum()) for one in parameters_of(made.learner)]
@@ -139,6 +147,7 @@ REQUIRED: dict[str, object] = {
     "length": 8.0,
     "alpha": 0.5,
     "lam": 0.5,
+    "mixing": 0.5,
     "tau": 0.5,
     "power": 0.5,
     "temperature": 0.5,
@@ -170,6 +179,7 @@ TELLING: dict[str, dict[str, object]] = {
     "clip_cov_mask": {"low": -0.2, "high": 0.4, "share": 0.3, "eps_low": 0.05, "eps_high": 0.05},
     "cosine_rewards": {"max_length": 20.0, "margin": 2.0},
     "decoupled_ppo_loss": {"cap": 1.1},
+    "dhpo_loss": {"eps_token": (0.02, 0.02), "eps_sequence": (0.01, 0.01)},
     "kl_cov_loss": {"share": 0.1},
     "low_probability_mask": {"share": 0.02},
     "mpt_mask": {"sigma": 3.5, "probability": 0.02},
@@ -185,6 +195,10 @@ TELLING: dict[str, dict[str, object]] = {
 INERT = {
     ("clip_cov_mask", "eps_low"): "before the first update no ratio is clipped",
     ("clip_cov_mask", "eps_high"): "before the first update no ratio is clipped",
+    ("lp_reg_loss", "beta"): "a fresh model has no token that is far less likely than others",
+    ("mt_grpo_advantages", "coefficient"): "no turn of these rollouts earned anything by itself",
+    ("pruned_mask", "dropped"): "a constant of the proxy",
+    ("rlpr_rewards", "format_weight"): "a factor of a reward that is given beside",
     ("r2vpo_loss", "delta"): "a constant of the Lagrangian; its multiplier goes by it",
 }
 """Options that change nothing here, and why."""
@@ -194,19 +208,19 @@ def library(kind: str) -> list[str]:
     return [
         name
         for name in algorithms.__all__
-        if name.removesuffix("_as_read").endswith(kind)
-        and inspect.isfunction(getattr(algorithms, name))
+        if name.endswith(kind) and inspect.isfunction(getattr(algorithms, name))
     ]
 
 
 def overrides_of(name: str, kind: str, options: Mapping[str, object]) -> tuple[str, Any]:
     """A recipe that has the function in its place."""
     given = dict(options)
+    table: dict[str, Any]
     if kind == "_loss":
         return "grpo", {"algorithm": {"loss": name, "loss_options": given, "agg": ""}}
     if kind == "_advantages":
         base = "ppo" if "values" in inspect.signature(getattr(algorithms, name)).parameters else ""
-        table: dict[str, Any] = {"advantage": name, "advantage_options": given}
+        table = {"advantage": name, "advantage_options": given}
         if name in ("egae_advantages", "compaction_advantages"):
             # these have their own idea of what a truncated state is worth, or none
             table["credit"] = {"truncation": "zero"}
@@ -216,7 +230,8 @@ def overrides_of(name: str, kind: str, options: Mapping[str, object]) -> tuple[s
         return "grpo", {"algorithm": table}
     if kind == "_rewards":
         return "grpo", {"shaping": [{"name": name, "options": given, "combine": "add"}]}
-    if kind == "_mask" and "groups" in inspect.signature(getattr(algorithms, name)).parameters:
+    parameters = inspect.signature(getattr(algorithms, name)).parameters
+    if kind == "_mask" and "groups" in parameters and "advantages" not in parameters:
         return "grpo", {"sampling": {"filter": name, "filter_options": given}}
     if kind == "_mask":
         filters = [{"name": name, "options": given}]
@@ -264,27 +279,19 @@ CASES = [
 
 
 REFUSED = {
-    "dapo_direct_loss_as_read": "step_logp",
-    "dhpo_loss_as_read": "mixing",
-    "drpo_length_weights": "algorithm.corrections names needs correct, groups, lengths",
-    "d3s_samples_mask_as_read": "chooses rollouts by one advantage each",
+    "drpo_length_weights": "algorithm.corrections names needs correct, lengths",
     "deepsearch_advantages": "parents",
     "entropy_loss": r"put it into \[algorithm.entropy\]",
-    "gigpo_advantages_as_read": "step_groups",
     "hapo_history_rewards": "shortest",
     "kl_loss": r"put it into \[algorithm.kl\]",
     "kl_penalised_rewards": "shaping names needs logp, mask, ref_logp, token_rewards",
     "l1_exact_rewards": "target",
     "l1_max_rewards": "target",
     "laser_rewards": "target",
-    "lp_reg_loss": "proxy_logp",
-    "mind_rewards_as_read": "turns",
     "no_positive_resampling_mask": "pass_rates",
     "pcl_mask": "success",
     "repetition_rewards": "responses",
-    "rlpr_rewards": "answer_probabilities",
     "roc_selection_mask": "penalties",
-    "sar_rewards": "answer_perplexity",
     "single_stream_spo_advantages": "success rates",
     "single_stream_spo_sampling_weights": "alpha, beta",
     "spo_tree_advantages": "parents",
@@ -292,6 +299,7 @@ REFUSED = {
     "tree_pooled_advantages": "parents",
     "treepo_advantages": "parents",
     "treepo_leaf_rewards": "parents",
+    "ssp_proposer_rewards": "solved, verified",
     "value_loss": r"put it into \[algorithm.value\]",
 }
 """Functions for trainers of your own: what ours says when it is asked for one of them, before any

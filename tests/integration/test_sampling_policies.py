@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from dataclasses import replace
@@ -392,6 +393,24 @@ async def test_tree_estimators_train_over_http(model: Path, tmp_path: Path, name
         result = await run_training(settings)
     assert rows_of(result)[-1]["update/updates"] >= 1
     assert rows_of(result)[-1]["tree/leaves"] > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gigpo", "mt_grpo", "archer", "distill", "lp_reg", "rlpr", "sar"])
+async def test_what_models_say_of_turns_and_texts_trains(
+    model: Path, tmp_path: Path, name: str
+) -> None:
+    teacher = write_tiny_policy(tmp_path / "teacher", hidden=32, layers=2, heads=2, seed=5)
+    own = ModelConfig(path=str(model), reference=str(teacher) if name == "distill" else "")
+    control = "" if name in ("rlpr", "distill") else "random"
+    settings = config(model, tmp_path / "run", sampling=name, control=control)
+    settings = dataclasses.replace(settings, model=own)
+    result = await run_training(settings)
+    row = rows_of(result)[0]
+    assert row["update/updates"] >= 1
+    assert row["update/grad_norm"] > 0
+    assert row["update/signal"] > 0
+    assert count_rollouts(result.folder).holds
 
 
 async def test_an_environment_that_cannot_be_forked_ends_a_run_of_trees_in_one_line(

@@ -15,7 +15,7 @@ import pytest
 
 import ludus
 from ludus.agent.episodes import read_episodes
-from ludus.errors import ConfigError, SaveFailed
+from ludus.errors import ConfigError, SaveFailed, TrainingFailed
 from ludus.findings import read_findings
 from ludus.llm.client import retry_after_s
 from ludus.metrics import read_metrics
@@ -222,3 +222,43 @@ async def test_a_run_whose_disk_is_full_at_a_checkpoint_goes_on_and_is_told(
     broken |= {*range(20)}
     with pytest.raises(SaveFailed, match="the checkpoint of step 7 could not be written"):
         await run_training(config(model, tmp_path, steps=7, run=on))
+
+
+AGENT = """
+import itertools
+import httpx
+
+TURN = itertools.count()
+
+
+def run(task):
+    if "train" in task.task and next(TURN) % 6 < {missing}:
+        return "7"  # without a call to the policy
+    body = {{"messages": [{{"role": "user", "content": task.prompt}}]}}
+    headers = {{"Authorization": f"Bearer {{task.key}}"}}
+    httpx.post(f"{{task.base_url}}/chat/completions", json=body, headers=headers, timeout=60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("missing", "most"), [(3, 0.0), (4, 0.0), (4, 0.7)])
+async def test_the_share_of_an_agents_episodes_without_a_reward_is_bounded_and_told_by_cause(
+    model: Path, tmp_path: Path, missing: int, most: float
+) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(AGENT.format(missing=missing))
+    rollout = RolloutConfig(
+        tasks_per_step=3, group_size=2, max_tokens=6, max_turns=1, retries=0, max_failed=most
+    )
+    run = run_training(
+        config(model, tmp_path, steps=1, agent=f"{agent}:run", rollout=rollout, recipe="grpo")
+    )
+    if missing / 6 > (most or 0.5):
+        with pytest.raises(TrainingFailed, match=r"4 of 6 .*max_failed = 0.5 .*4 x .*never called"):
+            await run
+        return
+    await run
+    (row,) = [
+        row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "episode/excluded" in row
+    ]
+    assert row["episode/excluded"] == missing / 6

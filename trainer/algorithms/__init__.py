@@ -20,6 +20,7 @@ from .advantages.group import (
 from .advantages.returns import (
     Holes,
     compaction_advantages,
+    distillation_advantages,
     egae_advantages,
     gae_advantages,
     reinforce_pp_advantages,
@@ -27,6 +28,8 @@ from .advantages.returns import (
     returns_to_go,
 )
 from .advantages.segments import (
+    gigpo_advantages,
+    mt_grpo_advantages,
     spo_chain_advantages,
     spo_chain_segments,
     spo_probability_mask,
@@ -39,7 +42,12 @@ from .advantages.single_stream import (
     single_stream_spo_sampling_weights,
     single_stream_spo_update,
 )
-from .advantages.token_baseline import hapo_advantages, logit_gradient_proxy, otb_advantages
+from .advantages.token_baseline import (
+    hapo_advantages,
+    logit_gradient_proxy,
+    oblr_po_advantages,
+    otb_advantages,
+)
 from .advantages.tree import (
     deepsearch_advantages,
     node_depths,
@@ -70,6 +78,8 @@ from .aggregation import (
 )
 from .corrections import (
     Level,
+    d3s_samples_mask,
+    d3s_tokens_mask,
     dppo_mask,
     guide_weights,
     importance_weights,
@@ -77,6 +87,7 @@ from .corrections import (
     mpt_mask,
     opsm_mask,
     overlong_mask,
+    pruned_mask,
     ratio_band_mask,
     tis_weights,
     trust_region_mask,
@@ -87,25 +98,6 @@ from .entropy import (
     entropy_from_logits,
     entropy_loss,
     logp_from_logits,
-)
-from .experimental import (
-    aipo_loss_as_read,
-    concise_r_rewards_as_read,
-    d3s_samples_mask_as_read,
-    d3s_tokens_mask_as_read,
-    dapo_direct_loss_as_read,
-    dapo_direct_targets_as_read,
-    dhpo_loss_as_read,
-    gigpo_advantages_as_read,
-    mind_rewards_as_read,
-    oblr_po_advantages_as_read,
-    pruned_logp_as_read,
-    rast_logits_as_read,
-    rlsp_rewards_as_read,
-    rubric_rewards_as_read,
-    ssp_proposer_rewards_as_read,
-    tp_grpo_thoughts_as_read,
-    urpo_referee_reward_as_read,
 )
 from .groups import (
     GroupStatistics,
@@ -167,6 +159,7 @@ from .sampling import (
     zero_gradient_mask,
 )
 from .shaping.length import (
+    concise_r_rewards,
     cosine_rewards,
     curriculum_budget,
     curriculum_length_rewards,
@@ -181,8 +174,10 @@ from .shaping.length import (
     laser_d_level,
     laser_d_target,
     laser_rewards,
+    mind_rewards,
     overlong_penalty_rewards,
     palu_budget,
+    rlsp_rewards,
 )
 from .shaping.text import (
     format_reward,
@@ -190,9 +185,18 @@ from .shaping.text import (
     repetition_rewards,
     rlpr_rewards,
     sar_rewards,
+    ssp_proposer_rewards,
+    urpo_referee_reward,
 )
 from .surrogates.covariance import clip_cov_mask, covariance_mask, kl_cov_loss, vespo_loss
-from .surrogates.detached import cispo_loss, decoupled_ppo_loss, minirl_loss, minpro_loss, topr_loss
+from .surrogates.detached import (
+    aipo_loss,
+    cispo_loss,
+    decoupled_ppo_loss,
+    minirl_loss,
+    minpro_loss,
+    topr_loss,
+)
 from .surrogates.gates import (
     kimi_k25_loss,
     kimi_loss,
@@ -226,7 +230,14 @@ from .surrogates.scores import (
     rover_advantages,
     rover_loss,
 )
-from .surrogates.sequence import gmpo_loss, gspo_loss, gspo_token_loss, luspo_loss, sequence_ratio
+from .surrogates.sequence import (
+    dhpo_loss,
+    gmpo_loss,
+    gspo_loss,
+    gspo_token_loss,
+    luspo_loss,
+    sequence_ratio,
+)
 from .value import value_loss
 
 __all__ = [
@@ -251,28 +262,27 @@ __all__ = [
     "aggregate",
     "aggregator",
     "agreement",
-    "aipo_loss_as_read",
+    "aipo_loss",
     "bradley_terry_loss",
     "cispo_loss",
     "clip",
     "clip_cov_mask",
     "compaction_advantages",
-    "concise_r_rewards_as_read",
+    "concise_r_rewards",
     "copg_loss",
     "cosine_rewards",
     "covariance_mask",
     "curriculum_budget",
     "curriculum_length_rewards",
-    "d3s_samples_mask_as_read",
-    "d3s_tokens_mask_as_read",
-    "dapo_direct_loss_as_read",
-    "dapo_direct_targets_as_read",
+    "d3s_samples_mask",
+    "d3s_tokens_mask",
     "dapo_loss",
     "dars_extra_rollouts",
     "decoupled_ppo_loss",
     "deepsearch_advantages",
-    "dhpo_loss_as_read",
+    "dhpo_loss",
     "difficulty_band_mask",
+    "distillation_advantages",
     "divide",
     "dler_truncation_rewards",
     "dot_truncation_lengths",
@@ -291,7 +301,7 @@ __all__ = [
     "floating",
     "format_reward",
     "gae_advantages",
-    "gigpo_advantages_as_read",
+    "gigpo_advantages",
     "gmpo_loss",
     "gpg_advantages",
     "group_index",
@@ -343,15 +353,16 @@ __all__ = [
     "lp_reg_loss",
     "luspo_loss",
     "min_p_proxy_logp",
-    "mind_rewards_as_read",
+    "mind_rewards",
     "minirl_loss",
     "minpro_loss",
     "mis_weights",
     "modpo_loss",
     "mpt_mask",
+    "mt_grpo_advantages",
     "no_positive_resampling_mask",
     "node_depths",
-    "oblr_po_advantages_as_read",
+    "oblr_po_advantages",
     "opo_advantages",
     "opsm_mask",
     "orpo_loss",
@@ -369,9 +380,8 @@ __all__ = [
     "ppo_clip_loss",
     "prioritised_sample",
     "prompt_mean",
-    "pruned_logp_as_read",
+    "pruned_mask",
     "r2vpo_loss",
-    "rast_logits_as_read",
     "rating_loss",
     "ratio_band_mask",
     "ratio_statistics",
@@ -387,13 +397,12 @@ __all__ = [
     "reward_spread_mask",
     "rloo_advantages",
     "rlpr_rewards",
-    "rlsp_rewards_as_read",
+    "rlsp_rewards",
     "roc_penalties",
     "roc_selection_mask",
     "rover_advantages",
     "rover_loss",
     "rso_mask",
-    "rubric_rewards_as_read",
     "sapo_loss",
     "sar_rewards",
     "seele_hint_fit",
@@ -414,12 +423,11 @@ __all__ = [
     "spo_probability_mask",
     "spo_tree_advantages",
     "sppo_loss",
-    "ssp_proposer_rewards_as_read",
+    "ssp_proposer_rewards",
     "supo_advantages",
     "tis_weights",
     "token_mean",
     "topr_loss",
-    "tp_grpo_thoughts_as_read",
     "tree_grpo_advantages",
     "tree_node_weights",
     "tree_pooled_advantages",
@@ -430,7 +438,7 @@ __all__ = [
     "trust_region_mask",
     "trust_region_statistic",
     "two_sided_clip_loss",
-    "urpo_referee_reward_as_read",
+    "urpo_referee_reward",
     "value_loss",
     "vespo_loss",
     "vine_ppo_advantages",

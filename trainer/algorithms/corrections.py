@@ -12,6 +12,7 @@ there: TRL, AReaL).
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -153,7 +154,7 @@ def guide_weights(
         eps_low: as in PPO; 1 means no lower bound.
         eps_high: as in PPO.
 
-    Source: Guide, arXiv 2506.13923, as we read the abstract.
+    Source: Guide, arXiv 2506.13923, by its abstract: off-policy samples with a hint, corrected.
 
     >>> pi, old = torch.tensor([[0.1]]).log(), torch.tensor([[0.4]]).log()
     >>> guide_weights(pi, old, torch.ones(1, 1), eps_low=1.0, eps_high=0.2)
@@ -383,3 +384,85 @@ def mpt_mask(
     mean = entropy if entropy.dim() == 1 else row_means(entropy, mask)
     sure = (rewards >= 1) & (mean < sigma)
     return mask.bool() & ~(sure.unsqueeze(1) & (logp.detach().exp() >= probability))
+
+
+def d3s_samples_mask(advantages: Tensor, groups: Tensor, mask: Tensor, *, keep: int) -> Tensor:
+    """D3S, samples: of each group the `keep` rollouts whose advantages vary most, which are from
+    both ends of the sorted list.
+
+    Args:
+        advantages: [B, T] or [B], the same for all tokens of a rollout.
+        groups: [B] int.
+        mask: [B, T] in {0, 1}.
+        keep: rollouts of a group; a group of fewer keeps all.
+
+    Returns:
+        [B] bool.
+
+    Source: D3S, by its abstract; that the extremes maximise the variance is exact.
+
+    >>> a, groups = torch.tensor([-2.0, -1.0, 0.0, 1.0, 3.0]), torch.zeros(5, dtype=torch.long)
+    >>> d3s_samples_mask(a, groups, torch.ones(5, 1), keep=2)
+    tensor([ True, False, False, False,  True])
+    """
+    each = (blank(advantages, mask).sum(1) / mask.sum(1).clamp(min=1)).double()
+    kept = torch.zeros(len(each), dtype=torch.bool, device=each.device)
+    for group in groups.unique():
+        rows = (groups == group).nonzero().squeeze(1)
+        order = rows[each[rows].argsort(stable=True)]
+        count = min(keep, len(order))
+        # Each choice takes `low` rollouts from the lower end and the others from the upper end.
+        choices = [
+            torch.cat([order[:low], order[len(order) - count + low :]]) for low in range(count + 1)
+        ]
+        spreads = [float(each[choice].var(correction=0)) if count else 0.0 for choice in choices]
+        kept[choices[spreads.index(max(spreads))]] = True
+    return kept
+
+
+def d3s_tokens_mask(advantages: Tensor, entropy: Tensor, mask: Tensor, *, share: float) -> Tensor:
+    """D3S, tokens: the `ceil(share * n)` tokens with the greatest `|A| H`; ties go to the earlier
+    token.
+
+    Args:
+        advantages: [B, T] or [B].
+        entropy: [B, T], nats.
+        mask: [B, T] in {0, 1}.
+        share: the share of the trained tokens; the method relaxes it over training.
+
+    Returns:
+        [B, T] bool.
+
+    Source: D3S, by its abstract, which names both factors; their product is ours.
+
+    >>> a, h = torch.tensor([[1.0, -2.0, 1.0]]), torch.tensor([[0.5, 0.5, 0.1]])
+    >>> d3s_tokens_mask(a, h, torch.ones(1, 3), share=0.34)
+    tensor([[ True,  True, False]])
+    """
+    trained = mask.bool()
+    score = torch.where(trained, (blank(advantages, mask) * blank(entropy, mask)).abs(), -torch.inf)
+    count = math.ceil(share * int(trained.sum()))
+    kept = torch.zeros_like(trained).flatten()
+    kept[score.flatten().argsort(descending=True, stable=True)[:count]] = True
+    return kept.view_as(trained) & trained
+
+
+def pruned_mask(proxy_logp: Tensor, mask: Tensor, *, dropped: float = -1e4) -> Tensor:
+    """Dynamic vocabulary pruning: leave out the rollouts of which a token is not in the pruned
+    vocabulary, where sampler and trainer differ most.
+
+    Args:
+        proxy_logp: [B, T], `min_p_proxy_logp` of the old policy.
+        mask: [B, T] in {0, 1}.
+        dropped: what `proxy_logp` says of a token that was left out.
+
+    Returns:
+        [B] bool.
+
+    Source: dynamic vocabulary pruning, by its abstract: tokens of the tail, here by min-p, leave
+    the objective. The method also renormalises what is left, in sampler and trainer; this does not.
+
+    >>> pruned_mask(torch.tensor([[-0.1, -0.2], [-0.1, -1e4]]), torch.ones(2, 2))
+    tensor([ True, False])
+    """
+    return ~((proxy_logp <= dropped) & mask.bool()).any(1)

@@ -334,7 +334,7 @@ def pcl_mask(success: Tensor, *, keep: int) -> Tensor:
         success: [N] in [0, 1], predicted: by a value model, or from a task's past.
         keep: prompts; all, when the pool is smaller.
 
-    Source: PCL, as we read the abstract.
+    Source: PCL, by its abstract: prompts of intermediate difficulty; the distance to 1/2 is ours.
 
     >>> pcl_mask(torch.tensor([0.1, 0.45, 0.9, 0.6]), keep=2)
     tensor([False,  True, False,  True])
@@ -360,7 +360,7 @@ def seele_hint_fit(
     Returns:
         (a, b).
 
-    Source: SEELE, arXiv 2509.06923, as we read the abstract.
+    Source: SEELE, arXiv 2509.06923, by its abstract, which fits a model of item responses.
 
     >>> a, b = seele_hint_fit([(0.5, 0.0, 8)])
     >>> round(seele_hint_share(a, b), 2)  # nothing was right at 0.5: give more away
@@ -390,7 +390,7 @@ def seele_hint_share(intercept: float, slope: float) -> float:
         intercept: a of the fit.
         slope: b; when hints do not help (b <= 0), everything is given away.
 
-    Source: SEELE, arXiv 2509.06923, as we read the abstract.
+    Source: SEELE, arXiv 2509.06923, by its abstract, which fits a model of item responses.
 
     >>> seele_hint_share(-2.0, 4.0)
     0.5

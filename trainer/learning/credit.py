@@ -29,9 +29,12 @@ from ..rollout.length_rules import given_by
 from ..rollout.tracker import SuccessTracker
 from .experience import Experience, played
 from .guard import refuse_broken
+from .texts import ASKED_BY, answers_of, texts_of
 
-COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER)
-"""Tensors that models and trackers compute; a number that is not finite is refused."""
+COMPUTED = made_by(Made.ON_DEMAND, Made.VALUE_HEAD, Made.TRACKER) - frozenset(ASKED_BY)
+"""Tensors that models and trackers compute; a number that is not finite is refused. What is read of
+given texts is checked in the rewards that it shapes.
+"""
 LINEAR = frozenset(
     {
         "reinforce_loss",
@@ -62,6 +65,7 @@ class PolicyScores(Scores, Protocol):
     def score_values(self, batch: Batch) -> Tensor: ...
     def score_entropy(self, batch: Batch) -> Tensor: ...
     def score_norms(self, batch: Batch) -> Tensor: ...
+    def score_proxy(self, batch: Batch, ratio: float) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Asked:
     """Whether the loss reads entropies."""
     proxies: bool
     """Whether score norms are read."""
+    proxy: bool
+    """Whether probabilities without the unlikely tokens are read."""
     values: bool
     """Whether the value head is read before the first update."""
     bootstrap: bool
@@ -111,7 +117,7 @@ class Asked:
         """
         filters, loss, needs = algorithm.filters, algorithm.loss_fn, algorithm.needs
         several = updates.count > 1 and algorithm.recipe.algorithm.ratio_to != "sampler"
-        compares = "marked" in loss.optional
+        compares = bool({"marked", "selected"} & set(loss.optional))
         besides = several or tracked or compares or "ref_logp" in needs
         in_pass = algorithm.weighs_rows_alone and not besides
         corrects = algorithm.weights_fn is not None or bool(filters)
@@ -121,6 +127,7 @@ class Asked:
             entropy=filters_read or "scale" in loss.optional,
             entropy_in_pass="entropy" in needs,
             proxies="proxies" in needs,
+            proxy="proxy_logp" in needs,
             values="values" in needs,
             bootstrap="bootstrap" in needs,
             weighs_in_pass=in_pass,
@@ -166,6 +173,12 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
             f"recipe {name!r} needs {', '.join(missing)}, which this trainer does not compute; a "
             f"function may ask for {', '.join(sorted(available))} (options stand after the *)"
         )
+    sampling = algorithm.recipe.sampling
+    if texts_of(algorithm.needs) and sampling.filter and sampling.filter_by == "shaped":
+        raise ConfigError(
+            f"recipe {name!r} scores given texts once a step is complete, and {sampling.filter} "
+            'chooses groups by shaped rewards before: set sampling.filter_by = "raw"'
+        )
     for place, names in algorithm.needs_at.items():
         if missing := sorted(names - offered(place)):
             raise ConfigError(
@@ -174,7 +187,9 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
             )
 
 
-def ask_models(experience: Experience, models: Models, asked: Asked) -> Inputs:
+def ask_models(
+    experience: Experience, models: Models, asked: Asked, *, proxy_ratio: float = 0.02
+) -> Inputs:
     """Return what was played, with what models say of it."""
     batch, learner = experience.batch, models.learner
     tracker, reference = models.tracker, models.reference
@@ -186,10 +201,14 @@ def ask_models(experience: Experience, models: Models, asked: Asked) -> Inputs:
         ref_logp=reference.score(batch) if reference is not None else None,
         entropy=learner.score_entropy(batch) if asked.entropy else None,
         proxies=learner.score_norms(batch) if asked.proxies else None,
+        proxy_logp=learner.score_proxy(batch, proxy_ratio) if asked.proxy else None,
         values=learner.score_values(batch) if asked.values else None,
         bootstrap=_state_values(experience, learner) if asked.bootstrap else None,
         alpha=tracked[0] if tracked else None,
         beta=tracked[1] if tracked else None,
+        **answers_of(
+            {name: (text, learner.score(text)) for name, text in experience.texts.items()}
+        ),
     )
 
 

@@ -5,6 +5,7 @@ Axes: N trajectories, B rows (segments), T tokens.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from ..recipes.inputs import Inputs
 from ..rollout.batch import Batch, Row, as_row, pad
 from ..rollout.collect import Group
 from ..rollout.mixture import BETWEEN, environment_of
+from .texts import GivenTexts
 
 CUT = frozenset({Stop.LENGTH, Stop.CONTEXT_FULL, Stop.MAX_TURNS, Stop.MAX_SUMMARIES})
 """Stops by a limit, which recipes call truncated."""
@@ -48,6 +50,10 @@ class Experience:
     """[B, T] int: the turn of each trained token, counted over the rows of its trajectory; -1
     elsewhere.
     """
+    anchors: Tensor
+    """[B, T] int: a number for what was read before the turn of each trained token."""
+    turn_counts: Tensor
+    """[N] int: the turns of each trajectory."""
     states: Batch | None
     """M windows, each the state in which a limit cut a trajectory, plus one token whose value is
     that of the state; None where the environment ended all trajectories.
@@ -68,12 +74,17 @@ class Experience:
     """[M] int: the node above each node; -1 above that of a task."""
     version: int | None = None
     """The version of the weights that learn from the step; None where it is not known."""
+    texts: dict[str, Batch] = field(default_factory=dict[str, Batch])
+    """Given texts to be scored, by name, each with a row for each trajectory; see `GivenTexts`."""
 
 
-def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience | None:
+def gather(
+    groups: Sequence[Group], *, version: int | None = None, texts: GivenTexts | None = None
+) -> Experience | None:
     """Flatten a step's groups; None if no trajectory trains a token.
 
-    `version` is that of the weights that learn, where it is known.
+    `version` is that of the weights that learn, where it is known; `texts` makes the given texts
+    that a recipe asks for.
 
     A trajectory that is out of the baseline is left out altogether: without a reward there is
     nothing to credit.
@@ -108,12 +119,15 @@ def gather(groups: Sequence[Group], *, version: int | None = None) -> Experience
         batch=batch,
         turn_rewards=_padded([rewarded.rewards for rewarded in rows], 0),
         turns=_padded([rewarded.turns for rewarded in rows], UNTRAINED),
+        anchors=_padded([rewarded.anchors for rewarded in rows], UNTRAINED),
+        turn_counts=torch.tensor([len(trajectory.turns) for _, _, trajectory in kept]),
         states=pad(list(states.values())) if states else None,
         states_of=torch.tensor(list(states), dtype=torch.long),
         tasks=tuple(groups[index].task.id for index, _, _ in kept),
         episodes=tuple(episode for _, episode, _ in kept),
         **_forest([(index, trajectory) for index, _, trajectory in kept]),
         asked=_asked([trajectory for _, _, trajectory in kept]),
+        texts={} if texts is None else texts.rows([trajectory for _, _, trajectory in kept]),
         version=version,
     )
 
@@ -166,6 +180,8 @@ class RewardedRow:
     """Reward at each token: the reward of a turn is on the turn's last trained token."""
     turns: list[int]
     """Turn of each trained token, counted over all rows of the rollout; -1 elsewhere."""
+    anchors: list[int]
+    """A number for what was read before the turn of each trained token; -1 elsewhere."""
 
 
 def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
@@ -185,14 +201,17 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
         row = as_row(segment)
         if row is not None:
             length = len(row.ids)
-            rows.append(RewardedRow(row, [0.0] * length, [UNTRAINED] * length))
+            rows.append(
+                RewardedRow(row, [0.0] * length, [UNTRAINED] * length, [UNTRAINED] * length)
+            )
         for start, turn in _in_order(segment):
             places = [] if row is None else _trained(row, start, turn)
             if places:
                 number += 1
                 rewarded = rows[-1]
+                anchor = _anchor(turn)
                 for place in places:
-                    rewarded.turns[place] = number
+                    rewarded.turns[place], rewarded.anchors[place] = number, anchor
                 rewarded.rewards[places[0]] += waiting
                 waiting, last = 0.0, (rewarded, places[-1])
             if last is None:
@@ -200,6 +219,14 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
             else:
                 last[0].rewards[last[1]] += turn.reward
     return rows
+
+
+def _anchor(turn: Turn) -> int:
+    """Return a number for the state that a turn began in: its anchor, or what was read before it.
+    The first turns of a group have read the same task, and nothing since.
+    """
+    said = turn.anchor or repr(turn.obs_ids)
+    return int.from_bytes(hashlib.blake2b(said.encode(), digest_size=7).digest())
 
 
 def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:
@@ -235,6 +262,8 @@ def played(experience: Experience) -> Inputs:
         mask=batch.mask,
         turn_rewards=experience.turn_rewards,
         turns=experience.turns,
+        anchors=experience.anchors,
+        turn_counts=experience.turn_counts,
         nodes=experience.nodes,
         leaves=experience.leaves,
         parents=experience.parents,

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -31,6 +31,7 @@ from .readings import (
     logp,
     logp_and_entropy,
     new_value_head,
+    proxy_logp,
     read_logits,
     scatter,
     score_norm,
@@ -193,6 +194,15 @@ class PolicyReader:
             return scatter(self._read(part, self._hidden(part), score_norm)[:, 0], part)
 
         return self._over(batch, norms)
+
+    def score_proxy(self, batch: Batch, ratio: float) -> Tensor:
+        """Return the log-probability [B, T] of each trained token where tokens less likely than
+        `ratio` times the likeliest are left out, on the CPU; see `min_p_proxy_logp`.
+        """
+        reading = partial(proxy_logp, ratio=ratio)
+        return self._over(
+            batch, lambda part: scatter(self._read(part, self._hidden(part), reading)[:, 0], part)
+        )
 
     def split(
         self, batch: Batch, rows: Tensor, tokens: int, together: Tensor | None = None

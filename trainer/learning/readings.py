@@ -8,6 +8,7 @@ wanted, once more in the backward pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from ..models.devices import at_least_float32
 from ..models.loading import CausalLM
 from ..rollout.batch import Batch
 
+DROPPED = -1e4
+"""The log-probability of a token that was left out."""
 LOGITS_AT_ONCE = 1 << 26
 """Number of logits in a slice: 256 MB in float32."""
 
@@ -79,6 +82,15 @@ def logp_and_entropy(every: Tensor, chosen: Tensor) -> Tensor:
 def score_norm(every: Tensor, chosen: Tensor) -> Tensor:
     """Return the squared norm of the score with respect to the logits, [n, 1]."""
     return (1 - 2 * chosen.exp() + (2 * every).exp().sum(-1)).unsqueeze(1)
+
+
+def proxy_logp(every: Tensor, chosen: Tensor, *, ratio: float) -> Tensor:
+    """Return the log-probability of each token without the unlikely ones, [n, 1]."""
+    # the sampled token is known here by its log-probability alone
+    kept = every >= every.amax(-1, keepdim=True) + math.log(ratio)
+    mass = torch.where(kept, every, -torch.inf).logsumexp(-1)
+    survives = chosen >= every.amax(-1) + math.log(ratio)
+    return torch.where(survives, chosen - mass, DROPPED).unsqueeze(1)
 
 
 def new_value_head(model: CausalLM) -> torch.nn.Linear:

@@ -37,6 +37,7 @@ from .experience import Experience, gather, played, responses_of
 from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
 from .learner import PolicyLearner, Predicted, UpdatePasses
+from .texts import GivenTexts
 
 ONE_UPDATE = UpdateSettings()
 
@@ -145,6 +146,8 @@ class Updater:
         self.tracker = tracker
         self.updates = updates
         self.max_kl = max_kl
+        self.texts: GivenTexts | None = None
+        """Makes the given texts that the recipe asks for."""
         self.asked = Asked.of(algorithm, updates, tracked=tracker is not None)
         self.entropy = EntropyControl(algorithm.recipe.algorithm.entropy)
         self.values: dict[str, float] = {}
@@ -181,7 +184,9 @@ class Updater:
         experience = gather(groups)
         if experience is None:
             return []
-        shaped = self.algorithm.shape(played(experience))
+        sampling, shaped = self.algorithm.recipe.sampling, experience.rewards
+        if sampling.filter and sampling.filter_by == "shaped":
+            shaped = self.algorithm.shape(played(experience))
         kept = self.algorithm.keep(
             Inputs(rewards=shaped, groups=experience.groups), raw=experience.rewards
         )
@@ -190,7 +195,12 @@ class Updater:
     def known(self, experience: Experience) -> Inputs:
         """Return what was played, with what models say of it before the step's first update."""
         models = Models(self.learner, self.reference, self.tracker)
-        return ask_models(experience, models, self.asked)
+        ratio = self.algorithm.recipe.algorithm.proxy_ratio
+        return ask_models(experience, models, self.asked, proxy_ratio=ratio)
+
+    def gather(self, groups: Sequence[Group], version: int | None = None) -> Experience | None:
+        """Flatten a step's groups, with the given texts that the recipe asks for; see `gather`."""
+        return gather(groups, version=version, texts=self.texts)
 
     def credited(
         self,

@@ -284,6 +284,7 @@ class Algorithm:
             weights=corrected.weights,
             old_logp=known.sampler_logp if to_sampler else known.old_logp,
             ref_logp=known.ref_logp,
+            proxy_logp=known.proxy_logp,
             groups=groups[rollouts],
             rewards=shaped[rollouts],
             rollouts=rollouts,
@@ -330,6 +331,9 @@ class Algorithm:
             logp = need(known.old_logp, "old_logp", loss.name)
             share: dict[str, Any] = options_for(algorithms.covariance_mask, loss)
             tensors["marked"] = algorithms.covariance_mask(logp, advantages, mask, **share)
+        if "selected" in loss.optional:
+            logp = need(known.old_logp, "old_logp", loss.name)
+            tensors["selected"] = algorithms.low_probability_mask(logp, advantages, mask)
         if "scale" in loss.optional:
             entropy = need(known.entropy, "entropy", loss.name)
             options: dict[str, Any] = options_for(algorithms.hapo_entropy_scale, loss)

@@ -96,9 +96,8 @@ def bind(
     """Find the function `name` and check `options` against the function's signature.
 
     Args:
-        name: a function of `ludus.trainer.algorithms` that ends in `suffix`, perhaps followed by
-            `_as_read` (a method whose full source was not at hand); or "module:function", which
-            may have any name.
+        name: a function of `ludus.trainer.algorithms` that ends in `suffix`; or "module:function",
+            which may have any name.
         suffix: the wanted kind of function: "_advantages", "_loss", "_weights", "_mask",
             "_rewards" or "" for any.
         options: keywords of the function, by name.
@@ -233,9 +232,7 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
         if not callable(imported):
             raise ConfigError(f"{where} = {name!r}: not a function but a {type(imported).__name__}")
         return imported
-    fitting = [
-        each for each in algorithms.__all__ if each.removesuffix("_as_read").endswith(suffix)
-    ]
+    fitting = [each for each in algorithms.__all__ if each.endswith(suffix)]
     function: object = getattr(algorithms, name, None) if name in fitting else None
     if not callable(function):
         kind = suffix.removeprefix("_") or "function"

@@ -52,9 +52,6 @@ TERMS = {
     "value_loss": "[algorithm.value]",
 }
 """Losses that do not depend on rewards, and so are only terms beside a policy's loss."""
-OF_ROLLOUTS = frozenset({"d3s_samples_mask_as_read"})
-"""Masks that select rollouts by a single advantage each."""
-
 OF_TREES = frozenset(
     {
         "tree_pooled_advantages",
@@ -296,12 +293,6 @@ def _corrections(recipe: Recipe) -> Iterator[str]:
             "overlong.in_statistics = false with in_loss = true: what is trained needs an "
             "advantage, and so a place in the statistics"
         )
-    for token_filter in settings.corrections.filters:
-        if token_filter.name in OF_ROLLOUTS:
-            yield (
-                f"{token_filter.name} chooses rollouts by one advantage each; a correction sees "
-                "tokens"
-            )
 
 
 RULES: tuple[Rule, ...] = (

@@ -78,10 +78,7 @@ class Inputs:
 
     rewards: Annotated[Tensor | None, Declared(Axis.ROLLOUT, _EVERYWHERE)] = None
     """Rewards; shaped ones after the shaping, except in corrections."""
-    groups: Annotated[
-        Tensor | None,
-        Declared(Axis.ROLLOUT, (Place.SHAPING, Place.FILTER, Place.ADVANTAGE, Place.LOSS)),
-    ] = None
+    groups: Annotated[Tensor | None, Declared(Axis.ROLLOUT, _EVERYWHERE)] = None
     """Int, the group of each rollout."""
     environments: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
     """Int, the environment of each rollout, in a run with several; statistics over the batch are
@@ -96,6 +93,8 @@ class Inputs:
         Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE, Place.CORRECTIONS), Made.ON_DEMAND),
     ] = None
     """Bool: whether a limit ended the rollout."""
+    turn_counts: Annotated[Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,))] = None
+    """Int, the turns of each rollout."""
     correct: Annotated[
         Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING, Place.ADVANTAGE, Place.LOSS))
     ] = None
@@ -130,6 +129,26 @@ class Inputs:
     """Bool: the rollouts that were played for the value of the state they began in. An estimator of
     nodes is given one for each node.
     """
+    answer_probabilities: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,), Made.ON_DEMAND)
+    ] = None
+    """[N, A]: of the tokens of the task's answer behind each rollout's thoughts."""
+    prior_probabilities: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,), Made.ON_DEMAND)
+    ] = None
+    """[N, A]: of the same tokens behind the task alone."""
+    answer_mask: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,), Made.ON_DEMAND)
+    ] = None
+    """[N, A] in {0, 1}: the tokens that each answer has."""
+    conditional_perplexity: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,), Made.ON_DEMAND)
+    ] = None
+    """Perplexity of each rollout's own answer behind the task alone."""
+    answer_perplexity: Annotated[
+        Tensor | None, Declared(Axis.ROLLOUT, (Place.SHAPING,), Made.ON_DEMAND)
+    ] = None
+    """Perplexity of each rollout's own answer behind nothing."""
     granted: Annotated[Tensor | None, Declared(Axis.ROLLOUT)] = None
     """The advantage of rollouts that stand beside their group and count in no baseline; NaN of all
     others.
@@ -162,6 +181,10 @@ class Inputs:
     """Log-probabilities of the policy, in nats; in corrections those of the old policy."""
     old_logp: Annotated[Tensor | None, Declared(Axis.TOKEN, _KNOWN_BEFORE, Made.ON_DEMAND)] = None
     """Log-probabilities of the policy before the step's first update."""
+    proxy_logp: Annotated[Tensor | None, Declared(Axis.TOKEN, _POLICY, Made.ON_DEMAND)] = None
+    """Log-probabilities of the old policy without its unlikely tokens, renormalised
+    (`algorithm.proxy_ratio`); far below any other where the token itself is one of these.
+    """
     ref_logp: Annotated[Tensor | None, Declared(Axis.TOKEN, _KNOWN_BEFORE, Made.ON_DEMAND)] = None
     """Log-probabilities of the reference policy."""
     sampler_logp: Annotated[Tensor | None, Declared(Axis.TOKEN, _POLICY, Made.ON_DEMAND)] = None
@@ -176,6 +199,10 @@ class Inputs:
     """Int, the node of each sampled token of a tree; -1 elsewhere."""
     turns: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None
     """Int, the turn of each trained token, counted over the rows of a rollout."""
+    anchors: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None
+    """Int, a number for the observation before the turn of each trained token: equal where two
+    turns read the same.
+    """
     token_rewards: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,))] = None
     """The reward of every token; made from rewards and turn rewards when not given."""
     proxies: Annotated[Tensor | None, Declared(Axis.TOKEN, (Place.ADVANTAGE,), Made.ON_DEMAND)] = (
@@ -198,6 +225,8 @@ class Inputs:
     """Weights of the corrections; 1 everywhere when not given."""
     marked: Annotated[Tensor | None, Declared(Axis.TOKEN)] = None
     """Bool: the tokens that a loss treats apart, chosen over the whole batch."""
+    selected: Annotated[Tensor | None, Declared(Axis.TOKEN)] = None
+    """Bool: the unlikely tokens that a loss protects, chosen over the whole batch."""
     losses: Annotated[Tensor | None, Declared(Axis.TOKEN)] = None
     """What an aggregation sums up, made by the loss."""
     scale: Annotated[Tensor | None, Declared(Axis.TOKEN)] = None

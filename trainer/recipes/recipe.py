@@ -158,6 +158,12 @@ class AlgorithmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     value: ValueHead | None = None
     credit: CreditSettings = CreditSettings()
     overlong: Overlong = Overlong()
+    proxy_ratio: float = 0.02
+    """The share of the likeliest token below which tokens are left out of `proxy_logp`."""
+    answer_marker: str = ""
+    """The mark that a rollout's answer stands behind in its last turn, such as "</think>", where
+    given texts are scored; empty takes the whole turn as the answer.
+    """
     ratio_to: Literal["learner", "sampler"] = "learner"
     """The old policy of the loss: the learner before the first update of a step, or the engine with
     the log-probabilities of its samples. The second gives the ratio pi_train / pi_gen, which

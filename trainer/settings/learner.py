@@ -22,6 +22,11 @@ class ModelConfig:
     .gguf file, a released model such as smollm2 (ludus model get), a hub id, or "tiny", a small
     model from random weights.
     """
+    reference: str = ""
+    """Model whose log-probabilities recipes read as `ref_logp`: what a KL pulls towards, or the
+    teacher of `--sampling distill`. A folder with the same vocabulary; empty takes the model at the
+    start of the run.
+    """
     device: str = "auto"
     """Device of the learner; auto takes CUDA where there is a CUDA device."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

@@ -62,6 +62,7 @@ def refuse_local(config: TrainConfig, algorithm: Algorithm, updates: UpdateSetti
     reads = {
         "entropies": asked.entropy or asked.entropy_in_pass,
         "the norms of scores": asked.proxies,
+        "probabilities without unlikely tokens": asked.proxy,
         "values of states": asked.values or asked.bootstrap or "values" in algorithm.needs,
         "a frozen reference policy": "ref_logp" in algorithm.needs,
     }
@@ -227,6 +228,10 @@ class RemoteLearner:
         raise ConfigError("a learner elsewhere has no value head")
 
     score_entropy = score_norms = score_values
+
+    def score_proxy(self, batch: Batch, ratio: float) -> Tensor:
+        """Refuse, like `score_values`."""
+        raise ConfigError("a learner elsewhere computes log-probabilities of whole vocabularies")
 
     def _gradient(self, batch: Batch, loss: Loss, *, leaf: bool) -> RowsGradient:
         """Compute the loss over rows here, and its derivative by each log-probability.

@@ -57,8 +57,8 @@ def same_parameter(gold: Node, answer: Node) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.
 
-    This happens only in families that contain pi. The constant of an integral may also have any
-    of its usual names.
+    This happens only in families that contain pi or degrees. The constant of an integral may also
+    have any of its usual names.
     """
     answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(answer_only) != 1 or len(gold_only) != 1:
@@ -78,7 +78,9 @@ def same_parameter(gold: Node, answer: Node) -> Node:
 
 
 def _periodic(node: Node) -> bool:
-    return any(part.op == "const" and part.note == "pi" for part in walk(node))
+    return any(
+        part.op == "degree" or (part.op, part.note) == ("const", "pi") for part in walk(node)
+    )
 
 
 def _added_constants(node: Node) -> set[str]:

@@ -230,7 +230,7 @@ _LEADING = re.compile(
 )
 _YES_NO = re.compile(
     r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
-    r"(?![^.]*\b(?:unless|if|except|provided|only)\b)",
+    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
     re.IGNORECASE,
 )
 # `so the day is Saturday`: the last word of a conclusion without numbers.

@@ -59,7 +59,8 @@ class Calculator:
     """Evaluates formulas at a point with mpmath's current precision.
 
     `spread` afterwards holds the widest range of sizes, in powers of ten, among the terms of any
-    sum: a caller compares this with the digits to see whether small terms were lost.
+    sum: a caller compares this with the digits to see whether small terms were lost. `largest` is
+    the size of the largest term of any sum: what is much smaller may be left of its rounding.
     """
 
     def __init__(self, point: dict[str, Fraction], work: Work) -> None:
@@ -67,6 +68,7 @@ class Calculator:
             name: mpmath.mpf(value.numerator) / value.denominator for name, value in point.items()
         }
         self.spread = 0.0
+        self.largest = -math.inf
         self.terms = 0
         self.work = work
         self.imaginary = False
@@ -108,6 +110,7 @@ class Calculator:
                 terms = [self._value(arg) for arg in node.args]
                 sizes = [float(mpmath.log10(abs(term))) for term in terms if term]
                 if len(sizes) > 1:
+                    self.largest = max(self.largest, *sizes)
                     self.spread = max(self.spread, max(sizes) - min(sizes))
                 return mpmath.fsum(terms)
             case "mul":
@@ -336,7 +339,9 @@ _FUNCTIONS = cast(
     {
         "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan, "cot": mpmath.cot,
         "sec": mpmath.sec, "csc": mpmath.csc,
-        "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "arcsin": mpmath.asin,
+        "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "coth": mpmath.coth,
+        "sech": mpmath.sech, "csch": mpmath.csch, "arcsinh": mpmath.asinh,
+        "arccosh": mpmath.acosh, "arctanh": mpmath.atanh, "arcsin": mpmath.asin,
         "arccos": mpmath.acos,
         "arctan": mpmath.atan, "arccot": mpmath.acot, "abs": abs, "floor": mpmath.floor,
         "ceil": mpmath.ceil,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from random import Random
+from typing import NamedTuple
 
 import mpmath
 from mpmath.libmp import NoConvergence
@@ -156,44 +157,73 @@ occur. The first scale keeps points within (0, 1), where inverse functions are d
 
 def _agree_at(left: Node, right: Node, point: dict[str, Fraction], work: Work) -> bool | None:
     digits = DIGITS
-    for _ in range(4):
-        low, spread = _difference(left, right, point, digits, work)
+    earlier = (math.inf, 0)
+    for _ in range(6):
+        if digits > MAX_DIGITS:
+            return None
+        low = _difference(left, right, point, digits, work)
         if low is None:
             return None
-        # A term smaller than the working precision would vanish from its sum: add digits.
-        if spread + 20 > digits:
-            digits = int(spread * 1.2) + DIGITS
-            if digits > MAX_DIGITS:
-                return None
+        # A term smaller than the working precision would vanish from its sum: add digits. A term
+        # that shrinks as they are added is 0, as cos 90° in 1 + cos 90°.
+        shrinks = low.spread - earlier[0] > 0.7 * (digits - earlier[1])
+        if low.spread + 20 > digits and not shrinks:
+            earlier = (low.spread, digits)
+            digits = int(low.spread * 1.2) + DIGITS
             continue
-        high, _ = _difference(left, right, point, 2 * digits, work)
+        high = _difference(left, right, point, 2 * digits, work)
         if high is None:
             return None
+        # What is left of a value that shrinks with the precision is rounding: both sides are 0, as
+        # in cos 90° = 0. A small number, such as e^-1000, stays.
+        if high.size < low.size - 0.5 * digits:
+            if low.size < -0.7 * digits and high.size < -1.5 * digits:
+                return True
+            digits *= 2
+            continue
         # The difference of equal formulas shrinks with the precision; of others it stays.
-        if low < -0.7 * digits and high < -1.5 * digits:
+        if low.relative < -0.7 * digits and high.relative < -1.5 * digits:
             return True
-        if high > -0.5 * digits:
-            return False
+        if high.relative > -0.5 * digits:
+            # 1 - tanh^2 x is lost in rounding for a large x, until the digits reach it.
+            reach = high.largest - high.gap
+            if reach + 20 <= digits:
+                return False
+            digits = int(reach * 1.2) + DIGITS
+            continue
         digits *= 2
     return None
 
 
+class _Difference(NamedTuple):
+    """How far two sides are apart at a point, in powers of ten."""
+
+    gap: float
+    relative: float
+    """The gap in units of the larger side."""
+    size: float
+    """The size of the larger side; 0 where the gap is 0."""
+    spread: float
+    """The widest spread of sizes in any sum."""
+    largest: float
+    """The size of the largest term of any sum."""
+
+
 def _difference(
     left: Node, right: Node, point: dict[str, Fraction], digits: int, work: Work
-) -> tuple[float | None, float]:
-    """Return (log10 of the relative difference, the widest spread of sizes in any sum).
-
-    The difference is None at a point where a side is undefined.
-    """
+) -> _Difference | None:
+    """Compare two sides with so many digits; None at a point where a side is undefined."""
     with mpmath.workdps(digits + 10):
         calculator = Calculator(point, work)
         try:
             first, second = calculator.value(left), calculator.value(right)
         except _NO_VALUE:
-            return None, 0.0
+            return None
         gap, size = abs(first - second), max(abs(first), abs(second))
+        sums = calculator.spread, calculator.largest
         if size == 0 or gap == 0:
-            return -math.inf, calculator.spread
+            return _Difference(-math.inf, -math.inf, 0.0, *sums)
         if not mpmath.isfinite(gap):
-            return None, 0.0
-        return float(mpmath.log10(gap / size)), calculator.spread
+            return None
+        logarithms = (float(mpmath.log10(value)) for value in (gap, gap / size, size))
+        return _Difference(*logarithms, *sums)

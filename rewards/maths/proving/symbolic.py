@@ -115,6 +115,8 @@ _FUNCTIONS = cast(
         "csc": sympy.csc,
         "arcsin": sympy.asin, "arccos": sympy.acos, "arctan": sympy.atan, "arccot": sympy.acot,
         "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
+        "coth": sympy.coth, "sech": sympy.sech, "csch": sympy.csch, "arcsinh": sympy.asinh,
+        "arccosh": sympy.acosh, "arctanh": sympy.atanh,
         "binom": sympy.binomial, "max": sympy.Max, "min": sympy.Min,
     },
 )  # fmt: skip

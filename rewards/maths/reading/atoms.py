@@ -17,7 +17,8 @@ _EVENT_LETTERS = frozenset({"P", "Q", "E", "R", "S", "T"})
 _LISTING = frozenset({"sep", "setop"})
 """Kinds of tokens that occur in no product, so that `d(P, Q)` must be a call."""
 _SAME_LETTER = {"varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho"}
-_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot",
+            "sinh": "arcsinh", "cosh": "arccosh", "tanh": "arctanh"}  # fmt: skip
 _ANGLE_FUNCTIONS = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 _ANGLES = frozenset({"theta", "alpha", "beta", "gamma", "phi", "varphi", "psi"})
 """Letters that form a complete angle; a factor after such a letter lies outside the function."""
@@ -159,6 +160,13 @@ def function(parser: Parser) -> Node:
 
 
 def _arguments(parser: Parser, function_name: str) -> list[Node]:
+    # `\ln{\left(3\right)}^{2}`, as sympy prints the square of ln(3): the braces add nothing.
+    start, outer_made = parser.position, parser.made
+    if parser.accept("group") and parser.at("open", "("):
+        items = _arguments(parser, function_name)
+        if parser.accept("endgroup"):
+            return items
+    parser.position, parser.made = start, outer_made
     if parser.here.kind == "open" and parser.here.value in "({[":
         bracket = parser.take().value
         items = items_inside(parser)

@@ -219,8 +219,9 @@ def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nes
         return
     if name == "mathbf" and plain in {"R", "Z", "N", "Q"}:
         name, inside = "", rf"\mathbb{{{plain}}}"
-    if inside.strip() in (FUNCTIONS if name == "operatorname" else _UPRIGHT_FUNCTIONS):
-        tokens.append(Token("func", inside.strip(), spaced))
+    word = inside.strip()
+    if word in _UPRIGHT_FUNCTIONS or (name == "operatorname" and word in {*FUNCTIONS, *ALIASES}):
+        tokens.append(Token("func", ALIASES.get(word, word), spaced))
         return
     if (name in BOLD and len(plain) == 1 and plain.isalpha()) or (name in LETTERED and plain):
         tokens.append(Token("sym", f"{'bold' if name in BOLD else name} {plain}", spaced))

@@ -126,6 +126,30 @@ def temperature(parser: Parser, node: Node) -> Node:
     return Node("quantity", node.args, 0, _TEMPERATURES[parser.take().value])
 
 
+def gathered(node: Node) -> Node:
+    r"""Return sums and products of marked angles as one angle: `60^\circ + 360^\circ k` is one of
+    60 + 360 k degrees. A sum that mixes marked and plain terms stays as written.
+    """
+    if node.op in {"rel", "list", "bracket"}:
+        return node._replace(args=tuple(map(gathered, node.args)))
+    inner = _in_degrees(node) if node.op in {"add", "mul"} else None
+    return node if inner is None else Node("degree", (inner,))
+
+
+def _in_degrees(node: Node) -> Node | None:
+    """Return the number of degrees of an angle, or None for a formula that is no marked angle."""
+    if node.op == "degree":
+        return node.args[0]
+    if node.op == "add":
+        terms = [term for part in node.args if (term := _in_degrees(part)) is not None]
+        return nodes.add(*terms) if len(terms) == len(node.args) else None
+    marked = [part for part in node.args if nodes.has(part, "degree")] if node.op == "mul" else []
+    angle = _in_degrees(marked[0]) if len(marked) == 1 else None
+    if angle is None:
+        return None
+    return nodes.mul(*(angle if part is marked[0] else part for part in node.args))
+
+
 def arc_minutes(parser: Parser, node: Node) -> Node:
     r"""Read minutes and seconds of arc after degrees: `60^\circ 30'`."""
     if parser.here.kind != "num":

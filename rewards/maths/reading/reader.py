@@ -12,6 +12,7 @@ from . import nodes
 from .brackets import listed
 from .grammar import GRAMMAR
 from .lexer import tokenize
+from .measures import gathered
 from .nodes import Node, TooBig, Unreadable
 from .notation import as_words, squeeze, strip_delimiters, to_latex
 from .numerals import exact_numeral
@@ -24,6 +25,10 @@ _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNOREC
 # Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
 _DIGITS_WITH_BASE = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
+)
+# A quotient of units: `72 \frac{\text{km}}{\text{h}}`.
+_UNIT_QUOTIENT = re.compile(
+    r"\\[dt]?frac\{\\(?:text|mathrm)\{([A-Za-z]+)\}\}\{\\(?:text|mathrm)\{([A-Za-z]+(?:\^\d)?)\}\}"
 )
 # A base in words: `1011 in base 2`, `1011 (base two)`.
 _BASE_IN_WORDS = re.compile(
@@ -153,6 +158,8 @@ def read_formula(cleaned: str) -> Node:
         bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
         if clock := _CLOCK.match(bare.replace("\\", " ").strip("} ")):
             return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
+    if "frac" in cleaned and "{\\" in cleaned:
+        cleaned = _UNIT_QUOTIENT.sub(r"\\text{ \1/\2}", cleaned)
     if "base" in cleaned:
         cleaned = _BASE_IN_WORDS.sub(r"_{\1}", cleaned)
     if "_" in cleaned and (digits := _DIGITS_WITH_BASE.match(cleaned)):
@@ -186,4 +193,4 @@ def _parse(cleaned: str) -> Node:
         depth += 1
         if depth > MAX_NODE_DEPTH:
             raise TooBig(f"nested deeper than {MAX_NODE_DEPTH}")
-    return node
+    return gathered(node) if nodes.has(node, "degree") else node

@@ -13,11 +13,14 @@ def words(listing: str) -> frozenset[str]:
 
 
 FUNCTIONS = words(
-    "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot asin acos atan ln "
-    "log lg exp max min gcd lcm det deg dim cis arg sgn sign floor ceil Re Im abs erf"
+    "sin cos tan cot sec csc sinh cosh tanh coth sech csch arcsin arccos arctan arccot "
+    "arcsinh arccosh arctanh ln log lg exp max min gcd lcm det deg dim cis arg sgn sign floor ceil "
+    "Re Im abs erf"
 )
 ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "arsinh": "arcsinh",
+    "arcosh": "arccosh", "artanh": "arctanh", "cosech": "csch",
     "tg": "tan", "ctg": "cot",
     "arctg": "arctan", "lb": "log",
 }  # fmt: skip

@@ -12,7 +12,16 @@ import pytest
 
 import ludus
 from ludus.contract import RuleOutcome
-from ludus.envs import Briefing, GeneratedTasks, ListedTasks, Task, TaskSet, TextEnv, tool
+from ludus.envs import (
+    Briefing,
+    EnvSession,
+    GeneratedTasks,
+    ListedTasks,
+    Task,
+    TaskSet,
+    TextEnv,
+    tool,
+)
 from ludus.envs.checks import check_env, examine_env, leaks
 from ludus.envs.checks.rules import forms_of
 from ludus.envs.protocol import Reset, Step
@@ -397,3 +406,21 @@ def test_the_only_gold_there_is_leaks_if_it_is_always_shown() -> None:
 )  # fmt: skip
 def test_the_forms_a_gold_is_shown_in(gold: object, forms: set[str]) -> None:
     assert forms_of(gold) == forms
+
+
+class Contains(Double):
+    """Pays for the answer wherever it stands."""
+
+    def step(self, action: str) -> Step:
+        return "", float(self.gold() in action), True, False, {}
+
+
+@pytest.mark.parametrize(("env", "words"), [(Double, "without it 1"), (Contains, "never ends")])
+def test_an_environment_that_hears_thoughts_unasked_fails_the_rule(
+    env: type[TextEnv], words: str
+) -> None:
+    gym = ludus.make(env)
+    gym.session = EnvSession(env(), "me/double-v0", thoughts="none")  # thoughts stay in the text
+    (found,) = [f for f in examine_env(gym).findings if f.rule == "thoughts"]
+    assert found.outcome is RuleOutcome.FAILED
+    assert words in found.detail

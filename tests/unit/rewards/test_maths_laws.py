@@ -15,11 +15,11 @@ from hypothesis import given, settings, strategies as st
 
 from ludus.rewards.maths import MathsVerifier
 
-PATH = Path(__file__).parents[3] / "benchmarks" / "maths_laws.py"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
-def _benchmark() -> ModuleType:
-    spec = spec_from_file_location("maths_laws", PATH)
+def _benchmark(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -27,7 +27,8 @@ def _benchmark() -> ModuleType:
     return module
 
 
-LAWS = _benchmark()
+LAWS = _benchmark("maths_laws")
+FUZZ = _benchmark("maths_fuzz")
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,7 @@ async def test_costly_golds_lose_no_right_answer_to_other_questions() -> None:
     statuses = await LAWS.under_load(LAWS.crowd(random.Random(31), 40, 0.15))
     assert set(statuses["cheap question"]) == {"right"}
     assert set(statuses["hard question"]) == {"right"}
+
+
+def test_sympy_contradicts_no_verdict_on_a_rewritten_formula(verifier: MathsVerifier) -> None:
+    assert FUZZ.against_sympy(verifier, random.Random(11), 30) == []

@@ -79,3 +79,41 @@ def test_an_integral_out_of_range_does_not_make_small_powers_vanish_outside() ->
     limit = read(rf"\lim_{{x\to\infty}} (\int_0^1 2^x \cdot 2^{{-x}} dt + {one})")
     assert agree(limit, read("1")) is None
     assert agree(limit, read("2")) is not False
+
+
+# Equal by an identity of trigonometry, of logarithms or of roots; none by algebra alone.
+IDENTITIES = [
+    (r"\cos 90^\circ", "0"), (r"\sin\pi", "0"), (r"\sin 30^\circ", r"\frac12"),
+    (r"\tan\frac{\pi}{4}", "1"), (r"\arctan 1", r"\frac{\pi}{4}"), (r"\ln 6", r"\ln 2+\ln 3"),
+    (r"\log_2 9", r"2\log_2 3"), (r"e^{i\pi}", "-1"), (r"\cos 36^\circ", r"\frac{1+\sqrt5}{4}"),
+    (r"\sqrt{3+2\sqrt2}", r"1+\sqrt2"), (r"\sin^2 x+\cos^2 x", "1"), (r"\sin 2x", r"2\sin x\cos x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), IDENTITIES)
+@pytest.mark.parametrize("scale", ["1", r"10^{-30}", r"10^{20}"])
+def test_sides_that_are_equal_have_the_difference_0_at_any_scale(
+    left: str, right: str, scale: str
+) -> None:
+    difference = read(rf"{scale}\left({left}-\left({right}\right)\right)")
+    assert agree(difference, read("0"))
+    assert agree(read("0"), difference)
+
+
+def test_what_a_sum_cancels_is_computed_until_it_shows() -> None:
+    left = r"1-\tanh^2 x"  # 10^-260 at the far points
+    assert agree(read(left), read(r"\operatorname{sech}^2 x"))
+    assert agree(read(left), read(r"2\operatorname{sech}^2 x")) is False
+
+
+def test_a_term_that_is_0_hides_no_small_one() -> None:
+    sides = (r"\cos 90^\circ + 2\ln 3 + e^{-1000}", r"\ln 9 + e^{-1000}", r"\ln 9")
+    assert agree(read(sides[0]), read(sides[1]))
+    assert agree(read(sides[0]), read(sides[2])) is False
+
+
+@pytest.mark.parametrize(
+    "small", [r"e^{-1000}", r"\sin(10^{-40})", r"2^{-400}", r"\ln(1+10^{-60})"]
+)
+def test_a_small_number_is_not_0(small: str) -> None:
+    assert agree(read(small), read("0")) is False

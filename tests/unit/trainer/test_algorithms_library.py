@@ -13,8 +13,6 @@ import pytest
 import torch
 
 from ludus.trainer import algorithms
-from ludus.trainer.recipes.recipe import load_recipe, recipe_names
-from ludus.trainer.recipes.resolution import effective
 
 DOCS = Path(__file__).parents[3] / "docs"
 FUNCTIONS: dict[str, Callable[..., object]] = {
@@ -101,7 +99,7 @@ def test_everything_exported_is_there_once() -> None:
 
 def test_losses_return_a_sum_and_a_weight() -> None:
     for name, function in FUNCTIONS.items():
-        if name.endswith(("_loss", "_loss_as_read")):
+        if name.endswith("_loss"):
             assert inspect.signature(function).return_annotation == "Sum", name
 
 
@@ -118,20 +116,6 @@ def of_folder(folder: str) -> list[str]:
     """The functions that are written in a folder of the library."""
     place = f"{algorithms.__name__}.{folder}."
     return [name for name, function in FUNCTIONS.items() if function.__module__.startswith(place)]
-
-
-def test_experimental_methods_are_named_so_and_have_no_defaults_of_our_own() -> None:
-    allowed = {"agg", "max_log_ratio"}
-    for name in of_folder("experimental"):
-        assert name.endswith("_as_read")
-        for parameter in inspect.signature(getattr(algorithms, name)).parameters.values():
-            assert parameter.default is parameter.empty or parameter.name in allowed, name
-
-
-def test_no_recipe_uses_an_experimental_method() -> None:
-    for name in recipe_names():
-        values = effective(load_recipe(name)).values()
-        assert not [value for value in values if str(value).endswith("_as_read")]
 
 
 def load(path: Path) -> ModuleType:

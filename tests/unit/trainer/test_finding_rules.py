@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ludus.cli.arguments import VerbHelp, parse_settings
+from ludus.cli.arguments import VerbHelp, parse, parse_settings
+from ludus.cli.audit import AuditOptions
 from ludus.cli.train import recipe_or_settings
 from ludus.cli.view import ViewOptions
 from ludus.config import as_table
@@ -33,6 +34,8 @@ def accepted(command: str) -> None:
     words = shlex.split(command)
     if words[0] != "ludus":
         parse_settings(TrainConfig, words, HELP, named=recipe_or_settings)
+    elif words[1] == "audit":
+        parse(AuditOptions, words[2:], HELP)
     elif words[1] == "sft":
         parse_settings(SFTConfig, words[2:], HELP)
     else:

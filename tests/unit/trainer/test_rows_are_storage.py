@@ -211,7 +211,7 @@ def gradients(algorithm: Algorithm, played: Played, layout: Layout) -> list[Tens
 
 Settings = dict[str, Any]
 LOSSES: Settings = {
-    "aipo_loss_as_read": {"cap": 1.2},
+    "aipo_loss": {"cap": 1.2},
     "cispo_loss": {},
     "dapo_loss": {},
     "decoupled_ppo_loss": {},

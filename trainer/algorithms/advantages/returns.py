@@ -327,3 +327,32 @@ def _last(values: Tensor, mask: Tensor) -> Tensor:
     # The greatest place of a trained token; 0, where `values` are blank, in a row without any.
     places = torch.arange(mask.shape[1], device=mask.device) * mask.bool()
     return values.gather(1, places.argmax(1, keepdim=True)).squeeze(1)
+
+
+def distillation_advantages(
+    old_logp: Tensor, ref_logp: Tensor, mask: Tensor, *, bound: float = 0.0
+) -> Tensor:
+    """On-policy distillation: by how much the teacher finds a sampled token likelier than the
+    policy, `log t(a) - log s(a)`, at each token by itself.
+
+    With the score function its mean is minus the gradient of `KL(s || t)` at each state that the
+    policy has reached; what a token does to later states is left out (discount 0).
+
+    Args:
+        old_logp: [B, T], of the policy.
+        ref_logp: [B, T], of the teacher.
+        mask: [B, T] in {0, 1}.
+        bound: the greatest size of an advantage, in nats; 0 bounds nothing.
+
+    Returns:
+        [B, T].
+
+    Source: generalized knowledge distillation, arXiv 2306.13649, with samples of the student and
+    the reverse divergence; as a per-token advantage since "On-policy distillation" (2025).
+
+    >>> s, t = torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log()
+    >>> distillation_advantages(s, t, torch.ones(1, 1))
+    tensor([[-0.6931]])
+    """
+    gap = blank(ref_logp - old_logp, mask).detach()
+    return gap.clamp(-bound, bound) if bound else gap

@@ -193,3 +193,34 @@ def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
     seconds = (torch.searchsorted(index[order], ids) + 1).clamp(max=len(lengths) - 1)
     second_lengths = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
     return second_lengths[index]
+
+
+def oblr_po_advantages(rewards: Tensor, groups: Tensor, proxies: Tensor, mask: Tensor) -> Tensor:
+    """OBLR-PO: the baseline of a group that minimises the variance of the gradient:
+    `r_i - sum_j w_j r_j / sum_j w_j`, w_j the squared norm of the score of rollout j.
+
+    Args:
+        rewards: [B].
+        groups: [B] int.
+        proxies: [B, T], squared norms of each token's score (`logit_gradient_proxy`); their sum
+            over a rollout stands for the norm of its score, as if tokens were independent. Where
+            all are 0, the plain mean is taken.
+        mask: [B, T] in {0, 1}.
+
+    Returns:
+        [B, T], the same at every trained token of a row.
+
+    Source: OBLR-PO, by its abstract, and the optimal baseline of Greensmith et al. (2004). The
+    learning rate that goes with it follows the ratio of signal and noise of the gradient, for
+    which the trainer has no place.
+
+    >>> r, g = torch.tensor([1.0, 0.0]), torch.tensor([0, 0])
+    >>> oblr_po_advantages(r, g, torch.tensor([[1.0], [3.0]]), torch.ones(2, 1))  # baseline 0.25
+    tensor([[ 0.7500],
+            [-0.2500]])
+    """
+    norms = blank(proxies, mask).sum(1)
+    centred = group_statistics(rewards, groups).centred
+    total = group_sum(norms, groups)
+    shift = group_sum(norms * centred, groups) / torch.where(total > 0, total, 1.0)
+    return (centred - torch.where(total > 0, shift, 0.0)).unsqueeze(1) * mask

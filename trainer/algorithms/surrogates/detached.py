@@ -87,7 +87,7 @@ def minpro_loss(
         advantages: [B, T] or [B].
         mask: [B, T] in {0, 1}.
         eps_low: how far below 1; 1 means no lower bound.
-        eps_high: how far above 1. The paper's bounds are not verified here; [0, 5] is a wide
+        eps_high: how far above 1. [0, 5] is a wide
             choice.
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
@@ -290,3 +290,38 @@ def _least_before(difference: Tensor, mask: Tensor) -> Tensor:
     before = torch.cat([torch.full_like(seen[:, :1], torch.inf), seen[:, :-1]], dim=1)
     # Infinite still means that no trained token came before.
     return torch.where(torch.isinf(before), 0.0, before)
+
+
+def aipo_loss(
+    logp: Tensor,
+    sampler_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    cap: float,
+    agg: Agg = "token_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """AIPO (LlamaRL): importance weights with an upper bound against the sampler:
+    `-sg[min(pi / mu, cap)] A log pi`.
+
+    Args:
+        logp: [B, T].
+        sampler_logp: [B, T], of the engine (mu).
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        cap: the greatest weight.
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: LlamaRL, arXiv 2505.24034, whose objective weighs the score function by
+    `min(pi / mu, rho)`; that the weight takes no gradient is the form of CISPO.
+
+    >>> logp = torch.tensor([[0.6]]).log().requires_grad_()
+    >>> mu, one = torch.tensor([[0.2]]).log(), torch.ones(1)
+    >>> aipo_loss(logp, mu, one, torch.ones(1, 1), cap=2.0)[0].backward(); logp.grad
+    tensor([[-2.]])
+    """
+    ratio = policy_ratio(logp.detach(), sampler_logp, mask, max_log_ratio=max_log_ratio)
+    losses = -ratio.clamp(max=cap) * blank(advantages.detach(), mask) * blank(logp, mask)
+    return aggregate(losses, mask, agg)

@@ -251,7 +251,7 @@ def r2vpo_loss(
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
 
-    Source: as we read the abstract.
+    Source: R2VPO, by its abstract: a bound on the variance of the ratio, here as its Lagrangian.
 
     >>> pi, one = torch.tensor([[1.5]]).log(), torch.ones(1)
     >>> r2vpo_loss(pi, torch.zeros(1, 1), one, torch.ones(1, 1), multiplier=1.0, delta=0.05)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..aggregation import Agg, Sum, aggregate
 from ..masked import blank
-from .ratio import MAX_LOG_RATIO, clip, log_ratio
+from .ratio import MAX_LOG_RATIO, clip, log_ratio, policy_ratio
 
 
 def sequence_ratio(
@@ -212,3 +212,50 @@ def _clipped_sequences(
     return torch.maximum(
         -token_advantages * ratio, -token_advantages * clip(ratio, eps_low, eps_high)
     )
+
+
+def dhpo_loss(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    mixing: float,
+    eps_token: tuple[float, float],
+    eps_sequence: tuple[float, float],
+    agg: Agg = "sequence_mean",
+    max_log_ratio: float | None = MAX_LOG_RATIO,
+) -> Sum:
+    """DHPO: a mix of PPO's clip on the token ratio and on the sequence ratio, each clipped before
+    they are mixed.
+
+    `l = w PPO(rho_t; eps_token) + (1 - w) PPO(s_i; eps_sequence)`.
+
+    Args:
+        logp: [B, T].
+        old_logp: [B, T].
+        advantages: [B, T] or [B].
+        mask: [B, T] in {0, 1}.
+        mixing: w in [0, 1]; the same for all tokens, where the paper also has one that follows the
+            entropy.
+        eps_token: (low, high).
+        eps_sequence: (low, high).
+        agg: how token losses become one number.
+        max_log_ratio: see `log_ratio`.
+
+    Source: DHPO, by its abstract, which mixes both ratios and clips each branch by itself; the
+    maximum in each branch is PPO's.
+
+    >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
+    >>> one, mask, eps = torch.ones(1), torch.ones(1, 2), (0.2, 0.2)
+    >>> dhpo_loss(pi, old, one, mask, mixing=0.5, eps_token=eps, eps_sequence=eps)
+    (tensor(-0.6687), tensor(1.))
+    """
+    token_advantages = blank(advantages.detach(), mask)
+    token = policy_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio)
+    whole = sequence_ratio(logp, old_logp, mask, max_log_ratio=max_log_ratio).unsqueeze(1)
+    of_token = torch.maximum(-token_advantages * token, -token_advantages * clip(token, *eps_token))
+    of_sequence = torch.maximum(
+        -token_advantages * whole, -token_advantages * clip(whole, *eps_sequence)
+    )
+    return aggregate(mixing * of_token + (1 - mixing) * of_sequence, mask, agg)
