@@ -112,9 +112,7 @@ def sequence_length(seed: int, scale: float) -> Numbers:
 PENALTIES: dict[str, list[dict[str, object]]] = {
     "none": [],
     "kimi": [{"name": "kimi_length_rewards", "combine": "add", "weight": 0.5}],
-    "laser": [
-        {"name": "laser_rewards", "combine": "replace", "options": {"target": 5.0, "wrong": 0.0}}
-    ],
+    "laser": [{"name": "laser_rewards", "combine": "replace", "options": {"wrong": 0.0}}],
     "cosine": [
         {
             "name": "cosine_rewards",
