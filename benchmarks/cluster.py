@@ -16,6 +16,8 @@ step; `again_s` the same after the death, and `noticed_s` the time from the deat
 beside a plain copy of as many bytes into shared memory for each. `overhead` is the
 CPU time of an update of the same run with and without a cluster, of all processes.
 
+With LUDUS_VLLM_PYTHON, an interpreter with vLLM, there is a row `vllm`.
+
 `driver` and `head` end the run: it is continued by the same command with `--run.resume`. `node` is
 the one with the servers of environments; another joins after it died.
 """
@@ -40,6 +42,8 @@ from typing import Any
 
 ROWS = ("environment", "reward", "engine", "learner", "rank", "node", "driver", "head")
 STEPS, BEFORE = 8, 2
+LONGER = {"engine": 40, "vllm": 40}
+"""Steps of rows in which the run goes on while a process is started again."""
 LIMIT_S = 900.0
 RAY = {
     "RAY_AUTH_MODE": "disabled",
@@ -112,8 +116,16 @@ class Run:
             *("--env", "ludus/arithmetic-v0", "--model.path", str(model), "--model.device", "cpu"),
             *("--run.folder", str(self.folder), "--run.tensorboard=false", "--run.save-every=1"),
             *("--rollout.tasks-per-step=2", "--rollout.group-size=4", "--rollout.max-tokens=8"),
-            *("--rollout.max-turns=2", f"--steps={STEPS}", "--eval.tasks=2"),
+            *("--rollout.max-turns=2", "--eval.tasks=2"),
             *("--trainer.tokens-per-pass=512", *more),
+        ]
+        # What a row gives itself stands for what is given here.
+        given = {word.partition("=")[0] for word in more}
+        own = len(self.words) - len(more)
+        self.words = [
+            word
+            for place, word in enumerate(self.words)
+            if place >= own or word.partition("=")[0] not in given
         ]
         self.process = self.start()
 
@@ -180,6 +192,7 @@ PROCESSES = {
     "environment": "environments-0",
     "reward": "rewards-0",
     "engine": "engines-0",
+    "vllm": "engines-0",
     "learner": "rank-0",
     "rank": "rank-1",
 }
@@ -219,9 +232,17 @@ def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
 def row(name: str) -> dict[str, Any]:
     """Kill a part of a run, and return what that cost."""
     folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    more, seconds = ["--cluster.environments=2"], dict[str, float]()
+    steps = LONGER.get(name, STEPS)
+    more, seconds = ["--cluster.environments=2", f"--steps={steps}"], dict[str, float]()
     if name == "reward":
         more += ["--cluster.rewards=1", "--reward", '[{name = "exact", weight = 0.5}]']
+        more += ["--cluster.cpus-of-rank=0.5"]
+    shape = SMALL
+    if name == "vllm":
+        shape = {"hidden": 128, "layers": 2, "heads": 4}
+        more += ["--engine=vllm", "--vllm.python", os.environ["LUDUS_VLLM_PYTHON"]]
+        more += ["--vllm.max-model-len=512", "--vllm.startup-timeout-s=1200"]
+        more += ["--cluster.engines=1", "--cluster.cpus-of-engine=0.25"]
         more += ["--cluster.cpus-of-rank=0.5"]
     if name == "engine":
         more += ["--cluster.engines=2", "--cluster.cpus-of-engine=0.25"]
@@ -233,7 +254,7 @@ def row(name: str) -> dict[str, Any]:
         with cluster(folder / "r", nodes=2 if name == "node" else 1) as made:
             if name == "node":
                 more += ["--cluster.cpus-of-rank=1.5"]
-            run = Run(folder, made.address, *more)
+            run = Run(folder, made.address, *more, shape=shape)
             process = PROCESSES.get(name)
             pid, _, cold_s = started(run, process) if process else (0, 0.0, 0.0)
             run.wait_for(BEFORE)
@@ -493,7 +514,7 @@ def _kill(name: str, made: Any, run: Run) -> None:
             os.kill(pid_of("environments-0"), signal.SIGKILL)
         case "reward":
             os.kill(pid_of("rewards-0"), signal.SIGKILL)
-        case "engine":
+        case "engine" | "vllm":
             os.kill(pid_of("engines-0"), signal.SIGKILL)
         case "learner":
             os.kill(pid_of("rank-0"), signal.SIGKILL)
@@ -516,7 +537,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     measured = {"weights": weights, "overhead": overhead, "scaled": scaled}
-    every = [*ROWS, *measured]
+    every = [*ROWS, *measured, *(["vllm"] if "LUDUS_VLLM_PYTHON" in os.environ else [])]
     parser.add_argument("rows", nargs="*", choices=[*every, []], default=every)
     worst = 0
     for name in parser.parse_args().rows:
@@ -525,7 +546,9 @@ def main() -> int:
             continue
         found = row(name)
         print(json.dumps(found), flush=True)
-        worst |= int(bool(found["lost"] or found["doubled"] or found["steps"] != STEPS))
+        worst |= int(
+            bool(found["lost"] or found["doubled"] or found["steps"] != LONGER.get(name, STEPS))
+        )
     return worst
 
 

@@ -281,7 +281,7 @@ def draw_picture(rows: list[Measured], path: str) -> None:
     right.bar(names, [row.cost for row in rows], color="#3a7")
     right.set_title("variance at scale 1 x sampled tokens")
     for axes in (left, right):
-        axes.tick_params(axis="x", rotation=30)
+        axes.tick_params(axis="x", rotation=60)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path)

@@ -1,4 +1,4 @@
-"""Runs of several stages: maths then code, demonstrations then rewards.
+"""Runs of several stages: maths then code, demonstrations then rewards, play then learn.
 
     [[stage]]
     name = "warm"
@@ -26,10 +26,17 @@ from pathlib import Path
 
 import msgspec
 
+from ludus.agent import EpisodeLimits, Sampling
+from ludus.agent.context import make_context
+from ludus.agent.episodes import write_episodes
+from ludus.agent.evaluation import evaluate
 from ludus.config import as_table, to_toml
+from ludus.envs import make_async
 from ludus.errors import ConfigError
+from ludus.wire.address import parse_served
 
 from .config import SFTConfig, TrainConfig
+from .engines.local_policy import local_policy
 from .findings.history import rows_of
 from .models.checkpoint import checkpoints, newest_checkpoint, step_of
 from .ranks.launch import current_ranks
@@ -165,20 +172,24 @@ def rl_stage(config: TrainConfig, number: int) -> TrainConfig:
 
 
 def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
-    """Return the settings of a stage that learns from demonstrations.
+    """Return the settings of a stage that learns from demonstrations, or from data.
 
     Raises:
-        ConfigError: the stage names no environment, or one on a server.
+        ConfigError: the stage names no environment, or one on a server, and no data.
     """
     stage: StageConfig = config.stage[number]
     env = stage.env or config.env
-    if not env or stage.env_url:
+    data = stage_data(config, number)
+    if not data and (not env or stage.env_url):
         raise ConfigError(
             f"stage {stage.name!r}: demonstrations are played in this process: name one "
             "environment by env, without env_url"
         )
     return SFTConfig(
-        env=env,
+        env="" if data else env,
+        data=data,
+        min_reward=stage.min_reward,
+        epochs=0.0,
         steps=stage.steps,
         tokens=least_bound(config.tokens, stage.tokens),
         stop_loss=stage.until or 0.0,
@@ -193,6 +204,20 @@ def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
         ),
         run=config.run,
     )
+
+
+def stage_data(config: TrainConfig, number: int) -> str:
+    """Return what a stage learns from; the name of an earlier stage stands for its folder."""
+    name = config.stage[number].data
+    for place, earlier in enumerate(config.stage[:number]):
+        if earlier.name == name:
+            return str(stages_folder_of(config) / f"{place + 1}-{name}")
+    return name
+
+
+def stages_folder_of(config: TrainConfig) -> Path:
+    """Return the folder of a run with stages, from the settings of one of its stages."""
+    return Path(config.run.folder).parent
 
 
 async def _train_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
@@ -214,8 +239,57 @@ async def _warm_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
     return TrainResult(folder, checkpoint, step, interrupted, stopped)
 
 
+async def _play_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
+    """Play the environment with the policy, and keep every episode; a stage that is cut is played
+    again.
+
+    Raises:
+        ConfigError: the settings are of a run whose episodes more than the environment rewards.
+    """
+    settings = rl_stage(config, number)
+    beyond = {"env_url": settings.env_url, "environment": settings.environment,
+              "reward": settings.reward}  # fmt: skip
+    if named := [name for name, value in beyond.items() if value]:
+        raise ConfigError(
+            f"stage {config.stage[number].name!r}: kind play plays one environment in this "
+            f"process, by its own reward; {named[0]} is set. Play with kind rl instead, whose "
+            "episodes run.episodes_every keeps"
+        )
+    rollout, folder = settings.rollout, Path(config.run.folder)
+    env_id, arguments = parse_served(settings.env)
+    context = make_context(settings.context)
+    try:
+        async with local_policy(
+            settings.model,
+            Sampling(max_tokens=rollout.max_tokens, temperature=1.0),
+            context=context,
+            window=rollout.window or None,
+            max_rows=rollout.concurrency,
+        ) as policy:
+            episodes = await evaluate(
+                lambda: make_async(env_id, **arguments),
+                lambda _: policy,
+                split=settings.split,
+                tasks=settings.steps * rollout.tasks_per_step,
+                samples=rollout.group_size or 1,
+                concurrency=rollout.concurrency,
+                seed=settings.seed,
+                limits=EpisodeLimits(
+                    max_turns=rollout.max_turns, episode_timeout_s=rollout.episode_timeout_s
+                ),
+            )
+    finally:
+        await context.close()
+    (folder / "episodes").mkdir(parents=True, exist_ok=True)
+    write_episodes(folder / "episodes" / "step-000001.jsonl", episodes)
+    turns = [turn for each in episodes for part in each.trajectories for turn in part.turns]
+    row = {"step": 1, "tokens": sum(len(turn.out_ids) for turn in turns)}
+    replace_file(folder / "metrics.jsonl", msgspec.json.encode(row) + b"\n")
+    return TrainResult(folder, Path(config.model.path), settings.steps, interrupted=False)
+
+
 Stage = Callable[[TrainConfig, int, Train], Awaitable[TrainResult]]
-KINDS: dict[str, Stage] = {"rl": _train_stage, "sft": _warm_stage}
+KINDS: dict[str, Stage] = {"rl": _train_stage, "sft": _warm_stage, "play": _play_stage}
 """What runs a stage of each kind."""
 
 

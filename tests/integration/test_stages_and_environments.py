@@ -14,7 +14,10 @@ import torch
 
 from ludus.agent.episodes import read_episodes
 from ludus.config import build, read_toml
+from ludus.envs import GeneratedTasks, TaskSet, TextEnv
+from ludus.envs.registry import register_env
 from ludus.errors import ConfigError
+from ludus.messages import Message
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
     EnvironmentConfig,
@@ -26,6 +29,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
+from ludus.trainer.data.recorded import recorded_trajectories
 from ludus.trainer.models.checkpoint import checkpoints
 from ludus.trainer.models.loading import load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy
@@ -251,3 +255,64 @@ async def test_stages_that_have_ended_are_not_begun_again_by_mistake(
     settings = config(model, tmp_path / "run", stage=[StageConfig(name="a", steps=1)])
     with pytest.raises(ConfigError, match=r"stages that have ended; go on by --run\.resume"):
         await run_training(settings)
+
+
+class EvenLetters(TextEnv):
+    """Pays for an even number of characters, which a policy from random weights often writes."""
+
+    never_blocks = True
+    max_turns = 1
+
+    def tasks(self, split: str) -> TaskSet:
+        return GeneratedTasks(split)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        return f"Write. ({self.task.id})", {}
+
+    def step(self, action: str | Message) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        text = action if isinstance(action, str) else action.text
+        return "", float(len(text) % 2 == 0), True, False, {}
+
+
+async def test_expert_iteration_plays_chooses_and_learns(model: Path, tmp_path: Path) -> None:
+    register_env("even/letters-v0", EvenLetters)
+    stages = [
+        StageConfig(name="play", kind="play", steps=4),
+        StageConfig(name="best", kind="sft", data="play", min_reward=1.0, steps=3, batch_size=8),
+        StageConfig(name="again", kind="play", steps=1),
+    ]
+    rollout = RolloutConfig(tasks_per_step=4, group_size=4, max_tokens=6)
+    run = tmp_path / "run"
+    settings = config(model, run, env="even/letters-v0", stage=stages, control="", rollout=rollout)
+    result = await run_training(settings)
+    assert result.folder == run / "3-again"
+    file = run / "1-play" / "episodes" / "step-000001.jsonl"
+    played = [episode.trajectories[0] for episode in read_episodes(file)]
+    assert len(played) == 4 * 4 * 4
+    sampled = sum(len(turn.out_ids) for each in played for turn in each.turns)
+    assert json.loads((run / "1-play" / ENDED).read_text())["tokens"] == sampled
+    rewards = Counter(each.verdict.reward for each in played)
+    assert rewards[1.0] > 0 < rewards[0.0]  # there is something to choose from
+    chosen = list(recorded_trajectories(str(run / "1-play"), min_reward=1.0))
+    assert len(chosen) == rewards[1.0]
+    learned = read_metrics(run / "2-best" / "metrics.jsonl")
+    assert [row["step"] for row in learned] == [1, 2, 3]
+    ends = [
+        json.loads((run / name / ENDED).read_text())["checkpoint"] for name in ("1-play", "2-best")
+    ]
+    assert ends[0] == str(model)  # to play is not to learn
+    assert Path(ends[1]).parent.parent == run / "2-best"
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ({"kind": "rl", "data": "x.jsonl"}, "data and min_reward are of kind sft"),
+        ({"kind": "sft", "min_reward": 1.0}, "chooses episodes of data"),
+    ],
+)
+def test_stages_of_data_that_cannot_be_are_refused(stage: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        StageConfig(name="x", steps=1, **stage)

@@ -231,23 +231,7 @@ class Learner(PolicyReader):
         computed_rows = rows[~idle[rows]]
 
         def backward(some_rows: Tensor) -> tuple[float, float]:
-            """Compute the gradient of the given rows afresh; return the sum and the weight of the
-            loss.
-            """
-            self.optimizer.zero_grad(set_to_none=True)
-            how.afresh()
-            total, weight = 0.0, 0.0
-            for part in self._passes(batch, some_rows, how.together):
-                with self._watching(batch, part):
-                    # In order: what comes later in a rollout stands in its later rows.
-                    part_batch = batch.take(part.sort().values, self.model.device)
-                    predicted = self.predict(part_batch, entropy=how.entropy)
-                    part_sum, part_weight = loss(part_batch, predicted)
-                    self._backward(part_sum * self.scale.factor, predicted)
-                    total, weight = total + float(part_sum.detach()), weight + float(part_weight)
-                    # The names would keep these tensors alive during the next forward pass.
-                    del part_batch, predicted, part_sum
-            return self._over_ranks(total, weight)
+            return self._gradient_of(batch, some_rows, loss, how)
 
         shortages_before = self.shortage.count
         idle_sum, idle_weight = self._idle_sum(batch, rows[idle[rows]], loss)
@@ -273,6 +257,34 @@ class Learner(PolicyReader):
             broken_rows = broken_units(units(batch.lengths, computed_rows, how.together), breaks)
             self.optimizer.zero_grad(set_to_none=True)
             raise UpdateRefused(fault, broken_rows)
+        self._move(how)
+        if self.scale.used:
+            metrics["loss_scale"] = self.scale.factor
+        if self.shortage.count > shortages_before:
+            metrics["out_of_memory"] = float(self.shortage.count - shortages_before)
+        return {"loss": total / weight, "grad_norm": norm, **metrics}
+
+    def _gradient_of(
+        self, batch: Batch, rows: Tensor, loss: Loss, how: UpdatePasses
+    ) -> tuple[float, float]:
+        """Compute the gradient of rows afresh; return the sum and the weight of the loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        how.afresh()
+        total, weight = 0.0, 0.0
+        for part in self._passes(batch, rows, how.together):
+            with self._watching(batch, part):
+                # In order: what comes later in a rollout stands in its later rows.
+                part_batch = batch.take(part.sort().values, self.model.device)
+                predicted = self.predict(part_batch, entropy=how.entropy)
+                part_sum, part_weight = loss(part_batch, predicted)
+                self._backward(part_sum * self.scale.factor, predicted)
+                total, weight = total + float(part_sum.detach()), weight + float(part_weight)
+                # The names would keep these tensors alive during the next forward pass.
+                del part_batch, predicted, part_sum
+        return self._over_ranks(total, weight)
+
+    def _move(self, how: UpdatePasses) -> None:
+        """Move the weights by their gradient."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
@@ -281,11 +293,6 @@ class Learner(PolicyReader):
         self.average.update()
         self.scale.made()
         self.updates += 1
-        if self.scale.used:
-            metrics["loss_scale"] = self.scale.factor
-        if self.shortage.count > shortages_before:
-            metrics["out_of_memory"] = float(self.shortage.count - shortages_before)
-        return {"loss": total / weight, "grad_norm": norm, **metrics}
 
     @torch.no_grad()
     def _scale_back(self, have: float, keep: float) -> None:

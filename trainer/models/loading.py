@@ -4,6 +4,7 @@ file.
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,6 +21,7 @@ from transformers import (
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
+from ludus.agent.engine import WeightSource
 from ludus.agent.images import ImageFormat
 from ludus.agent.templates.choice import OpenedTemplate, open_template
 from ludus.errors import ConfigError
@@ -36,6 +38,7 @@ from .adapters import (
 )
 from .images import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model
+from .weight_files import write_file
 
 # pyright: basic
 # mypy: disable-error-code="arg-type, return-value"
@@ -52,7 +55,14 @@ class ModelTensors(Protocol):
         """Return the weights, an adapter merged, by their names in the plain model."""
         ...
 
+    def pieces(self) -> WeightSource | None:
+        """Return the weights piece by piece, to be written so that nobody holds them all; None
+        where files have other names than the model.
+        """
+        ...
 
+
+WEIGHTS_FILE = "model.safetensors"
 ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
 
@@ -261,7 +271,15 @@ def save_model(
         save_adapter(model, Path(path) / ADAPTER, whole.adapter() if whole else None)
         model.config.save_pretrained(str(path))
         model.generation_config.save_pretrained(str(path))
-    if not has_adapter(model) or not base_below(model).alone:
+    pieces = None if whole is None else whole.pieces()
+    if pieces is not None:
+        config = copy.deepcopy(model.config)
+        config.architectures, config.dtype = [type(model).__name__], model.dtype
+        config.save_pretrained(str(path))
+        if model.can_generate():
+            model.generation_config.save_pretrained(str(path))
+        write_file(Path(path) / WEIGHTS_FILE, pieces)
+    elif not has_adapter(model) or not base_below(model).alone:
         merged = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
         model.save_pretrained(str(path), state_dict=None if merged is None else dict(merged))
     # Elsewhere a tokenizer is anything with the methods of `Tokenizer`; saving needs transformers'

@@ -105,6 +105,12 @@ def write_weights(source: WeightSource, *, folder: str = "") -> FileWeights:
     return FileWeights(whole)
 
 
+def write_file(path: Path, source: WeightSource) -> None:
+    """Write a safetensors file, one piece of the weights at a time; see `write_weights`."""
+    path.touch()
+    _write(path, source, source.metadata())
+
+
 @contextlib.asynccontextmanager
 async def as_file(source: WeightSource, *, folder: str = "") -> AsyncGenerator[FileWeights]:
     """Give a source as a file that other processes can read; see `write_weights`.

@@ -17,6 +17,7 @@ from ludus.agent import Generation, Sampling, TokenPolicy
 from ludus.agent.context import make_context
 from ludus.agent.engine import WeightSource
 from ludus.agent.images import PlacedImage
+from ludus.agent.templates.choice import OpenedTemplate
 
 from ..config import AsyncConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
@@ -232,19 +233,8 @@ async def make_plan(config: TrainConfig) -> RunPlan:
         await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
         verifiers = await open_verifiers(config.reward, stack)
         model_path = find_model(start or config.model.path)
-        tokenizer = load_tokenizer(model_path)
-        images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
-        chat = open_chat(config.model, model_path, tokenizer, images=images)
         outline = outline_model(model_path)
-        context = make_context(config.context)
-        stack.push_async_callback(context.close)
-        policy = TokenPolicy(
-            PlannedEngine(_longest_row(config, outline)),
-            chat.chat_format,
-            Sampling(max_tokens=config.rollout.max_tokens, temperature=config.rollout.temperature),
-            window=config.rollout.window or None,
-            context=context,
-        )
+        chat, policy = _policy_of(config, model_path, outline, stack)
         await check_context(config, Collector(source, policy))
         opening = await first_prompt(config, source, chat.chat_format)
         updates = plan_updates(
@@ -269,19 +259,7 @@ async def make_plan(config: TrainConfig) -> RunPlan:
                 ranks=place.world if (place := place_of()) else 1,
             ),
         )
-        circumstances = Circumstances(
-            updates=updates,
-            stale=config.overlap.max_staleness > 0,
-            exact=config.engine == "local" and config.model.dtype == "float32",
-        )
-        sections = {
-            "run": run_lines(facts, path),
-            "model": model_lines(facts, model_path),
-            "a step": step_lines(facts),
-            "the recipe": recipe_effects(algorithm, circumstances),
-            "the whole run": whole_lines(facts),
-            "memory (estimate)": memory_lines(facts),
-        }
+        sections = _sections(facts, path, model_path)
         notes = [
             *(f"the run continues with another setting: {change}" for change in changed),
             *updates.notes,
@@ -294,6 +272,43 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             *worries(facts, path),
         ]
     return RunPlan(sections, notes)
+
+
+def _policy_of(
+    config: TrainConfig, model_path: str, outline: Any, stack: AsyncExitStack
+) -> tuple[OpenedTemplate, TokenPolicy]:
+    """Return the chat format of the model, and the policy of the run without an engine."""
+    tokenizer = load_tokenizer(model_path)
+    images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
+    chat = open_chat(config.model, model_path, tokenizer, images=images)
+    context = make_context(config.context)
+    stack.push_async_callback(context.close)
+    policy = TokenPolicy(
+        PlannedEngine(_longest_row(config, outline)),
+        chat.chat_format,
+        Sampling(max_tokens=config.rollout.max_tokens, temperature=config.rollout.temperature),
+        window=config.rollout.window or None,
+        context=context,
+    )
+    return chat, policy
+
+
+def _sections(facts: PlanFacts, path: Path, model_path: str) -> dict[str, Lines]:
+    """Return the lines of a plan by their titles."""
+    config = facts.config
+    circumstances = Circumstances(
+        updates=facts.updates,
+        stale=config.overlap.max_staleness > 0,
+        exact=config.engine == "local" and config.model.dtype == "float32",
+    )
+    return {
+        "run": run_lines(facts, path),
+        "model": model_lines(facts, model_path),
+        "a step": step_lines(facts),
+        "the recipe": recipe_effects(facts.algorithm, circumstances),
+        "the whole run": whole_lines(facts),
+        "memory (estimate)": memory_lines(facts),
+    }
 
 
 def _longest_row(config: TrainConfig, outline: Any) -> int:

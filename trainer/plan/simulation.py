@@ -14,7 +14,7 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -250,35 +250,53 @@ def simulate(schedule: Schedule) -> Measured:
         return runner.run(_simulate(schedule))
 
 
+class _ScriptedPlayer:
+    """Plays groups on scripted engines.
+
+    Args:
+        schedule: says how long each rollout is.
+        engines: the least busy of which samples the next rollout.
+    """
+
+    def __init__(self, schedule: Schedule, engines: Sequence[ScriptedEngine]) -> None:
+        self.schedule, self.engines = schedule, engines
+
+    async def play(
+        self, ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
+    ) -> Group:
+        """Play a group, as `RolloutStream` asks for it."""
+        playing = [
+            asyncio.create_task(self._rollout(ticket, number, done))
+            for number in range(self.schedule.group_size)
+        ]
+        late = await cut.wait(playing)
+        finished = [task.result() for number, task in enumerate(playing) if number not in late]
+        return Group(ticket.task, finished, 0, ticket.ordinal, ticket.version, late)
+
+    async def _rollout(
+        self, ticket: Ticket, index: int, done: Callable[[Episode], None]
+    ) -> Episode:
+        ordinal = ticket.ordinal * self.schedule.group_size + index
+        engine = min(self.engines, key=lambda one: one.load)
+        try:
+            versions = await engine.generate(length_of(self.schedule, ordinal))
+        except asyncio.CancelledError:
+            engine.drop_cancelled()
+            raise
+        turn = Turn(out_ids=versions, versions=versions)
+        made = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
+        episode = Episode(task="", trajectories=[made], index=index, ordinal=ordinal)
+        done(episode)
+        return episode
+
+
 async def _simulate(schedule: Schedule) -> Measured:
     loop = asyncio.get_running_loop()
     engines = [ScriptedEngine(schedule) for _ in range(schedule.engines)]
     accounts = _Noted(schedule.group_size)
 
-    async def play(
-        ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
-    ) -> Group:
-        async def rollout(index: int) -> Episode:
-            ordinal = ticket.ordinal * schedule.group_size + index
-            engine = min(engines, key=lambda one: one.load)
-            try:
-                versions = await engine.generate(length_of(schedule, ordinal))
-            except asyncio.CancelledError:
-                engine.drop_cancelled()
-                raise
-            turn = Turn(out_ids=versions, versions=versions)
-            made = Trajectory(verdict=Verdict.of(1.0), segments=[Segment(turns=[turn])])
-            episode = Episode(task="", trajectories=[made], index=index, ordinal=ordinal)
-            done(episode)
-            return episode
-
-        playing = [asyncio.create_task(rollout(n)) for n in range(schedule.group_size)]
-        late = await cut.wait(playing)
-        finished = [one.result() for n, one in enumerate(playing) if n not in late]
-        return Group(ticket.task, finished, 0, ticket.ordinal, ticket.version, late)
-
     stream = RolloutStream(
-        play,
+        _ScriptedPlayer(schedule, engines).play,
         EndlessTasks(),
         StreamPlan(
             groups=schedule.groups,

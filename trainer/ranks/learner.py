@@ -41,6 +41,8 @@ from .shortage import SharedShortage
 T = TypeVar("T")
 Turn = list[Tensor | None]
 """The pass of each rank."""
+WRITTEN_BYTES = 16_000_000
+"""Bytes of a piece of weights that is written: two of them are held, and a disk needs no larger."""
 SEARCHES = 8
 """Number of bounds that are tried for even passes; each splits all rows again."""
 
@@ -435,6 +437,14 @@ class ShardWriter:
     def merged(self) -> dict[str, Tensor]:
         """Return the weights of the model, gathered on the CPU, an adapter merged."""
         return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
+
+    def pieces(self) -> ShardedWeights | None:
+        """Return the weights to be written as they are gathered, for a model that was read part by
+        part: its files have the names of its weights, and nothing is merged.
+        """
+        if self.learner.files is None:
+            return None
+        return ShardedWeights(self.learner.model, self.learner.ranks, piece_bytes=WRITTEN_BYTES)
 
     def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
         return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}

@@ -152,10 +152,18 @@ class ShardedWeights:
         model: a sharded model.
         ranks: the group; on rank 0, reading a piece orders the others to take part.
         adapter: whether to bring the matrices of an adapter alone.
+        piece_bytes: the most bytes of a piece that has several tensors.
     """
 
-    def __init__(self, model: CausalLM, ranks: Ranks, *, adapter: bool = False) -> None:
-        self.ranks = ranks
+    def __init__(
+        self,
+        model: CausalLM,
+        ranks: Ranks,
+        *,
+        adapter: bool = False,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
+        self.ranks, self.piece_bytes = ranks, piece_bytes
         self.adapter = adapter
         self._layers = dict(model.named_modules()) if has_adapter(model) else {}
         matrices = adapter_tensors(model)
@@ -203,7 +211,7 @@ class ShardedWeights:
         """Yield the first and last number of each piece."""
         first = size = 0
         for number, meta in enumerate(self.metadata()):
-            if number > first and size + bytes_of(meta) > PIECE_BYTES:
+            if number > first and size + bytes_of(meta) > self.piece_bytes:
                 yield first, number
                 first, size = number, 0
             size += bytes_of(meta)

@@ -12,7 +12,7 @@ from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
 from .run import keep_secret, not_negative, positive
 
-STAGE_KINDS = ("rl", "sft")
+STAGE_KINDS = ("rl", "sft", "play")
 """What a stage may do: learn from rewards, or from the environment's expert."""
 
 
@@ -104,7 +104,17 @@ class StageConfig:
     steps: int = 0
     """Steps of this stage."""
     kind: str = "rl"
-    """rl learns from rewards, sft from what the environment's expert does."""
+    """rl learns from rewards; sft from what the environment's expert does, or from `data`; play
+    learns nothing, and keeps every episode that the policy plays for a later stage.
+    """
+    data: str = ""
+    """What sft learns from: the name of an earlier stage, whose kept episodes it is, or what `ludus
+    sft --data` takes. Empty is the expert.
+    """
+    min_reward: float | None = None
+    """The least reward of an episode of `data`: with 1 this is rejection sampling, and after
+    several stages that play, expert iteration.
+    """
     env: str = ""
     env_url: str = ""
     split: str = ""
@@ -138,6 +148,15 @@ class StageConfig:
         for name in ("lr", "tasks_per_step", "group_size", "max_tokens", "tokens"):
             not_negative(f"stage.{name}", getattr(self, name))
         positive("stage.batch_size", self.batch_size)
+        if self.kind != "sft" and (self.data or self.min_reward is not None):
+            raise ConfigError(
+                f"stage {self.name!r}: data and min_reward are of kind sft, not of {self.kind}"
+            )
+        if self.min_reward is not None and not (self.data and math.isfinite(self.min_reward)):
+            raise ConfigError(
+                f"stage {self.name!r}: min_reward is {self.min_reward} and chooses episodes of "
+                f"data, which is {self.data!r}"
+            )
         if self.until is not None and not math.isfinite(self.until):
             raise ConfigError(f"stage {self.name!r}: until must be finite, got {self.until}")
 

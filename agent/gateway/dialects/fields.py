@@ -107,11 +107,11 @@ def schema_of(form: Any, name: str) -> str:
 
     OpenAI's chat completions keep the schema in a field `json_schema`, the others beside the type.
     """
-    named = form if isinstance(form, dict) else {"type": form or "text"}
+    named: dict[str, Any] = form if isinstance(form, dict) else {"type": form or "text"}
     kind = named.get("type", "text")
     if kind == "text":
         return ""
-    schema = {"type": "object"} if kind == "json_object" else None
+    schema: Any = {"type": "object"} if kind == "json_object" else None
     if kind == "json_schema":
         schema = (named.get("json_schema") or named).get("schema")
     if not isinstance(schema, dict):

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from ludus.agent import Generation, Sampling, Stop
+from ludus.agent.engine import can_constrain
 from ludus.agent.gateway import AgentCommand, RolloutLimits, agent_of, run_agent, service
 from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.messages import assistant
+from ludus.trainer.engines.local import LocalEngine
+from ludus.trainer.models.tiny import build_model
 from ludus.verdict import Verdict
 from tests.unit.agent.gateway_engine import (
     LoggedEngine,
@@ -241,3 +244,11 @@ async def test_an_answer_in_a_schema_is_given_where_the_engine_can_and_is_not_tr
         assert [turn.trained for turn in row.turns] == [False, True]
         assert rollout.tree.untrained() == {"constrained": len(row.turns[0].out_ids)}
         check_capture(engine, rollout, [row])
+
+
+async def test_an_engine_that_cannot_constrain_refuses_a_schema_and_does_not_forget_it() -> None:
+    engine = LocalEngine(build_model(60, hidden=16, layers=1, heads=2, max_length=64))
+    assert not can_constrain(engine)
+    with pytest.raises(ConfigError, match="vLLM can"):
+        await engine.generate([5], Sampling(max_tokens=4, schema="{}"))
+    await engine.close()
