@@ -1,7 +1,7 @@
 """ImageReward's head over its own network, trained on planted rankings of rendered shapes, against
 CLIP's score.
 
-    python benchmarks/image_rankings.py [--rankings 160] [--passes 3]
+    python benchmarks/image_rankings.py [--rankings 120] [--passes 5]
 
 The paper's comparison in kind, with tiny networks from random weights. A prompt names a colour and
 a shape; four pictures are ranked by people who are made up: they want the right shape most, the
@@ -56,8 +56,8 @@ Pictures = list[tuple[str, str]]
 def main() -> None:
     """Train both, and print agreement with intervals."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rankings", type=int, default=160)
-    parser.add_argument("--passes", type=float, default=3.0)
+    parser.add_argument("--rankings", type=int, default=120)
+    parser.add_argument("--passes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     sys.path.insert(0, str(TESTS))
