@@ -184,11 +184,11 @@ def row_of(card: Card) -> str:
     """Return the row of a table."""
     expert = "none" if card.expert is None else f"{card.expert:.2f}"
     cells = [card.env, expert, f"{card.floor:.2f}"]
-    for counts in (False, True):
-        figure = (lambda attack: attack.counts) if counts else (lambda attack: attack.unsolved)
-        best = max(card.attacks, key=figure, default=None)
-        text = f"{figure(best):.2f} ({best.name})" if best and figure(best) > 0.005 else "0.00"
-        cells.append(text)
+    for name in ("unsolved", "counts"):
+        figures = {attack.name: float(getattr(attack, name)) for attack in card.attacks}
+        best = max(figures, key=lambda each: figures[each], default="")
+        most = figures.get(best, 0.0)
+        cells.append(f"{most:.2f} ({best})" if most > 0.005 else "0.00")
     winners = ", ".join(attack.name for attack in card.attacks if attack.wins) or "none"
     return f"| {' | '.join([*cells, winners, f'{card.cpu_s:.0f}', card.verdict])} |"
 

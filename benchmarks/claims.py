@@ -36,6 +36,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
 STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
 """Two-sided 95 % quantiles of Student's t, by number of seeds."""
+SEEDS = 3
+"""The fewest seeds of a verdict."""
 HOLDS, FAILS, OPEN = "holds", "does not", "undecided"
 
 
@@ -98,6 +100,13 @@ def verdict(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
     """Whether a claim holds: if all its checks do; it does not if one of them does not."""
     each = [verdict_of(check, values(rows, check.key)) for check in tried.checks]
     return FAILS if FAILS in each else OPEN if OPEN in each else HOLDS
+
+
+def told_verdict(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
+    """The verdict for the page, which no claim has before all its seeds are there."""
+    if len(rows) < SEEDS:
+        return f"open: {len(rows)} of {SEEDS} seeds"
+    return verdict(tried, rows)
 
 
 def values(rows: Sequence[dict[str, Any]], key: str) -> list[float]:
@@ -163,7 +172,8 @@ Environments, budgets and criteria are [claims_table.py](../benchmarks/claims_ta
 {table}, made before the first run of the rows below; sizes and learning rates were set on other
 seeds (100 and more). A check compares a number with a bound: it *holds* if the 95 % interval over
 the seeds (Student's t) is wholly on its side, *does not* if it is wholly on the other, else it is
-*undecided*. A claim holds if all its checks do, and does not if one of them does not.
+*undecided*. A claim holds if all its checks do, and does not if one of them does not. A claim
+without all its seeds is *open*, and has no verdict.
 
     {command}
 
@@ -188,18 +198,22 @@ def page(rows: Sequence[dict[str, Any]], out: Path) -> str:
         "for all. Raw rows: `rows.jsonl` of the output folder."
     )
     tried = [(each, [r for r in whole if r["claim"] == each.name]) for each in CLAIMS]
-    told = [(each, mine) for each, mine in tried if mine]
     summary = "\n".join(
-        f"| [{each.says}](#{each.name.replace('_', '-')}) | {each.source} | {verdict(each, mine)} |"
-        for each, mine in told
+        f"| {linked(each, mine)} | {each.source} | {told_verdict(each, mine)} |"
+        for each, mine in tried
     )
     head = HEAD.format(
         table=commit("benchmarks/claims_table.py"),
-        command=f"python benchmarks/claims.py --seeds {len(seeds)} --first-seed {seeds[0]}",
+        command=f"python benchmarks/claims.py --seeds {SEEDS} --first-seed {seeds[0]}",
         how=how,
         summary=summary,
     )
-    return "\n".join([head, *[section(each, mine) for each, mine in told]])
+    return "\n".join([head, *[section(each, mine) for each, mine in tried if mine]])
+
+
+def linked(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
+    """The claim, with a link to its numbers where there are any."""
+    return f"[{tried.says}](#{tried.name.replace('_', '-')})" if rows else tried.says
 
 
 def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
@@ -207,7 +221,7 @@ def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
     seconds = sum(row["cpu_s"] for row in rows)
     lines = [
         f"## {tried.name.replace('_', ' ').capitalize()}\n",
-        f"*{tried.says}* ({tried.source}): **{verdict(tried, rows)}**.\n",
+        f"*{tried.says}* ({tried.source}): **{told_verdict(tried, rows)}**.\n",
         f"{tried.world[0].upper()}{tried.world[1:]}. {tried.tells} {seconds:.0f} s of CPU for "
         f"{len(rows)} seeds.\n".replace("  ", " "),
         "| check | bound | mean, 95 % interval | by seed | verdict |\n|---|---|---|---|---|",
@@ -215,11 +229,12 @@ def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
     for check in tried.checks:
         mine = values(rows, check.key)
         mean, half = interval(mine)
+        about = f"{mean:.3f} +- {half:.3f}" if len(mine) >= SEEDS else f"{mean:.3f}"
         seeds = " ".join(f"{value:.3f}" for value in mine)
         bound = f"{check.sense} {check.bound:g}"
         lines.append(
-            f"| {check.says} | {bound} | {mean:.3f} +- {half:.3f} | {seeds} "
-            f"| {verdict_of(check, mine)} |"
+            f"| {check.says} | {bound} | {about} | {seeds} "
+            f"| {verdict_of(check, mine) if len(mine) >= SEEDS else 'open'} |"
         )
     others = [key for key in rows[0]["numbers"] if key not in {c.key for c in tried.checks}]
     told = ", ".join(f"`{key}` {statistics.fmean(values(rows, key)):.3f}" for key in others)
@@ -238,7 +253,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("names", nargs="*", help="claims (default: all)")
     parser.add_argument("--list", action="store_true", help="print the claims and end")
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default 3)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many (default 3)")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0, help="times the steps (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")

@@ -119,6 +119,14 @@ class Run:
             *("--rollout.max-turns=2", "--eval.tasks=2"),
             *("--trainer.tokens-per-pass=512", *more),
         ]
+        # What a row gives itself stands for what is given here.
+        given = {word.partition("=")[0] for word in more}
+        own = len(self.words) - len(more)
+        self.words = [
+            word
+            for place, word in enumerate(self.words)
+            if place >= own or word.partition("=")[0] not in given
+        ]
         self.process = self.start()
 
     def start(self, *more: str) -> subprocess.Popen[str]:

@@ -162,9 +162,10 @@ def _of_recipes() -> dict[str, set[str]]:
 
 def _of_claims() -> set[str]:
     """Return the functions that the published claims train with: those that they name, and those of
-    the sampling policies that they name.
+    the sampling policies that they name; nothing while a claim is open.
     """
-    if not PAGE.with_name("claims.md").exists():
+    page = PAGE.with_name("claims.md")
+    if not page.exists() or "| open:" in page.read_text(encoding="utf-8"):
         return set()
     quoted = set[str]()
     for path in (ROOT / "benchmarks").glob("claims_*.py"):

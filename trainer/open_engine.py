@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -146,7 +146,9 @@ def frozen_policies(config: TrainConfig, policy: TokenPolicy) -> dict[str, Token
         if not role.model:
             continue
         path = find_model(role.model)
-        if load_tokenizer(path).get_vocab() != load_tokenizer(config.model.path).get_vocab():
+        own: Any = load_tokenizer(path)
+        runs: Any = load_tokenizer(config.model.path)
+        if own.get_vocab() != runs.get_vocab():
             raise ConfigError(
                 f"role {role.name!r}: the tokenizer of {role.model} is not that of "
                 f"{config.model.path}; the roles of an episode read the same tokens"

@@ -236,6 +236,7 @@ async def test_tokens_logprobs_and_versions_come_back_as_sampled():
             "logprobs": 0,
             "prompt_logprobs": None,
             "detokenize": False,
+            "structured_outputs": None,
         }
 
 

@@ -106,6 +106,8 @@ def test_experience_survives_the_way_to_another_rank() -> None:
         batch=batch,
         turn_rewards=torch.zeros(2, 3),
         turns=torch.tensor([[-1, 0, 0], [-1, 0, -1]]),
+        anchors=torch.zeros(1, 1, dtype=torch.long),
+        turn_counts=torch.ones(1, dtype=torch.long),
         states=None,
         states_of=torch.empty(0, dtype=torch.long),
         tasks=("a", "b"),
