@@ -96,7 +96,10 @@ async def measured(config: SFTConfig) -> tuple[float, float]:
 
         for number, batch in enumerate(rollouts):
             # In pairs, each first in turn: what else the machine does slows both alike.
-            pair = {"supervised": run.update, "reinforced": partial(reinforced, batch)}
+            pair: dict[str, Callable[[], Any]] = {
+                "supervised": run.update,
+                "reinforced": partial(reinforced, batch),
+            }
             for name in sorted(pair, reverse=bool(number % 2)):
                 spent[name] += await cpu(pair[name])
         return tokens / (encoded + spent["supervised"]), tokens / spent["reinforced"]

@@ -104,7 +104,7 @@ def worth(text: str) -> float:
 def driven(place: Path, *, pairs: int, steps: int, seed: int) -> list[tuple[float, float]]:
     """Train a reward model and a policy; return the mean true worth and the mean score a step."""
     rng = random.Random(seed)
-    shape = {"hidden": 32, "layers": 1, "heads": 2}
+    shape: dict[str, Any] = {"hidden": 32, "layers": 1, "heads": 2}
     model = write_tiny_policy(place / "model", seed=seed, **shape)
     policy = asyncio.run(warm_start(place, model, rng, seed))
     reward = asyncio.run(reward_model(place, model, pairs, rng, seed))
@@ -121,7 +121,7 @@ def driven(place: Path, *, pairs: int, steps: int, seed: int) -> list[tuple[floa
             run=RunConfig(
                 folder=str(run), tensorboard=False, episodes_every=1, episodes_kept=0, save_every=0
             ),
-            reward=(RewardConfig(name=f"{url}#reward-model"),),
+            reward=[RewardConfig(name=f"{url}#reward-model")],
         )
         asyncio.run(run_training(config))
     return curve_of(run)

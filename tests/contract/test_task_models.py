@@ -264,7 +264,7 @@ def test_questions_over_a_corpus_are_verified_before_they_are_kept(tmp_path: Pat
         env.reset(seed=0)
         reward, terminated = 0.0, False
         while not terminated:
-            _, reward, terminated, _, _ = env.step(env.session.env.demonstrate())
+            _, reward, terminated, _, _ = env.step(env.session.env.demonstrate())  # type: ignore[attr-defined]
         assert reward == 1.0
         env.close()
 
@@ -344,7 +344,7 @@ def test_designs_that_are_written_again_from_their_description_are_tasks(tmp_pat
     env = ludus.make("ludus/verilog-v0", source=train, validation=0.0, test=0.0)
     for index in range(2):
         env.reset(seed=index)
-        answer = str(env.session.env.demonstrate())
+        answer = str(env.session.env.demonstrate())  # type: ignore[attr-defined]
         assert env.step(answer)[1] == 1.0
         env.reset(seed=index)
         assert env.step(answer.replace("+", "-"))[1] == 0.0
