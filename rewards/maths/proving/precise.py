@@ -225,5 +225,6 @@ def _difference(
             return _Difference(-math.inf, -math.inf, 0.0, *sums)
         if not mpmath.isfinite(gap):
             return None
-        logarithms = (float(mpmath.log10(value)) for value in (gap, gap / size, size))
-        return _Difference(*logarithms, *sums)
+        relative = float(mpmath.log10(gap / size))
+        size = float(mpmath.log10(size))
+        return _Difference(relative + size, relative, size, *sums)
