@@ -12,6 +12,7 @@ import pytest
 
 from ludus.cli.arguments import VerbHelp, parse, parse_settings
 from ludus.cli.audit import AuditOptions
+from ludus.cli.tasks import TasksOptions
 from ludus.cli.train import recipe_or_settings
 from ludus.cli.view import ViewOptions
 from ludus.config import as_table
@@ -88,12 +89,12 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_option_that_a_page_names_for_train_is_one(page: Path) -> None:
-    """An option with a dot is one of train or sft; both share the sections."""
+def test_every_option_that_a_page_names_is_one(page: Path) -> None:
+    """An option with a dot is one of train or sft, which share the sections, or of tasks."""
     text = page.read_text()
     known = {
         f"{section}.{name}"
-        for config in (TrainConfig(), SFTConfig())
+        for config in (TrainConfig(), SFTConfig(), TasksOptions(sources=()))
         for section, table in as_table(config).items()
         if isinstance(table, dict)
         for name in leaves(table)
