@@ -22,41 +22,22 @@ from ludus.errors import ConfigError
 
 from .config import RolloutConfig, TrainConfig
 from .engines.policy_text import EngineText, hand_over
-from .learning.credit import Scores
 from .learning.learner import Learner, PolicyLearner
-from .learning.policy_model import BelowAdapter, load_policy
-from .learning.reader import ReadingOptions
 from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
 from .models.checkpoint import load_state
-from .models.devices import (
-    DTYPES,
-    autocast_of,
-    chosen_precision,
-    pick_device,
-    refuse_unsupported,
-    settled_dtype,
-    slow_precision,
-)
-from .models.images import ImageReader
-from .models.layer_files import layer_files
+from .models.devices import chosen_precision, pick_device, settled_dtype, slow_precision
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
 from .open_engine import EngineStart, check_context, frozen_policies, open_engine
+from .open_learner import open_learner, open_remote, open_updater, reading_options
 from .ranks.control import Follower
-from .ranks.launch import (
-    current_ranks,
-    make_learner,
-    make_updater,
-    open_ranks,
-    opening,
-    restore_learner,
-)
+from .ranks.launch import open_ranks, opening, restore_learner
 from .ranks.updater import follow, obey
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
-from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
+from .recipes.resolution import corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
 from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
 from .rollout.controls import ControlScorer, read_control
@@ -77,7 +58,7 @@ from .stream.accounts import FILE, Accounts
 from .stream.plan import StreamPlan
 from .stream.state import StreamState
 from .stream.stream import RolloutStream
-from .tinker.remote import RemoteLearner, refuse_local
+from .tinker.remote import refuse_local
 
 MAX_REFILLS = 4
 """Largest number of batches by which a recipe with `sampling.refill` may replace what its filter
@@ -231,17 +212,17 @@ async def _open_claimed(
     tasks = _tasks(config, algorithm.recipe, source, sampling)
     numbers = Numbers(algorithm.recipe.schedules, step=first_step)
     stream_state, stale = None, config.overlap.max_staleness > 0
-    elsewhere = await _remote(config, plan, stack) if config.learner else None
+    elsewhere = await open_remote(config, plan, stack) if config.learner else None
     with opening(model_path, start):
-        learner = elsewhere or _learner(
+        learner = elsewhere or open_learner(
             config,
             model_path,
-            _reading(config, images, values="values" in algorithm.needs),
+            reading_options(config, images, values="values" in algorithm.needs),
             updates=plan.settings.count,
             resumed=start is not None,
         )
         tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
-        updater = _updater(config, algorithm, learner, tracker, plan)
+        updater = open_updater(config, algorithm, learner, tracker, plan)
         if start is not None:
             stream_state = _restore(start, updater, tasks, sampling, numbers)
         take_numbers(updater, sampling, numbers.values)
@@ -337,16 +318,16 @@ def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> U
     plan = plan_updates(
         algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
-    learner = _learner(
+    learner = open_learner(
         config,
         model_path,
-        _reading(config, images, values="values" in algorithm.needs),
+        reading_options(config, images, values="values" in algorithm.needs),
         updates=plan.settings.count,
         resumed=start is not None,
     )
     tracking = algorithm.recipe.sampling.tracker
     tracker = None if tracking is None else SuccessTracker(tracking)
-    updater = _updater(config, algorithm, learner, tracker, plan)
+    updater = open_updater(config, algorithm, learner, tracker, plan)
     if start is not None:  # after the updater, as rank 0 does: both are made by all ranks together
         restore_learner(learner, load_state(start)["learner"], start)
     return updater
@@ -433,86 +414,6 @@ def run_path(config: TrainConfig) -> Path:
     env = config.env.partition("?")[0].replace("/", "-")
     env = env or "-".join(each.title for each in config.environment)
     return Path("runs") / f"{env}-{Path(config.recipe).stem}"
-
-
-def _learner(
-    config: TrainConfig,
-    path: str,
-    options: ReadingOptions,
-    *,
-    updates: int = 1,
-    resumed: bool = False,
-) -> Learner:
-    device = pick_device(config.model.device)
-    refuse_unsupported(config.model.dtype, device)
-    plain = not config.trainer.lora.rank and config.trainer.critic == "shared"
-    files = layer_files(path) if current_ranks() and plain else None
-    outline = files.outline() if files else None
-    return make_learner(
-        outline
-        if outline is not None
-        else load_policy(
-            path,
-            config.trainer.lora,
-            # ranks hold float32 shards, and put whole weights together in the type of computing
-            dtype=DTYPES["float32" if current_ranks() else config.model.weights],
-            device=device,
-            resumed=resumed,
-        ),
-        config.trainer,
-        options,
-        offload=config.ranks.offload,
-        files=files if outline is not None else None,
-        planned_updates=config.steps * updates,
-    )
-
-
-def _reading(
-    config: TrainConfig, images: ImageReader | None, *, values: bool = False
-) -> ReadingOptions:
-    return ReadingOptions(
-        temperature=config.rollout.temperature,
-        values=values,
-        autocast=autocast_of(config.model.dtype),
-        float32_head=config.model.float32_head,
-        engine_copy=config.engine == "local",
-        images=images,
-    )
-
-
-async def _remote(config: TrainConfig, plan: UpdatePlan, stack: AsyncExitStack) -> RemoteLearner:
-    """Open the learner elsewhere, which the end of the run closes."""
-    learner = await RemoteLearner.open(config, planned_updates=config.steps * plan.settings.count)
-    stack.push_async_callback(learner.close)
-    return learner
-
-
-def _updater(
-    config: TrainConfig,
-    algorithm: Algorithm,
-    learner: PolicyLearner,
-    tracker: SuccessTracker | None,
-    plan: UpdatePlan,
-) -> Updater:
-    reference: Scores | None = None
-    if "ref_logp" in algorithm.needs:
-        reference = (
-            BelowAdapter(learner)
-            if config.trainer.lora.rank and not config.model.reference
-            else _learner(
-                config,
-                config.model.reference or config.model.path,
-                _reading(config, learner.images),
-            )
-        )
-    return make_updater(
-        algorithm,
-        learner,
-        reference=reference,
-        tracker=tracker,
-        updates=plan.settings,
-        max_kl=config.trainer.max_kl,
-    )
 
 
 def _texts(algorithm: Algorithm, chat_format: ChatFormat) -> GivenTexts | None:
