@@ -95,14 +95,6 @@ def test_every_module_imports_alone() -> None:
     assert made.returncode == 0, made.stdout
 
 
-def test_every_module_of_the_trainer_imports() -> None:
-    pytest.importorskip("torch", reason="the extra 'train' is not installed")
-    without_ray = importlib.util.find_spec("ray") is None
-    for name in modules("trainer"):
-        if not (without_ray and name.startswith("ludus.trainer.cluster.")):
-            importlib.import_module(name)
-
-
 def of_type_checking(package: str) -> set[str]:
     """The names that a package imports for type checkers only."""
     file = importlib.import_module(package).__file__

@@ -72,12 +72,13 @@ def test_countdown_passes_the_whole_check() -> None:
     assert not check_env(named, max_return=1.0).failures
 
 
+# In needle_haystack the answer has to be found in a long text, which no rule of thumb does.
 @pytest.mark.parametrize(
-    ("family", "rule"), [("needle_haystack", "gold"), ("game_of_life_halting", "expert")]
+    ("family", "rules"), [("needle_haystack", []), ("game_of_life_halting", ["expert"])]
 )
-def test_what_a_family_lacks_is_told(family: str, rule: str) -> None:
+def test_what_a_family_lacks_is_told(family: str, rules: list[str]) -> None:
     named = format_served(f"reasoning-gym/{family}-v0", {"python": python_with("reasoning-gym")})
-    assert [finding.rule for finding in examine_env(named).failures] == [rule]
+    assert [finding.rule for finding in examine_env(named).failures] == rules
 
 
 HOSTILE = {

@@ -126,6 +126,7 @@ def answers_of(scored: Mapping[str, tuple[Batch, Tensor]]) -> dict[str, Tensor]:
 def packed_left(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return the masked values [N, A] of each row from its first column on, and their mask.
 
+    >>> import torch
     >>> packed_left(torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([[0.0, 1.0, 1.0]]))
     (tensor([[1., 2.]]), tensor([[1., 1.]]))
     """
