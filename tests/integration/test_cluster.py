@@ -167,6 +167,7 @@ def test_a_cluster_that_cannot_give_what_was_asked_says_at_once_what_is_missing(
         ("learner", {"rank-0": 1}),
         pytest.param("node", None, marks=pytest.mark.large),  # one that goes, and one that comes
     ],
+    ids=["environment", "engine", "learner", "node"],
 )
 def test_a_killed_process_costs_no_rollout(killed: str, again: dict[str, int] | None) -> None:
     done = subprocess.run(
