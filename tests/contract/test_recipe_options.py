@@ -305,6 +305,12 @@ REFUSED = {
 """Functions for trainers of your own: what ours says when it is asked for one of them, before any
 rollout is played. (Single-stream SPO is in test_recipes_spo.py.)
 """
+REFUSED |= {
+    name: "needs .*which this trainer does not compute"
+    for name in library("_loss")
+    if getattr(algorithms, name).__module__.startswith("ludus.trainer.algorithms.preferences")
+}
+"""Preference losses read pairs from files: `ludus train dpo`, not the trainer of rollouts."""
 
 
 @pytest.mark.slow
