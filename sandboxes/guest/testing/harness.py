@@ -185,12 +185,11 @@ class TestHarness(TestsLine):
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        asks_for_types = any(map(_IS.search, sources))
-        if not asks_for_types and not any(
-            isinstance(one, NamedClass) for one in self._handles.values()
-        ):
-            return tests
-        # Where objects or classes under test are meant, the tests are compiled again with marks.
+        objects = any(isinstance(one, NamedClass) for one in self._handles.values())
+        return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
+
+    def _marked(self, tests: list[CodeType]) -> list[CodeType]:
+        """Compile the tests again with marks where objects or classes under test are meant."""
         from . import rewriting
 
         with without_solution():
