@@ -30,10 +30,16 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from algorithms_runs import Job, Plan, Run, train_recipe, warm_start
-from algorithms_table import draw, markdown, publish, table
+from algorithms_table import EXPECTED, as_expected, draw, markdown, publish, table, what_to_expect
 
 REFERENCE = "grpo"
 """Runs in every environment."""
+EXPECT = """### What to expect
+
+The least and the greatest accuracy of the seeds after so many steps.
+`python benchmarks/algorithms.py --recipes NAME --seeds 1` runs one recipe in some minutes, and says
+*works* where it gains at least half of what the weakest of these seeds gained, *BROKEN* otherwise.
+"""
 PAGE = Path(__file__).parents[1] / "docs" / "algorithms.md"
 
 
@@ -67,11 +73,19 @@ def jobs_of(recipes: Sequence[str], seed: int) -> list[Job]:
 
 
 def report(run: Run, done: int, of: int) -> None:
-    """One line."""
+    """One line, with what the published runs let expect."""
     said = run.refused or " ".join(f"{a:.2f}" for a in run.accuracy)
     print(
-        f"{done:>3}/{of} {run.recipe:<13} seed {run.seed} {run.seconds:5.0f} s  {said}", flush=True
+        f"{done:>3}/{of} {run.recipe:<13} seed {run.seed} {run.seconds:5.0f} s  {said}  "
+        f"{as_expected(run)}",
+        flush=True,
     )
+
+
+def kept(run: Run) -> dict[str, object]:
+    """What is published of a run."""
+    names = ("recipe", "environment", "seed", "tokens", "accuracy")
+    return {name: getattr(run, name) for name in names}
 
 
 def main() -> int:
@@ -113,7 +127,9 @@ def main() -> int:
         how = f"{len(seeds)} seeds from {seeds[0]}, {plan.steps} steps, {plan.eval_tasks} tasks"
         minutes = sum(run.seconds for run in runs) / 60
         note = f"Measured: {how}; {minutes:.0f} minutes of one process, warm starts apart."
-        publish(f"{text}\n{note}", plan.out / "curves.png", PAGE)
+        curves = f"{EXPECT}\n{what_to_expect(runs, plan)}"
+        publish(f"{text}\n{note}\n\n{curves}", plan.out / "curves.png", PAGE)
+        EXPECTED.write_text(json.dumps([kept(run) for run in runs], indent=1) + "\n")
     where = f"{arguments.out}/table.md, curves.png, runs.json"
     print(f"\n{text}\n{spent:.0f} s; {where}")
     failed = any(run.refused for run in runs)
