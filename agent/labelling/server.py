@@ -22,22 +22,12 @@ from ludus.errors import ConfigError, LudusError, SaveFailed
 from ludus.wire.address import check_host, is_loopback
 from ludus.wire.faults import Refused
 
+from ..viewer.page import HEADERS
 from ..viewer.transcript import message_data
 from .journal import LabelJournal, row_of
 from .sheet import LabelItem, in_turn
 
 COOKIE = "ludus_label"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 STATIC = Path(__file__).parent / "static"
 VIEWER = Path(__file__).parents[1] / "viewer" / "static"
 """The scripts of the viewer, which shows messages here too."""

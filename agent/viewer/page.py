@@ -34,6 +34,18 @@ SCRIPTS = [
     "start.js",
 ]
 STYLES = ("vendor/uplot-1.6.32/uPlot.min.css", "page.css")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""What every answer with a page says, here and where people label: a browser runs nothing else."""
 LIMIT = 5_000_000
 """The most bytes of a file."""
 TELLING = 300

@@ -18,7 +18,7 @@ from ludus.errors import ConfigError, LudusError, UnknownName
 from ludus.wire.address import check_host, is_loopback, listen
 from ludus.wire.faults import Refused
 
-from .page import live_page, script, style
+from .page import HEADERS, live_page, script, style
 from .run import RunReader, find_runs
 from .store import cache_folder
 from .views import Runs, view
@@ -26,17 +26,6 @@ from .views import Runs, view
 COOKIE = "ludus_watch"
 REFRESH_S = 1.0
 """Least seconds between two looks at the folders."""
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 COMPRESSED = 20_000
 """Bytes from which an answer to another machine is compressed."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
