@@ -101,12 +101,13 @@ def checkpoints_bytes(config: TrainConfig, size: ModelSize, ranks: int) -> int:
     weights in their shards, and the last and the best of a run hold the whole model besides.
     """
     kept, lora = checkpoints_kept(config), config.trainer.lora
-    # Beside an adapter the frozen weights are in no shard: those of the whole model are all.
-    alone, each = bool(lora.rank), checkpoint_bytes(config, size)
-    if ranks == 1 or (alone and lora.save == "adapter"):
-        return kept * each
+    if ranks == 1:
+        return kept * checkpoint_bytes(config, size)
     whole = kept if config.run.whole == "always" else min(kept, 1 + config.eval.keep_best)
-    shards = 12 * size.trained + 4 * size.trained * alone  # the adapter is a file besides
+    if lora.rank and lora.save == "adapter":
+        whole = 0
+    # An adapter is a file besides. The frozen weights below it are in no shard.
+    shards = (16 if lora.rank else 12) * size.trained
     return kept * shards + whole * 4 * size.total
 
 

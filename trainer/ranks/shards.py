@@ -136,7 +136,7 @@ def read_shards(folder: Path, learner: Learner) -> None:
     for key, tensor in state.items():
         name, _, what = key.rpartition("/")
         if what not in (WEIGHT, AVERAGE):
-            learner.optimizer.state[named[name]][what] = tensor  # type: ignore[index]
+            learner.optimizer.state[named[name]][what] = tensor
 
 
 def placed(full: Tensor, like: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
     }
 
 
-def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+def _averages(learner: Learner, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the moving average of each of the policy's trained weights; nothing without one."""
     policy = [name for name in named if name.startswith("model.")]
     values = learner.average.state()
