@@ -102,7 +102,7 @@ def read_shards(folder: Path, learner: Learner) -> None:
     sizes = {name: tuple(getattr(entry, "size", ())) for name, entry in metadata.items()}
     named = held_tensors(learner)
     _refuse_other_model(folder, sizes, named, learner)
-    averages = _averages(learner, named)
+    averages = _averages(learner, named_weights(learner))
     # A checkpoint without an average lets the average begin as the weights; where it has one, that
     # is read over these values below.
     learner.average.restore(())
@@ -185,7 +185,7 @@ def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
     }
 
 
-def _averages(learner: Learner, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     """Return the moving average of each of the policy's trained weights; nothing without one."""
     policy = [name for name in named if name.startswith("model.")]
     values = learner.average.state()
