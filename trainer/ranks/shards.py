@@ -103,9 +103,6 @@ def read_shards(folder: Path, learner: Learner) -> None:
     named = held_tensors(learner)
     _refuse_other_model(folder, sizes, named, learner)
     averages = _averages(learner, named_weights(learner))
-    # A checkpoint without an average lets the average begin as the weights; where it has one, that
-    # is read over these values below.
-    learner.average.restore(())
     # `load` writes into the tensors that it is given. Weights and averages are therefore read in
     # place; moments are read into new tensors, sharded like their weights.
     state: dict[str, Tensor] = {}
@@ -132,6 +129,8 @@ def read_shards(folder: Path, learner: Learner) -> None:
         raise ConfigError(
             f"the shards of ranks in {str(place)!r} cannot be read: {cause}"
         ) from error
+    if not any(key.endswith(f"/{AVERAGE}") for key in state):
+        learner.average.restore(())  # begins as the weights, which are there now
     learner.optimizer.state.clear()
     for key, tensor in state.items():
         name, _, what = key.rpartition("/")

@@ -18,7 +18,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.checkpoint import load_state
-from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.loading import load_model, load_shell
 from ludus.trainer.models.tiny import build_model, write_tiny_policy, write_tiny_vision_policy
 from ludus.trainer.ranks.launch import restore_learner
 
@@ -97,6 +97,13 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     joined, begun = (load_model(tmp_path / name).state_dict() for name in ("images", "vision"))
     assert joined.keys() == begun.keys()
     assert all(torch.equal(joined[name], one) for name, one in begun.items())
+    # an average that the checkpoint has not begins as its weights, not as those before
+    empty = load_shell(tmp_path / "images", dtype=torch.float32, device="cpu").requires_grad_(True)
+    learner = Learner(empty, TrainerConfig(ema_decay=0.5))
+    restore_learner(learner, load_state(tmp_path / "images")["learner"], tmp_path / "images")
+    with learner.averaged():
+        for name, weight in learner.model.named_parameters():
+            assert torch.equal(weight, begun[name]), name
 
 
 def assert_joined(folder: Path, expected: dict[str, Any], *, worst: float = 0.0) -> None:
