@@ -13,11 +13,8 @@ verifier give: they never give 0.
 `back_s` is the time from the death until the part does its work again. `cold_s` is that of a first
 start: for servers and engines, of another one that is started while the same run goes on, so that
 both want the same cores; for ranks, of the run's own, from the driver's request to the first step.
-`noticed_s` is the time until the driver knows of the death of a rank, or Ray of that of a node.
-
-`weights` and `overhead` kill nothing. `weights` publishes 500 MB to two engines by the object store
-beside a plain copy of as many bytes into shared memory for each. `overhead` is the
-CPU time of an update of the same run with and without a cluster, of all processes.
+`noticed_s` is the time until the driver knows of the death of a rank, or Ray of that of a node, and
+`joined_s` that until another node is there.
 
 With LUDUS_VLLM_PYTHON, an interpreter with vLLM, there is a row `vllm`.
 
@@ -28,9 +25,7 @@ the one with the servers of environments; another joins after it died.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import mmap
 import os
 import shutil
 import signal
@@ -38,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -275,7 +270,7 @@ def cold(run: Run, kind: str) -> float:
         ray.get(actor.build.remote("one", EngineSpec(folder=str(run.folder / "engine" / "model"))))
     else:
         before = run.words[run.words.index("--import") :][:2]
-        names = [ENV if kind == "environment" else VERIFIER]
+        names = [VERIFIER if kind == "reward" else ENV]
         log, token = str(run.folder.with_name("cold.log")), {"LUDUS_TOKEN": "a-token-of-this-run"}
         actor = ray.remote(ServerHost).options(num_cpus=0).remote(names, token, log, before)
         while not ray.get(actor.state.remote(), timeout=LIMIT_S).ready:
@@ -341,6 +336,7 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     pid = ready(run, process)[0] if process else 0
     match name:
         case "node":
+            other = ready(run, "environments-1")[0]
             node = made.worker_nodes.copy().pop()
             died = time.time()
             made.remove_node(node, allow_graceful=False)
@@ -348,6 +344,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
                 time.sleep(0.05)
             seconds["noticed_s"] = time.time() - died
             made.add_node(num_cpus=2, object_store_memory=100_000_000)
+            seconds["joined_s"] = time.time() - died
+            ready(run, "environments-1", other)
         case "driver":
             run.process.kill()
             run.process.wait(timeout=60)
@@ -357,6 +355,7 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
             run.wait_for(steps + 1)
             seconds["back_s"] = time.time() - died
         case "head":
+            ray.shutdown()  # Ray ends every driver whose head is gone for a minute
             os.kill(made.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL)
             run.process.wait(timeout=LIMIT_S)
             seconds["ended_s"] = time.time() - died
@@ -368,7 +367,7 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     if name in ("learner", "rank"):
         seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
         seconds["cold_s"] = run.first_step - run.told_at("starting the learner")
-    if name in ("environment", "reward", "engine"):
+    if name in ("environment", "reward", "engine", "node"):
         seconds["cold_s"] = cold(run, name)
     if name == "engine":
         while run.numbers()["engine/serving"] < 2:
@@ -376,247 +375,16 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     return seconds
 
 
-SLOW_ENV = """
-import asyncio
-import ludus
-
-@ludus.register("me/slow-v0")
-class Slow(ludus.TextEnv):
-    max_turns = 1
-    never_blocks = True
-    def reset(self, *, seed=None, options=None):
-        return "say anything", {}
-    async def step(self, action):
-        await asyncio.sleep(2)
-        return "", 1.0, True, False, {}
-"""
-PLAYERS = 24
-
-
-def scaled() -> dict[str, Any]:
-    """Serve an environment by `ludus serve --ray`; count servers at rest, with many players, and at
-    rest again.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    (folder / "slow.py").write_text(SLOW_ENV)
-    token = "a-token-of-this-run"
-    try:
-        with cluster(folder / "r", cpus=6) as made:
-            words = ["--ray", made.address, "--replicas", "1..3", "--replica-queue", "6"]
-            words += ["--roster", str(folder / "servers"), "--drain-s", "5"]
-            command = [sys.executable, "-m", "ludus", "--import", str(folder / "slow.py")]
-            server = subprocess.Popen(
-                [*command, "serve", "me/slow-v0", *words],
-                env={**os.environ, "LUDUS_TOKEN": token},
-                stdout=subprocess.DEVNULL,
-            )
-            try:
-                return {"row": "scaled", **asyncio.run(_scaled(folder / "servers", token))}
-            finally:
-                server.terminate()
-                server.wait(timeout=120)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _servers(roster: Path) -> list[str]:
-    return roster.read_text().split() if roster.exists() else []
-
-
-async def _until(roster: Path, count: int) -> float:
-    begun = time.monotonic()
-    while len(_servers(roster)) != count:
-        if time.monotonic() - begun > LIMIT_S:
-            raise SystemExit(f"{len(_servers(roster))} servers after {LIMIT_S:g} s, not {count}")
-        await asyncio.sleep(0.5)
-    return round(time.monotonic() - begun, 1)
-
-
-async def _scaled(roster: Path, token: str) -> dict[str, Any]:
-    import ludus
-
-    at_rest = await _until(roster, 1)
-    rewards: list[float] = []
-    ended = asyncio.Event()
-
-    async def player(number: int) -> None:
-        while not ended.is_set():
-            env = server.make_async("me/slow-v0")
-            await env.reset(seed=number)
-            rewards.append((await env.step("x"))[1])
-            await env.close()
-
-    async with ludus.connect(f"file:{roster}", token=token) as server:
-        players = [asyncio.create_task(player(number)) for number in range(PLAYERS)]
-        grown = await _until(roster, 3)
-        ended.set()
-        await asyncio.gather(*players)
-    shrunk = await _until(roster, 1)
-    return {
-        "first_s": at_rest,
-        "to_three_s": grown,
-        "to_one_s": shrunk,
-        "episodes": len(rewards),
-        "wrong": sum(reward != 1.0 for reward in rewards),
-    }
-
-
-PUBLISHED = 4
-"""How often the weights are published, and copied; the fastest counts."""
-
-
-def weights() -> dict[str, Any]:
-    """Publish weights to two engines, and copy as many bytes into shared memory twice."""
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    try:
-        with cluster(folder / "r", store=1_500_000_000):
-            return {"row": "weights", **asyncio.run(_published(folder))}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _published(folder: Path) -> dict[str, Any]:
-    import ray
-
-    from ludus.trainer.cluster.engines import EngineHost, placed_engines, stored
-    from ludus.trainer.engines.process import EngineSpec
-    from ludus.trainer.models.loading import load_model, write_shell
-    from ludus.trainer.models.tiny import write_tiny_policy
-    from ludus.trainer.models.weights import MemoryWeights
-
-    path = write_tiny_policy(folder / "model", hidden=1024, layers=10, heads=8)
-    model = load_model(path)
-    write_shell(folder / "shell", str(path), model, None)
-    host = ray.remote(EngineHost)
-    actors = [
-        host.options(name=f"run-engines-{n}", namespace="ludus", num_cpus=0.5).remote(1, "cpu")
-        for n in range(2)
-    ]
-    address = ray.get_runtime_context().gcs_address
-    engines = placed_engines(EngineSpec(folder=str(folder / "shell")), f"{address}/run/2")
-    await asyncio.gather(*(engine.revive() for engine in engines))
-    source = MemoryWeights.of(model)
-    arrays = [tensor.numpy() for tensor in source.tensors.values()]
-    published, put, plain = [], [], []
-    for version in range(1, PUBLISHED + 1):
-        begun = time.perf_counter()
-        held = await stored(source)
-        put.append(time.perf_counter() - begun)
-        await asyncio.gather(*(engine.set_weights(held, version) for engine in engines))
-        published.append(time.perf_counter() - begun)
-        held.remove()
-        plain.append(_copied(arrays) + _copied(arrays))
-    ids = list(range(1, 40))
-    scored = [await engine.logprobs(ids) for engine in engines]
-    for actor in actors:
-        ray.kill(actor)
-    return {
-        "mb": round(sum(array.nbytes for array in arrays) / 1e6),
-        "published_s": round(min(published), 3),
-        "put_s": round(min(put), 3),
-        "two_plain_copies_s": round(min(plain), 3),
-        "ratio": round(min(published) / min(plain), 2),
-        "engines_agree": scored[0] == scored[1],
-    }
-
-
-def _copied(arrays: Sequence[Any]) -> float:
-    """Return the seconds in which arrays are copied into shared memory."""
-    import numpy as np
-
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.truncate(sum(array.nbytes for array in arrays))
-        with mmap.mmap(file.fileno(), 0) as shared:
-            begun, at = time.perf_counter(), 0
-            for array in arrays:
-                view = np.frombuffer(shared, array.dtype, array.size, at)
-                view[:] = array.reshape(-1)
-                at += array.nbytes
-                del view
-            return time.perf_counter() - begun
-
-
-COUNTED = 6
-"""How many updates the CPU time is counted of."""
-
-
-def overhead() -> dict[str, Any]:
-    """Count the CPU seconds of an update without and with a cluster, in paired runs."""
-    pairs = []
-    for _ in range(2):
-        plain, _ = _cpu_of("")
-        clustered, parts = _cpu_of("local")
-        pairs.append((plain, clustered, parts))
-    plain, clustered, parts = min(pairs, key=lambda pair: pair[1] / pair[0])
-    return {
-        "row": "overhead",
-        "plain_cpu_s": round(plain, 2),
-        "cluster_cpu_s": round(clustered, 2),
-        "shares": [round(pair[1] / pair[0] - 1, 3) for pair in pairs],
-        "of_an_update": {name: round(value, 3) for name, value in parts.items()},
-    }
-
-
-def _cpu_of(address: str) -> tuple[float, dict[str, float]]:
-    """Return the CPU seconds of an update of all processes of a run, and those of each kind."""
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    (folder / "ray").mkdir()
-    os.environ.update(RAY, RAY_TMPDIR=str(folder))
-    os.environ.pop("RAY_ADDRESS", None)
-    more = (
-        "--rollout.tasks-per-step=8",
-        "--rollout.max-tokens=64",
-        "--trainer.tokens-per-pass=2048",
-    )
-    try:
-        run = Run(folder, address, *more, shape={"hidden": 128, "layers": 4, "heads": 4})
-        run.wait_for(BEFORE)
-        before, first = _cpu(run.process.pid), len(run.steps())
-        run.wait_for(first + COUNTED)
-        after, count = _cpu(run.process.pid), len(run.steps()) - first
-        run.process.kill()
-        run.process.wait(timeout=60)
-        parts = {
-            kind: (value - before.get(kind, 0.0)) / count for kind, value in sorted(after.items())
-        }
-        return sum(parts.values()), parts
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _cpu(pid: int) -> dict[str, float]:
-    """Return the CPU seconds of a process and of its descendants, by kind."""
-    import psutil
-
-    root, sums = psutil.Process(pid), dict[str, float]()
-    for process in [root, *root.children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):
-            words, times = " ".join(process.cmdline()), process.cpu_times()
-            kind = "ray"
-            if process.pid == pid:
-                kind = "driver" if "--cluster" in words else "trainer"
-            elif "settings.toml" in words:
-                kind = "trainer"
-            elif "ludus.isolation" in words:
-                kind = "environments"
-            sums[kind] = sums.get(kind, 0.0) + times.user + times.system
-    return sums
-
-
 def main() -> int:
     """Print a line for each row; return 1 if one lost or doubled something."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    measured = {"weights": weights, "overhead": overhead, "scaled": scaled}
-    every = [*ROWS, *measured, *(["vllm"] if "LUDUS_VLLM_PYTHON" in os.environ else [])]
+    every = [*ROWS, *(["vllm"] if "LUDUS_VLLM_PYTHON" in os.environ else [])]
     parser.add_argument("rows", nargs="*", choices=[*every, []], default=every)
     parser.add_argument("--kills", type=int, default=1, help="how often a row kills its part")
     worst, given = 0, parser.parse_args()
     for name in given.rows:
-        if name in measured:
-            print(json.dumps(measured[name]()), flush=True)
-            continue
         found = row(name, given.kills)
         print(json.dumps(found), flush=True)
         worst |= any(found[law] for law in LAWS)
