@@ -258,7 +258,7 @@ async def _counted(runs: Sequence[Run]) -> list[dict[str, float]]:
 
 def _cpu(pid: int) -> dict[str, float]:
     """Return the CPU seconds of a process and of its descendants, by kind."""
-    import psutil
+    import psutil  # type: ignore[import-untyped,unused-ignore]
 
     root, sums = psutil.Process(pid), dict[str, float]()
     for process in [root, *root.children(recursive=True)]:
