@@ -2,21 +2,24 @@
 
 Whoever decides what a policy reads next writes by the same three steps: a conversation is rendered
 whole, what is new is rendered alone behind a sampled turn, and a span is written. The sampled ids
-are never decoded and encoded again. `GrowingRows` writes one conversation, for an episode and for
-conversations from files; a `PolicyWriter` writes the branches of an agent behind the gateway.
+are never decoded and encoded again. `GrowingRows` writes one conversation, as files hold them,
+`SampledRows` that of an episode, and a `PolicyWriter` the branches of an agent behind the gateway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 
 from .chat import ChatFormat
 from .context import History
@@ -44,12 +47,51 @@ def extension_behind(
 
 
 @dataclass(frozen=True, slots=True)
+class Interruption:
+    """A phrase that ends thoughts which outgrow a budget."""
+
+    after: int = 0
+    """Tokens after which the phrase is written."""
+    ids: tuple[int, ...] = ()
+    """The phrase; empty interrupts nothing."""
+
+    def fitting(self, budget: int) -> int:
+        """Return the tokens of thoughts in a turn of `budget` tokens; 0 does not interrupt: there
+        is no phrase, or phrase and answer would take more than half of the thoughts.
+
+        >>> phrase = Interruption(after=70, ids=(1, 2, 3))
+        >>> phrase.fitting(100), phrase.fitting(60), phrase.fitting(30)
+        (70, 53, 0)
+        """
+        thoughts = min(self.after, budget - len(self.ids) - MIN_ANSWER_TOKENS)
+        return thoughts if self.ids and 2 * thoughts >= self.after else 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCut:
+    """Where an action is cut into segments, so that it can be forked between them."""
+
+    tokens: int = 0
+    """Tokens of a segment; 0 cuts nothing."""
+    below: float = 1.0
+    """Only tokens that were sampled with less probability count."""
+
+    def counted(self, logprobs: Sequence[float]) -> int:
+        """Return how many of the tokens count."""
+        return sum(math.exp(each) < self.below or self.below >= 1 for each in logprobs)
+
+
+WHOLE = SegmentCut()
+"""Cuts nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A request for the next span."""
 
     kind: TurnKind
     max_tokens: int
-    seed: int
+    seed: int = 0
     shows_newest: bool = True
     """Whether the window shows the environment's latest answer; only used for summaries."""
     history: History | None = None
@@ -112,19 +154,6 @@ class GrowingRows:
         self.segments[-1].break_reason = ""
         self.ids, self.images = self.segments[-1].ids(), self.segments[-1].images()
 
-    def fork(self) -> GrowingRows:
-        """Return rows that hold the same turns, as shared, and grow on their own."""
-        copied = msgspec.structs.replace
-        twin = GrowingRows(
-            self._format,
-            [
-                copied(segment, turns=[copied(turn, shared=True) for turn in segment.turns])
-                for segment in self.segments
-            ],
-        )
-        twin.ids, twin.images = list(self.ids), list(self.images)
-        return twin
-
     def append(
         self, new: Sequence[Message], view: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[list[int], list[PlacedImage]]:
@@ -159,6 +188,149 @@ class GrowingRows:
         """Add a written turn to the last row."""
         self.segments[-1].turns.append(turn)
         self.ids += turn.out_ids
+
+
+class SampledRows(GrowingRows):
+    """The rows of an episode, whose turns a sampler writes.
+
+    Args:
+        chat_format: how messages become ids and back.
+        segments: where the rows are kept.
+        sampler: writes the spans.
+        seed: the seed of the sampling.
+        interruption: ends thoughts that outgrow a budget.
+
+    Attributes:
+        cut: cuts actions into segments.
+        begun: where in the ids an action began whose end is not yet written; None between actions.
+    """
+
+    def __init__(
+        self,
+        chat_format: ChatFormat,
+        segments: list[Segment],
+        sampler: SpanSampler,
+        *,
+        seed: int = 0,
+        interruption: Interruption | None = None,
+    ) -> None:
+        super().__init__(chat_format, segments)
+        self.cut = WHOLE
+        self.begun: int | None = None
+        self._sampler, self._seed, self._sampled = sampler, seed, 0
+        self._interruption = interruption or Interruption()
+
+    def fork(self, seed: int) -> SampledRows:
+        """Return rows that hold the same turns, as shared, and grow by another seed."""
+        twin, with_fields = copy(self), msgspec.structs.replace
+        twin.segments = [
+            with_fields(segment, turns=[with_fields(turn, shared=True) for turn in segment.turns])
+            for segment in self.segments
+        ]
+        twin.ids, twin.images, twin._seed = list(self.ids), list(self.images), seed
+        return twin
+
+    async def act(
+        self,
+        turn: Turn,
+        span: Span,
+        window: int,
+        tools: Sequence[ToolSpec],
+        hear: Callable[[str], str],
+    ) -> Turn:
+        """Write an action, or its next segment: thoughts, with `begun` set until the action ends.
+        Thoughts that outgrow their budget are ended by the forced phrase, which nobody has sampled,
+        and the answer is a turn behind it.
+
+        Args:
+            turn: what was observed before; the sampled tokens are written into it.
+            span: the kind of the action, its most tokens, and the episode before it.
+            window: the most ids of a row at the end of an action.
+            tools: those that can be called.
+            hear: returns what the environment hears of a text; called once for each action.
+
+        Returns:
+            The turn that ends what was written.
+        """
+        begun = len(self.ids) if self.begun is None else self.begun
+        budget = min(span.max_tokens, window - begun) - (len(self.ids) - begun)
+        thoughts = 0 if self.cut.tokens else self._interruption.fitting(budget)
+        asked = replace(span, max_tokens=thoughts or budget)
+        await self.write(turn, asked, tools, begun=begun, cut=self.cut)
+        self.begun = None
+        if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
+            turn.kind, turn.message = TurnKind.THOUGHT, None
+            if not thoughts:
+                self.begun = begun
+                return turn
+            phrase = self._interruption.ids
+            turn = Turn(obs_ids=list(phrase))
+            self.ids += phrase
+            asked = replace(span, max_tokens=budget - thoughts - len(phrase))
+            await self.write(turn, asked, tools, begun=begun)
+        self._keep_what_is_heard(turn, begun, tools, hear)
+        return turn
+
+    async def write(
+        self,
+        turn: Turn,
+        span: Span,
+        tools: Sequence[ToolSpec],
+        *,
+        begun: int | None = None,
+        cut: SegmentCut = WHOLE,
+    ) -> None:
+        """Sample a turn, up to a cut, add it to the last row, and read it from the place `begun` on
+        where it began earlier.
+        """
+        before = list(self.ids)
+        while True:
+            left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
+            asked = replace(
+                span,
+                max_tokens=min(span.max_tokens - len(turn.out_ids), left),
+                # A seed of its own for each request makes a repeated episode sample the same;
+                # engines take 31 bits.
+                seed=(self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF,
+                images=tuple(self.images),
+            )
+            part = Turn()
+            await write_span(self._sampler, [*before, *turn.out_ids], asked, part)
+            turn.out_ids = [*turn.out_ids, *part.out_ids]
+            turn.logprobs = [*turn.logprobs, *part.logprobs]
+            turn.versions = [*turn.versions, *part.versions]
+            turn.finish = part.finish
+            self._sampled += len(part.out_ids)
+            full = len(turn.out_ids) >= span.max_tokens or cut.counted(turn.logprobs) >= cut.tokens
+            if turn.finish is not Finish.LENGTH or full:
+                break
+        self.add(turn)
+        begun = len(before) if begun is None else begun
+        summary = turn.kind is TurnKind.SUMMARY
+        turn.message = self._format.parse(
+            self.ids[begun:],
+            complete=turn.finish is Finish.STOP,
+            calls=bool(tools) or summary,
+            tools=tools,
+            marks=not summary,
+            prompt=self.ids[:begun],
+        )
+
+    def _keep_what_is_heard(
+        self, turn: Turn, begun: int, tools: Sequence[ToolSpec], hear: Callable[[str], str]
+    ) -> None:
+        """Keep the action as the environment hears it, where that is not all that was said."""
+        complete, prompt = turn.finish is Finish.STOP, self.ids[:begun]
+        said = self._format.parse(self.ids[begun:], complete=complete, calls=False, prompt=prompt)
+        heard = hear(said.text)
+        if heard == said.text:
+            return
+        action = assistant(heard)
+        if tools:
+            action = self._format.tool_format.parse(heard, complete=complete, tools=tools)
+        turn.action = msgspec.structs.replace(
+            action, reasoning=said.reasoning, thought_marks=said.thought_marks
+        )
 
 
 @dataclass(frozen=True, slots=True)

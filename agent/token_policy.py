@@ -11,17 +11,16 @@ rendered afresh as a new segment (a drift). The context manager cuts a full wind
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, assistant
+from ludus.messages import Message
 
 from .chat import ChatFormat
 from .context import (
@@ -38,48 +37,17 @@ from .context import (
 )
 from .engine import Engine, Sampling
 from .images import PlacedImage
-from .rows import MIN_ANSWER_TOKENS, GrowingRows, Span, SpanSampler, TokenWriter, write_span
-from .trajectory import Finish, Stop, Turn, TurnKind
+from .rows import (
+    MIN_ANSWER_TOKENS,
+    Interruption,
+    SampledRows,
+    SegmentCut,
+    Span,
+    SpanSampler,
+    TokenWriter,
+)
+from .trajectory import Stop, Turn, TurnKind
 from .window_player import WindowPlayer
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """A phrase that ends thoughts which outgrow a budget."""
-
-    after: int = 0
-    """Tokens after which the phrase is written."""
-    ids: tuple[int, ...] = ()
-    """The phrase; empty interrupts nothing."""
-
-    def fitting(self, budget: int) -> int:
-        """Return the tokens of thoughts in a turn of `budget` tokens; 0 does not interrupt: there
-        is no phrase, or phrase and answer would take more than half of the thoughts.
-
-        >>> phrase = Interruption(after=70, ids=(1, 2, 3))
-        >>> phrase.fitting(100), phrase.fitting(60), phrase.fitting(30)
-        (70, 53, 0)
-        """
-        thoughts = min(self.after, budget - len(self.ids) - MIN_ANSWER_TOKENS)
-        return thoughts if self.ids and 2 * thoughts >= self.after else 0
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentCut:
-    """Where an action is cut into segments, so that it can be forked between them."""
-
-    tokens: int = 0
-    """Tokens of a segment; 0 cuts nothing."""
-    below: float = 1.0
-    """Only tokens that were sampled with less probability count."""
-
-    def counted(self, logprobs: Sequence[float]) -> int:
-        """Return how many of the tokens count."""
-        return sum(math.exp(each) < self.below or self.below >= 1 for each in logprobs)
-
-
-WHOLE = SegmentCut()
-"""Cuts nothing."""
 
 
 class TokenPlayer(WindowPlayer):
@@ -107,24 +75,27 @@ class TokenPlayer(WindowPlayer):
         super().__init__(context)
         self.state_ids: list[int] = []
         self.state_images: list[PlacedImage] = []
-        self._rows = GrowingRows(chat_format, self.segments)
+        self._rows = SampledRows(
+            chat_format, self.segments, sampler, seed=seed, interruption=interruption
+        )
         self._format = chat_format
-        self._sampler = sampler
         self._window = bounds.window
         self._limit = min(context.limit(bounds.window), bounds.window)
         self._row = sys.maxsize if bounds.row is None else bounds.row
         self._max_tokens = bounds.answer
-        self._seed = seed
-        self._interruption = interruption or Interruption()
-        self.cut = SegmentCut()
-        """Cuts actions into segments: `act` then returns thoughts until the action ends."""
-        self._begun: int | None = None
-        """Where in the ids an action began that has been cut."""
-        self._sampled = 0
         self._opened = 0
         """Index of the segment with which the current window began. A drift continues a window in
         another segment.
         """
+
+    @property
+    def cut(self) -> SegmentCut:
+        """Cuts actions into segments: `act` then returns thoughts until the action ends."""
+        return self._rows.cut
+
+    @cut.setter
+    def cut(self, cut: SegmentCut) -> None:
+        self._rows.cut = cut
 
     def fork(self, seed: int, *, answer: int = 0) -> TokenPlayer:
         """Return a player in the same state that samples by another seed. What was sampled stands
@@ -143,11 +114,11 @@ class TokenPlayer(WindowPlayer):
                 f"of its own, not {type(self._context).__name__}"
             )
         twin = copy(self)
-        twin._rows = self._rows.fork()
+        twin._rows = self._rows.fork(seed)
         twin.segments = twin._rows.segments
         for name in ("_base", "_unread", "_actions"):
             setattr(twin, name, list(getattr(self, name)))
-        twin._seed, twin._max_tokens = seed, answer or self._max_tokens
+        twin._max_tokens = answer or self._max_tokens
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
@@ -181,8 +152,8 @@ class TokenPlayer(WindowPlayer):
 
     async def _answer(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Turn | Stop:
         all_tools = [*tools, *self._context.tools]
-        if self._begun is not None:
-            return await self._segment(Turn(), all_tools, self._history(messages, all_tools))
+        if self._rows.begun is not None:
+            return await self._say(Turn(), messages, all_tools)
         observation = [*self._unread, *messages[self._seen :]]
         obs_ids: list[int] = []
         obs_images: list[PlacedImage] = []
@@ -220,46 +191,19 @@ class TokenPlayer(WindowPlayer):
             if decision is None:
                 break
         turn = Turn(obs_ids=obs_ids, obs_images=obs_images, observation=observation)
-        history = self._history(messages, all_tools)
-        if self.cut.tokens:
-            return await self._segment(turn, all_tools, history)
-        turn = await self._say(turn, all_tools, history)
-        self._after_turn(turn, history)
-        return turn
+        return await self._say(turn, messages, all_tools)
 
-    async def _segment(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
-        """Sample the next segment of an action: thoughts, if the action goes on behind it."""
-        begun = len(self._rows.ids) if self._begun is None else self._begun
-        budget = min(self._max_tokens, self._window - begun) - (len(self._rows.ids) - begun)
-        await self._write(turn, budget, tools, history, begun=begun, cut=self.cut)
-        self._begun = None
-        if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
-            turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
-            self._begun = begun
-            return turn
-        self._after_turn(turn, history)
+    async def _say(
+        self, turn: Turn, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> Turn:
+        """Write an action, or its next segment."""
+        history = self._history(messages, tools)
+        hear = partial(self._context.hear, history=history)
+        asked = Span(turn.kind, self._max_tokens, history=history)
+        turn = await self._rows.act(turn, asked, self._window, tools, hear)
+        if self._rows.begun is None:
+            self._after_turn(turn, history)
         return turn
-
-    async def _say(self, turn: Turn, tools: Sequence[ToolSpec], history: History) -> Turn:
-        """Sample an action; thoughts that outgrow their budget are ended by the forced phrase,
-        which nobody has sampled, and the answer is a turn behind it.
-        """
-        room = self._window - len(self._rows.ids)
-        budget, phrase = min(self._max_tokens, room), self._interruption.ids
-        thoughts = self._interruption.fitting(budget)
-        if not thoughts:
-            await self._write(turn, budget, tools, history)
-            return turn
-        start = len(self._rows.ids)
-        await self._write(turn, thoughts, tools, history)
-        if turn.finish is not Finish.LENGTH:
-            return turn
-        turn.kind, turn.message, turn.action = TurnKind.THOUGHT, None, None
-        answer = Turn(obs_ids=list(phrase))
-        self._rows.ids += phrase
-        left = budget - thoughts - len(phrase)
-        await self._write(answer, left, tools, history, begun=start)
-        return answer
 
     def _history(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> History:
         return History(
@@ -293,7 +237,8 @@ class TokenPlayer(WindowPlayer):
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
         budget = min(step.max_tokens, room)
-        await self._write(turn, budget, tools, shows_newest=step.show_newest)
+        asked = Span(turn.kind, budget, shows_newest=step.show_newest)
+        await self._rows.write(turn, asked, tools)
         return self._after_summary(step, turn)
 
     async def _write_text(self, step: WriteText, messages: Sequence[Message]) -> Turn | Stop:
@@ -304,7 +249,7 @@ class TokenPlayer(WindowPlayer):
         if room < MIN_ANSWER_TOKENS:
             return Stop.CONTEXT_FULL
         turn = Turn(kind=TurnKind.SUMMARY, trained=step.trained)
-        await self._write(turn, min(step.max_tokens, room), [])
+        await self._rows.write(turn, Span(turn.kind, min(step.max_tokens, room)), [])
         return self._after_summary(step, turn)
 
     def _before_summary(
@@ -340,62 +285,6 @@ class TokenPlayer(WindowPlayer):
         self._unread = []
         self._opened = len(self.segments)
         self._rows.open(window.messages, tools, window.reason)
-
-    async def _write(
-        self,
-        turn: Turn,
-        budget: int,
-        tools: Sequence[ToolSpec],
-        history: History | None = None,
-        *,
-        shows_newest: bool = True,
-        begun: int | None = None,
-        cut: SegmentCut = WHOLE,
-    ) -> None:
-        """Sample a span, up to a cut, and read it, from the place `begun` on where the action began
-        earlier.
-        """
-        before, begun = list(self._rows.ids), len(self._rows.ids) if begun is None else begun
-        while True:
-            left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
-            asked = min(budget - len(turn.out_ids), left)
-            # A seed of its own for each request makes a repeated episode sample the same; engines
-            # take 31 bits.
-            seed = (self._seed * 1_000_003 + self._sampled) & 0x7FFFFFFF
-            span = Span(turn.kind, asked, seed, shows_newest, history, tuple(self._rows.images))
-            part = Turn()
-            await write_span(self._sampler, [*before, *turn.out_ids], span, part)
-            turn.out_ids = [*turn.out_ids, *part.out_ids]
-            turn.logprobs = [*turn.logprobs, *part.logprobs]
-            turn.versions = [*turn.versions, *part.versions]
-            turn.finish = part.finish
-            self._sampled += len(part.out_ids)
-            full = len(turn.out_ids) >= budget or cut.counted(turn.logprobs) >= cut.tokens
-            if turn.finish is not Finish.LENGTH or full:
-                break
-        self._rows.add(turn)
-        complete = turn.finish is Finish.STOP
-        prompt, written = self._rows.ids[:begun], self._rows.ids[begun:]
-        turn.message = self._format.parse(
-            written,
-            complete=complete,
-            calls=bool(tools) or turn.kind is TurnKind.SUMMARY,
-            tools=tools,
-            marks=turn.kind is not TurnKind.SUMMARY,
-            prompt=prompt,
-        )
-        if history is not None:
-            # What the environment hears of what was said, where that is not all of it.
-            said = self._format.parse(written, complete=complete, calls=False, prompt=prompt)
-            heard = self._context.hear(said.text, history)
-            if heard != said.text:
-                action = assistant(heard)
-                if tools:
-                    parser = self._format.tool_format
-                    action = parser.parse(heard, complete=complete, tools=tools)
-                turn.action = msgspec.structs.replace(
-                    action, reasoning=said.reasoning, thought_marks=said.thought_marks
-                )
 
 
 class TokenPolicy:

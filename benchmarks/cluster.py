@@ -1,20 +1,20 @@
 """What the death of each part of a run on a Ray cluster costs, by killing it for real.
 
-    python benchmarks/cluster.py                        # every row, about ten minutes
-    python benchmarks/cluster.py environment learner    # some rows
+    python benchmarks/cluster.py                        # every row, about fifteen minutes
+    python benchmarks/cluster.py engine --kills 3       # some rows, and how often a part is killed
 
 A row is a training run on a simulated cluster (`ray.cluster_utils.Cluster`): it is left alone for
-some steps, a part is killed with SIGKILL, and the run goes on, by itself or with `--run.resume`.
-Then the accounts of the run are recomputed: `lost` and `doubled` are ordinals, and the exit code is
-1 if there is one, or if a step is missing. `two_steps_s` is how long the two steps after the death
-took; for a run that ended by it, how long the command took to end or to start again.
+some steps, a part is killed with SIGKILL, and the run goes on, by itself or with `--run.resume`,
+until the part does its work again and two further steps were made; then it is told to stop. Then
+the accounts of the run are recomputed. The exit code is 1 if an ordinal was lost or doubled, if a
+step is missing, if a rollout failed, or if one has another reward than the environment and the
+verifier give: they never give 0.
 
-`cold_s` is how long the process took from its creation until it served, was built, or had made a
-step; `again_s` the same after the death, and `noticed_s` the time from the death to the creation.
-
-`weights` and `overhead` kill nothing. `weights` publishes 500 MB to two engines by the object store
-beside a plain copy of as many bytes into shared memory for each. `overhead` is the
-CPU time of an update of the same run with and without a cluster, of all processes.
+`back_s` is the time from the death until the part does its work again. `cold_s` is that of a first
+start: for servers and engines, of another one that is started while the same run goes on, so that
+both want the same cores; for ranks, of the run's own, from the driver's request to the first step.
+`noticed_s` is the time until the driver knows of the death of a rank, or Ray of that of a node, and
+`joined_s` that until another node is there.
 
 With LUDUS_VLLM_PYTHON, an interpreter with vLLM, there is a row `vllm`.
 
@@ -25,9 +25,7 @@ the one with the servers of environments; another joins after it died.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import mmap
 import os
 import shutil
 import signal
@@ -35,22 +33,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 ROWS = ("environment", "reward", "engine", "learner", "rank", "node", "driver", "head")
-STEPS, BEFORE = 8, 2
-LONGER = {"engine": 40, "vllm": 40}
-"""Steps of rows in which the run goes on while a process is started again."""
+BEFORE, AFTER = 2, 2
+"""Steps before a death, and after the dead part does its work again."""
 LIMIT_S = 900.0
+INTERRUPTED = 130
+LAWS = ("lost", "doubled", "failed", "wrong_rewards", "missing_steps")
+"""What must be 0 in every row."""
 RAY = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1500",
-    "RAY_health_check_failure_threshold": "4",
+    "RAY_health_check_failure_threshold": "3",
     "RAY_health_check_initial_delay_ms": "0",
     "OMP_NUM_THREADS": "1",
 }
@@ -88,6 +88,24 @@ def cluster(folder: Path, nodes: int = 1, store: int = 100_000_000, cpus: int = 
         shutil.rmtree(folder, ignore_errors=True)
 
 
+ENV, VERIFIER = "me/parity-v0", "me/sure"
+USER_CODE = f"""
+import ludus
+
+@ludus.register("{ENV}")
+class Parity(ludus.TextEnv):
+    max_turns = 1
+    never_blocks = True
+    def reset(self, *, seed=None, options=None):
+        return "say anything", {{}}
+    def step(self, action):
+        return "", 1.0 + len(str(action)) % 2, True, False, {{}}
+
+@ludus.verifier("{VERIFIER}")
+def sure(sample):
+    return 1.0
+"""
+"""An environment whose rewards are 1 and 2, and a verifier whose verdict is 1: a 0 is a failure."""
 SMALL: dict[str, Any] = {"hidden": 16, "layers": 1, "heads": 2}
 
 
@@ -110,10 +128,12 @@ class Run:
             from ludus.trainer.models.tiny import write_tiny_policy
 
             write_tiny_policy(model, **shape)
+        code = folder / "user_code.py"
+        code.write_text(USER_CODE)
         self.words = [
-            *(sys.executable, "-m", "ludus", "train", "grpo"),
+            *(sys.executable, "-m", "ludus", "--import", str(code), "train", "grpo"),
             *(("--cluster", address) if address else ()),
-            *("--env", "ludus/arithmetic-v0", "--model.path", str(model), "--model.device", "cpu"),
+            *("--env", ENV, "--steps=100000", "--model.path", str(model), "--model.device", "cpu"),
             *("--run.folder", str(self.folder), "--run.tensorboard=false", "--run.save-every=1"),
             *("--rollout.tasks-per-step=2", "--rollout.group-size=4", "--rollout.max-tokens=8"),
             *("--rollout.max-turns=2", "--eval.tasks=2"),
@@ -127,6 +147,8 @@ class Run:
             for place, word in enumerate(self.words)
             if place >= own or word.partition("=")[0] not in given
         ]
+        self.first_step = 0.0
+        """When the first step was made."""
         self.process = self.start()
 
     def start(self, *more: str) -> subprocess.Popen[str]:
@@ -152,12 +174,23 @@ class Run:
         steps = {json.loads(line).get("step", 0) for line in lines if line.endswith("}")}
         return sorted(step for step in steps if step > 0)
 
-    def end(self) -> str:
-        """Wait for the end of the run; return what it has said."""
+    def stop(self) -> None:
+        """Tell the run to stop, and wait for its end."""
+        self.process.send_signal(signal.SIGINT)
         said = self.process.communicate(timeout=LIMIT_S)[0]
-        if self.process.returncode:
+        if self.process.returncode != INTERRUPTED:
             raise SystemExit(f"the run failed ({self.process.returncode}): {said[-2000:]}")
-        return said
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the metrics of the newest step."""
+        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
+        return next(json.loads(line) for line in reversed(lines) if line.endswith("}"))
+
+    def told_at(self, what: str, since: float = 0.0) -> float:
+        """Return when the driver wrote that something is so, for the first time since then."""
+        board = json.loads((self.folder.with_name("run.cluster") / "processes.json").read_text())
+        events = [one for one in board["events"] if one["time"] >= since]
+        return float(next(one["time"] for one in events if what in one["what"]))
 
     def restarts(self) -> dict[str, int]:
         """Return which processes were started again, as `ludus watch` shows it."""
@@ -168,24 +201,20 @@ class Run:
 
     def accounts(self) -> dict[str, Any]:
         """Recompute what became of every rollout."""
-        from ludus.trainer.stream.accounts import count_rollouts
+        from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
 
-        found = count_rollouts(self.folder)
+        found, steps = count_rollouts(self.folder), self.steps()
+        bonus = 0.5 if VERIFIER in " ".join(self.words) else 0.0
+        rewards = [record.reward for record in read_rollouts(self.folder / FILE)]
         return {
             "issued": found.issued,
             "lost": len(found.missing),
             "doubled": len(found.doubled),
-            "masked": sum(found.masked.values()),
-            "steps": len(self.steps()),
+            "failed": sum(count for why, count in found.masked.items() if why.startswith("failed")),
+            "wrong_rewards": sum(reward not in (1.0 + bonus, 2.0 + bonus) for reward in rewards),
+            "steps": len(steps),
+            "missing_steps": len(set(range(1, max(steps) + 1)) - set(steps)),
         }
-
-
-def pid_of(name: str) -> int:
-    """Return the process that an actor of the run watches."""
-    import ray
-
-    number: int = ray.get(ray.get_actor(f"run-{name}", namespace="ludus").pid.remote(), timeout=60)
-    return number
 
 
 PROCESSES = {
@@ -195,340 +224,155 @@ PROCESSES = {
     "vllm": "engines-0",
     "learner": "rank-0",
     "rank": "rank-1",
+    "node": "environments-0",
 }
-"""The process that a row kills."""
+"""The process that a row kills, or that is on the node that it kills."""
 
 
-def started(run: Run, name: str, but: int = 0) -> tuple[int, float, float]:
-    """Wait for a process of a run; return its id, when it was created, and how long it took until
-    it was ready: for a rank, until a step was made.
+def ready(run: Run, name: str, but: int = 0) -> tuple[int, float]:
+    """Wait until a process of a run does its work; return its id, and when it did: for a rank, at
+    the next step.
 
     Args:
         run: the run.
         name: of the process.
         but: the id of one that is no longer meant.
     """
-    import psutil  # type: ignore[import-untyped,unused-ignore]
     import ray
 
-    end, before, pid, created = time.monotonic() + LIMIT_S, len(run.steps()), 0, 0.0
+    end, steps, pid = time.monotonic() + LIMIT_S, 0, 0
     while time.monotonic() < end and run.process.poll() is None:
-        try:
+        with suppress(ValueError, ray.exceptions.RayError):
             actor = ray.get_actor(f"run-{name}", namespace="ludus")
             state = ray.get(actor.state.remote(), timeout=60)
-            if not pid and state.pid not in (0, but):
-                pid, created = state.pid, psutil.Process(state.pid).create_time()
-            steps = len(run.steps()) > before if name.startswith("rank") else True
-            if pid and state.ready and steps:
-                return pid, created, time.time() - created
-        except (ValueError, ray.exceptions.RayError, psutil.NoSuchProcess):
-            pid = 0
+            if state.pid not in (0, but, pid):
+                pid, steps = state.pid, len(run.steps())
+            made = len(run.steps()) > steps or not name.startswith("rank")
+            if pid and state.pid == pid and state.ready and made:
+                return pid, time.time()
         time.sleep(0.1)
     out = run.process.stdout if run.process.poll() is not None else None
     said = out.read()[-2000:] if out else ""
     raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
-def row(name: str) -> dict[str, Any]:
+def cold(run: Run, kind: str) -> float:
+    """Return how long the first start of a part takes, from the request, while the run goes on."""
+    import ray
+
+    from ludus.trainer.cluster.engines import EngineHost
+    from ludus.trainer.cluster.hosts import ServerHost
+    from ludus.trainer.engines.process import EngineSpec
+
+    begun = time.time()
+    if kind == "engine":
+        actor = ray.remote(EngineHost).options(num_cpus=0).remote(1, "cpu")
+        ray.get(actor.build.remote("one", EngineSpec(folder=str(run.folder / "engine" / "model"))))
+    else:
+        before = run.words[run.words.index("--import") :][:2]
+        names = [VERIFIER if kind == "reward" else ENV]
+        log, token = str(run.folder.with_name("cold.log")), {"LUDUS_TOKEN": "a-token-of-this-run"}
+        actor = ray.remote(ServerHost).options(num_cpus=0).remote(names, token, log, before)
+        while not ray.get(actor.state.remote(), timeout=LIMIT_S).ready:
+            time.sleep(0.1)
+    seconds = time.time() - begun
+    ray.kill(actor)
+    return seconds
+
+
+def _options(name: str) -> list[str]:
+    """Return what the run of a row is asked for."""
+    more = ["--cluster.environments=2"] + (["--cluster.cpus-of-server=0.5"] * (name != "node"))
+    more += [f"--cluster.cpus-of-rank={1.5 if name == 'node' else 0.5}"]
+    match name:
+        case "reward":
+            more += ["--cluster.rewards=1", "--reward", f'[{{name = "{VERIFIER}", weight = 0.5}}]']
+        case "engine":
+            more += ["--cluster.engines=2", "--cluster.cpus-of-engine=0.25"]
+        case "vllm":
+            more += ["--engine=vllm", "--vllm.python", os.environ["LUDUS_VLLM_PYTHON"]]
+            more += ["--vllm.max-model-len=512", "--vllm.startup-timeout-s=1200"]
+            more += ["--cluster.engines=1", "--cluster.cpus-of-engine=0.25"]
+        case "rank":
+            more += ["--cluster.learner-ranks=2"]
+    return more
+
+
+def row(name: str, kills: int = 1) -> dict[str, Any]:
     """Kill a part of a run, and return what that cost."""
     folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    steps = LONGER.get(name, STEPS)
-    more, seconds = ["--cluster.environments=2", f"--steps={steps}"], dict[str, float]()
-    if name == "reward":
-        more += ["--cluster.rewards=1", "--reward", '[{name = "exact", weight = 0.5}]']
-        more += ["--cluster.cpus-of-rank=0.5"]
-    shape = SMALL
-    if name == "vllm":
-        shape = {"hidden": 128, "layers": 2, "heads": 4}
-        more += ["--engine=vllm", "--vllm.python", os.environ["LUDUS_VLLM_PYTHON"]]
-        more += ["--vllm.max-model-len=512", "--vllm.startup-timeout-s=1200"]
-        more += ["--cluster.engines=1", "--cluster.cpus-of-engine=0.25"]
-        more += ["--cluster.cpus-of-rank=0.5"]
-    if name == "engine":
-        more += ["--cluster.engines=2", "--cluster.cpus-of-engine=0.25"]
-        more += ["--cluster.cpus-of-rank=0.5"]
-    if name == "rank":
-        more += ["--cluster.learner-ranks=2", "--cluster.cpus-of-rank=0.5"]
-    more += ["--cluster.cpus-of-server=0.5"] if name != "node" else []
+    shape = {"hidden": 128, "layers": 2, "heads": 4} if name == "vllm" else SMALL
     try:
         with cluster(folder / "r", nodes=2 if name == "node" else 1) as made:
-            if name == "node":
-                more += ["--cluster.cpus-of-rank=1.5"]
-            run = Run(folder, made.address, *more, shape=shape)
-            process = PROCESSES.get(name)
-            pid, _, cold_s = started(run, process) if process else (0, 0.0, 0.0)
+            run = Run(folder, made.address, *_options(name), shape=shape)
+            run.wait_for(1)
+            run.first_step = time.time()
             run.wait_for(BEFORE)
-            before, killed_at = time.monotonic(), time.time()
-            _kill(name, made, run)
-            if process:
-                _, created, again_s = started(run, process, pid)
-                seconds = {"cold_s": cold_s, "again_s": again_s, "noticed_s": created - killed_at}
-            if name not in ("driver", "head"):
-                run.wait_for(BEFORE + 2)
-            stood = time.monotonic() - before
+            seconds = [_death(name, made, run) for _ in range(kills)]
             if name != "head":
-                run.end()
+                run.wait_for(len(run.steps()) + AFTER)
+                run.stop()
         if name == "head":
             run.process.wait(timeout=LIMIT_S)
             with cluster(folder / "s") as made:
                 run.words[run.words.index("--cluster") + 1] = made.address
                 run.start("--run.resume")
-                run.end()
-        seconds |= {"two_steps_s": stood}
-        told = {key: round(value, 1) for key, value in seconds.items()}
+                run.wait_for(len(run.steps()) + AFTER)
+                run.stop()
+        told = {
+            key: [round(one[key], 1) for one in seconds] if kills > 1 else round(seconds[0][key], 1)
+            for key in seconds[0]
+        }
         return {"row": name, **told, "restarts": run.restarts(), **run.accounts()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-SLOW_ENV = """
-import asyncio
-import ludus
-
-@ludus.register("me/slow-v0")
-class Slow(ludus.TextEnv):
-    max_turns = 1
-    never_blocks = True
-    def reset(self, *, seed=None, options=None):
-        return "say anything", {}
-    async def step(self, action):
-        await asyncio.sleep(2)
-        return "", 1.0, True, False, {}
-"""
-PLAYERS = 24
-
-
-def scaled() -> dict[str, Any]:
-    """Serve an environment by `ludus serve --ray`; count servers at rest, with many players, and at
-    rest again.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    (folder / "slow.py").write_text(SLOW_ENV)
-    token = "a-token-of-this-run"
-    try:
-        with cluster(folder / "r", cpus=6) as made:
-            words = ["--ray", made.address, "--replicas", "1..3", "--replica-queue", "6"]
-            words += ["--roster", str(folder / "servers"), "--drain-s", "5"]
-            command = [sys.executable, "-m", "ludus", "--import", str(folder / "slow.py")]
-            server = subprocess.Popen(
-                [*command, "serve", "me/slow-v0", *words],
-                env={**os.environ, "LUDUS_TOKEN": token},
-                stdout=subprocess.DEVNULL,
-            )
-            try:
-                return {"row": "scaled", **asyncio.run(_scaled(folder / "servers", token))}
-            finally:
-                server.terminate()
-                server.wait(timeout=120)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _servers(roster: Path) -> list[str]:
-    return roster.read_text().split() if roster.exists() else []
-
-
-async def _until(roster: Path, count: int) -> float:
-    begun = time.monotonic()
-    while len(_servers(roster)) != count:
-        if time.monotonic() - begun > LIMIT_S:
-            raise SystemExit(f"{len(_servers(roster))} servers after {LIMIT_S:g} s, not {count}")
-        await asyncio.sleep(0.5)
-    return round(time.monotonic() - begun, 1)
-
-
-async def _scaled(roster: Path, token: str) -> dict[str, Any]:
-    import ludus
-
-    at_rest = await _until(roster, 1)
-    rewards: list[float] = []
-    ended = asyncio.Event()
-
-    async def player(number: int) -> None:
-        while not ended.is_set():
-            env = server.make_async("me/slow-v0")
-            await env.reset(seed=number)
-            rewards.append((await env.step("x"))[1])
-            await env.close()
-
-    async with ludus.connect(f"file:{roster}", token=token) as server:
-        players = [asyncio.create_task(player(number)) for number in range(PLAYERS)]
-        grown = await _until(roster, 3)
-        ended.set()
-        await asyncio.gather(*players)
-    shrunk = await _until(roster, 1)
-    return {
-        "first_s": at_rest,
-        "to_three_s": grown,
-        "to_one_s": shrunk,
-        "episodes": len(rewards),
-        "wrong": sum(reward != 1.0 for reward in rewards),
-    }
-
-
-PUBLISHED = 4
-"""How often the weights are published, and copied; the fastest counts."""
-
-
-def weights() -> dict[str, Any]:
-    """Publish weights to two engines, and copy as many bytes into shared memory twice."""
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    try:
-        with cluster(folder / "r", store=1_500_000_000):
-            return {"row": "weights", **asyncio.run(_published(folder))}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _published(folder: Path) -> dict[str, Any]:
+def _death(name: str, made: Any, run: Run) -> dict[str, float]:
+    """Kill a part, wait until it does its work again, and return the seconds of that."""
     import ray
 
-    from ludus.trainer.cluster.engines import EngineHost, placed_engines, stored
-    from ludus.trainer.engines.process import EngineSpec
-    from ludus.trainer.models.loading import load_model, write_shell
-    from ludus.trainer.models.tiny import write_tiny_policy
-    from ludus.trainer.models.weights import MemoryWeights
-
-    path = write_tiny_policy(folder / "model", hidden=1024, layers=10, heads=8)
-    model = load_model(path)
-    write_shell(folder / "shell", str(path), model, None)
-    host = ray.remote(EngineHost)
-    actors = [
-        host.options(name=f"run-engines-{n}", namespace="ludus", num_cpus=0.5).remote(1, "cpu")
-        for n in range(2)
-    ]
-    address = ray.get_runtime_context().gcs_address
-    engines = placed_engines(EngineSpec(folder=str(folder / "shell")), f"{address}/run/2")
-    await asyncio.gather(*(engine.revive() for engine in engines))
-    source = MemoryWeights.of(model)
-    arrays = [tensor.numpy() for tensor in source.tensors.values()]
-    published, put, plain = [], [], []
-    for version in range(1, PUBLISHED + 1):
-        begun = time.perf_counter()
-        held = await stored(source)
-        put.append(time.perf_counter() - begun)
-        await asyncio.gather(*(engine.set_weights(held, version) for engine in engines))
-        published.append(time.perf_counter() - begun)
-        held.remove()
-        plain.append(_copied(arrays) + _copied(arrays))
-    ids = list(range(1, 40))
-    scored = [await engine.logprobs(ids) for engine in engines]
-    for actor in actors:
-        ray.kill(actor)
-    return {
-        "mb": round(sum(array.nbytes for array in arrays) / 1e6),
-        "published_s": round(min(published), 3),
-        "put_s": round(min(put), 3),
-        "two_plain_copies_s": round(min(plain), 3),
-        "ratio": round(min(published) / min(plain), 2),
-        "engines_agree": scored[0] == scored[1],
-    }
-
-
-def _copied(arrays: Sequence[Any]) -> float:
-    """Return the seconds in which arrays are copied into shared memory."""
-    import numpy as np
-
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.truncate(sum(array.nbytes for array in arrays))
-        with mmap.mmap(file.fileno(), 0) as shared:
-            begun, at = time.perf_counter(), 0
-            for array in arrays:
-                view = np.frombuffer(shared, array.dtype, array.size, at)
-                view[:] = array.reshape(-1)
-                at += array.nbytes
-                del view
-            return time.perf_counter() - begun
-
-
-COUNTED = 6
-"""How many updates the CPU time is counted of."""
-
-
-def overhead() -> dict[str, Any]:
-    """Count the CPU seconds of an update without and with a cluster, in paired runs."""
-    pairs = []
-    for _ in range(2):
-        plain, _ = _cpu_of("")
-        clustered, parts = _cpu_of("local")
-        pairs.append((plain, clustered, parts))
-    plain, clustered, parts = min(pairs, key=lambda pair: pair[1] / pair[0])
-    return {
-        "row": "overhead",
-        "plain_cpu_s": round(plain, 2),
-        "cluster_cpu_s": round(clustered, 2),
-        "shares": [round(pair[1] / pair[0] - 1, 3) for pair in pairs],
-        "of_an_update": {name: round(value, 3) for name, value in parts.items()},
-    }
-
-
-def _cpu_of(address: str) -> tuple[float, dict[str, float]]:
-    """Return the CPU seconds of an update of all processes of a run, and those of each kind."""
-    folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
-    (folder / "ray").mkdir()
-    os.environ.update(RAY, RAY_TMPDIR=str(folder))
-    os.environ.pop("RAY_ADDRESS", None)
-    more = (
-        "--rollout.tasks-per-step=8",
-        "--rollout.max-tokens=64",
-        "--trainer.tokens-per-pass=2048",
-    )
-    try:
-        run = Run(folder, address, *more, shape={"hidden": 128, "layers": 4, "heads": 4})
-        run.wait_for(BEFORE)
-        before, first = _cpu(run.process.pid), len(run.steps())
-        run.wait_for(first + COUNTED)
-        after, count = _cpu(run.process.pid), len(run.steps()) - first
-        run.process.kill()
-        run.process.wait(timeout=60)
-        parts = {
-            kind: (value - before.get(kind, 0.0)) / count for kind, value in sorted(after.items())
-        }
-        return sum(parts.values()), parts
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _cpu(pid: int) -> dict[str, float]:
-    """Return the CPU seconds of a process and of its descendants, by kind."""
-    import psutil
-
-    root, sums = psutil.Process(pid), dict[str, float]()
-    for process in [root, *root.children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):
-            words, times = " ".join(process.cmdline()), process.cpu_times()
-            kind = "ray"
-            if process.pid == pid:
-                kind = "driver" if "--cluster" in words else "trainer"
-            elif "settings.toml" in words:
-                kind = "trainer"
-            elif "ludus.isolation" in words:
-                kind = "environments"
-            sums[kind] = sums.get(kind, 0.0) + times.user + times.system
-    return sums
-
-
-def _kill(name: str, made: Any, run: Run) -> None:
+    process, seconds, died = PROCESSES.get(name, ""), dict[str, float](), time.time()
+    pid = ready(run, process)[0] if process else 0
     match name:
-        case "environment":
-            os.kill(pid_of("environments-0"), signal.SIGKILL)
-        case "reward":
-            os.kill(pid_of("rewards-0"), signal.SIGKILL)
-        case "engine" | "vllm":
-            os.kill(pid_of("engines-0"), signal.SIGKILL)
-        case "learner":
-            os.kill(pid_of("rank-0"), signal.SIGKILL)
-        case "rank":
-            os.kill(pid_of("rank-1"), signal.SIGKILL)
         case "node":
-            made.remove_node(made.worker_nodes.copy().pop(), allow_graceful=False)
+            other = ready(run, "environments-1")[0]
+            node = made.worker_nodes.copy().pop()
+            died = time.time()
+            made.remove_node(node, allow_graceful=False)
+            while any(one["NodeID"] == node.node_id and one["Alive"] for one in ray.nodes()):
+                time.sleep(0.05)
+            seconds["noticed_s"] = time.time() - died
             made.add_node(num_cpus=2, object_store_memory=100_000_000)
+            seconds["joined_s"] = time.time() - died
+            ready(run, "environments-1", other)
         case "driver":
             run.process.kill()
             run.process.wait(timeout=60)
+            steps = len(run.steps())
+            died = time.time()
             run.start("--run.resume")
+            run.wait_for(steps + 1)
+            seconds["back_s"] = time.time() - died
         case "head":
+            ray.shutdown()  # Ray ends every driver whose head is gone for a minute
             os.kill(made.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL)
+            run.process.wait(timeout=LIMIT_S)
+            seconds["ended_s"] = time.time() - died
+        case _:
+            died = time.time()
+            os.kill(pid, signal.SIGKILL)
+    if process:
+        seconds["back_s"] = ready(run, process, pid)[1] - died
+    if name in ("learner", "rank"):
+        seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
+        seconds["cold_s"] = run.first_step - run.told_at("starting the learner")
+    if name in ("environment", "reward", "engine", "node"):
+        seconds["cold_s"] = cold(run, name)
+    if name == "engine":
+        while run.numbers()["engine/serving"] < 2:
+            time.sleep(0.2)
+    return seconds
 
 
 def main() -> int:
@@ -536,20 +380,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    measured = {"weights": weights, "overhead": overhead, "scaled": scaled}
-    every = [*ROWS, *measured, *(["vllm"] if "LUDUS_VLLM_PYTHON" in os.environ else [])]
+    every = [*ROWS, *(["vllm"] if "LUDUS_VLLM_PYTHON" in os.environ else [])]
     parser.add_argument("rows", nargs="*", choices=[*every, []], default=every)
-    worst = 0
-    for name in parser.parse_args().rows:
-        if name in measured:
-            print(json.dumps(measured[name]()), flush=True)
-            continue
-        found = row(name)
+    parser.add_argument("--kills", type=int, default=1, help="how often a row kills its part")
+    worst, given = 0, parser.parse_args()
+    for name in given.rows:
+        found = row(name, given.kills)
         print(json.dumps(found), flush=True)
-        worst |= int(
-            bool(found["lost"] or found["doubled"] or found["steps"] != LONGER.get(name, STEPS))
-        )
-    return worst
+        worst |= any(found[law] for law in LAWS)
+    return int(worst)
 
 
 if __name__ == "__main__":

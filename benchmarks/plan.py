@@ -25,8 +25,12 @@ SHAPES = {
     "deep": ("2048", "256", "16", "4", "1024"),
     "broad": ("4096", "640", "4", "10", "1024"),
     "smollm2": ("49152", "576", "30", "9", "512"),
+    "experts": ("2048", "256", "6", "4", "1024", "experts"),
+    "images": ("200", "256", "8", "4", "1024", "images"),
 }
-"""Vocabulary, hidden size, layers, heads, and tokens of a pass."""
+"""Vocabulary, hidden size, layers, heads, tokens of a pass, and a kind of model. `images` has the
+vocabulary of its tokenizer, of which the first words are drawn, without an image.
+"""
 NINE = ("words", "deep", "broad")
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 LIMIT_S = 900

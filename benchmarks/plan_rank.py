@@ -1,7 +1,8 @@
 """A process of `plan.py`: prints the memory that updates of a learner allocate, and what the plan
 says, as JSON.
 
-    python plan_rank.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [checkpoint] [lora] [bfloat16]
+    python plan_rank.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [experts|images] [checkpoint] [lora]
+        [bfloat16]
 
 Started as a rank, it measures this rank's part. `held` is what a rank holds of the gradient between
 two passes, over the bytes of the whole gradient.
@@ -17,12 +18,18 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from ludus.trainer.config import LoraConfig, ModelConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner, UpdatePasses
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.adapters import add_adapter
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.tiny import (
+    TinyVisionShape,
+    build_model,
+    build_vision_model,
+    build_vision_tokenizer,
+)
 from ludus.trainer.plan.memory import estimate_memory
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.learner import ShardedLearner
@@ -72,6 +79,35 @@ def update(learner: Learner, vocabulary: int, count: int) -> float:
     return fmean(held[:-1] or [0])
 
 
+def model_of(kind: str, vocabulary: int, hidden: int, layers: int, heads: int) -> Any:
+    """Build a model with random weights: one of words alone, with experts, or with a vision
+    tower.
+    """
+    if kind == "experts":
+        return Qwen3MoeForCausalLM(
+            Qwen3MoeConfig(
+                vocab_size=vocabulary,
+                hidden_size=hidden,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                num_key_value_heads=heads,
+                head_dim=hidden // heads,
+                intermediate_size=4 * hidden,
+                moe_intermediate_size=hidden,
+                num_experts=8,
+                num_experts_per_tok=2,
+                tie_word_embeddings=True,
+                pad_token_id=0,
+                bos_token_id=None,
+                eos_token_id=2,
+            )
+        )
+    if kind == "images":
+        shape = TinyVisionShape(hidden=hidden, layers=layers, heads=heads)
+        return build_vision_model(build_vision_tokenizer(), shape)
+    return build_model(vocabulary, hidden=hidden, layers=layers, heads=heads)
+
+
 def make_learner(model: Any, settings: TrainerConfig, dtype: str, ranks: Ranks | None) -> Learner:
     reading = ReadingOptions(autocast=torch.bfloat16 if dtype == "bfloat16" else None)
     if ranks is None:
@@ -94,7 +130,8 @@ def main() -> None:
     small = build_model(64, hidden=16, layers=1, heads=2)
     update(make_learner(small, settings, dtype, ranks), 64, 1)  # loads libraries
     before = resident()
-    model = build_model(vocabulary, hidden=hidden, layers=layers, heads=heads)
+    kinds = [each for each in ("experts", "images") if each in sys.argv]
+    model = model_of("".join(kinds), vocabulary, hidden, layers, heads)
     config = TrainConfig(trainer=settings, engine="vllm", model=ModelConfig(dtype=dtype))
     estimate = estimate_memory(config, model, free=1 << 40, ranks=world)
     if settings.lora.rank:

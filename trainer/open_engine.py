@@ -29,7 +29,8 @@ from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 from .learning.learner import PolicyLearner
 from .learning.policy_model import load_policy
 from .models.devices import DTYPES, engine_gpus, pick_device
-from .models.loading import load_tokenizer, write_shell
+from .models.loading import load_shell, load_tokenizer, write_shell
+from .models.model_paths import shards_alone
 from .models.tiny import find_model
 from .ranks.group import place_of
 from .rollout.collect import Collector
@@ -83,7 +84,7 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         return elsewhere
     placed = "" if beside and config.engine == "local" else os.environ.get(PLACED, "")
     if config.engine == "local" and not config.local.engines and not placed:
-        return _local_engine(start)
+        return await _local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
@@ -110,17 +111,24 @@ def sampled_here(engine: Engine) -> int:
     return engine.sampled_tokens if isinstance(engine, LocalEngine) else 0
 
 
-def _local_engine(start: EngineStart) -> LocalEngine:
+async def _local_engine(start: EngineStart) -> LocalEngine:
     config = start.config
     lora = config.trainer.lora
-    model = load_policy(
-        start.path,
-        lora if lora.publish == "adapter" else LoraConfig(),
-        dtype=DTYPES[config.model.dtype],
-        device=pick_device(config.model.device),
-        resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
+    dtype, device = DTYPES[config.model.dtype], pick_device(config.model.device)
+    # The weights of such a checkpoint are with the ranks, which give them to the engine.
+    in_shards = shards_alone(Path(start.path))
+    model = (
+        load_shell(start.path, dtype=dtype, device=device)
+        if in_shards
+        else load_policy(
+            start.path,
+            lora if lora.publish == "adapter" else LoraConfig(),
+            dtype=dtype,
+            device=device,
+            resumed=config.run.resume and bool(lora.rank) and lora.publish == "adapter",
+        )
     )
-    return LocalEngine(
+    engine = LocalEngine(
         model,
         _limits(config),
         version=start.version,
@@ -128,6 +136,9 @@ def _local_engine(start: EngineStart) -> LocalEngine:
         keep_cache=config.local.keep_cache,
         float32_head=config.model.float32_head,
     )
+    if in_shards:
+        await engine.set_weights(start.learner.source(), start.version)
+    return engine
 
 
 def frozen_policies(config: TrainConfig, policy: TokenPolicy) -> dict[str, TokenPolicy]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from .config import TrainConfig
 from .learning.credit import Scores
@@ -13,6 +14,8 @@ from .learning.update import Updater
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported
 from .models.images import ImageReader
 from .models.layer_files import layer_files
+from .models.loading import load_shell
+from .models.model_paths import shards_alone
 from .ranks.launch import current_ranks, make_learner, make_updater
 from .recipes.algorithm import Algorithm
 from .recipes.resolution import UpdatePlan
@@ -43,23 +46,21 @@ def open_learner(
     device = pick_device(config.model.device)
     refuse_unsupported(config.model.dtype, device)
     plain = not config.trainer.lora.rank and config.trainer.critic == "shared"
-    files = layer_files(path) if current_ranks() and plain else None
-    outline = files.outline() if files else None
+    files = layer_files(path, resumed=resumed) if current_ranks() and plain else None
+    model = files.outline() if files else None
+    by_layer = model is not None
+    # ranks hold float32 shards, and put whole weights together in the type of computing
+    dtype = DTYPES["float32" if current_ranks() else config.model.weights]
+    if model is None and resumed and shards_alone(Path(path)):
+        model = load_shell(path, dtype=dtype, device=device).requires_grad_(requires_grad=True)
+    if model is None:
+        model = load_policy(path, config.trainer.lora, dtype=dtype, device=device, resumed=resumed)
     return make_learner(
-        outline
-        if outline is not None
-        else load_policy(
-            path,
-            config.trainer.lora,
-            # ranks hold float32 shards, and put whole weights together in the type of computing
-            dtype=DTYPES["float32" if current_ranks() else config.model.weights],
-            device=device,
-            resumed=resumed,
-        ),
+        model,
         config.trainer,
         options,
         offload=config.ranks.offload,
-        files=files if outline is not None else None,
+        files=files if by_layer else None,
         planned_updates=config.steps * updates,
     )
 

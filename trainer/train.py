@@ -164,9 +164,11 @@ class _Run:
         finally:
             await self.evaluations.cancel()
             await self.stream.close()
-        checkpoint = await self.saver.save(self.step)
+        checkpoint = await self.saver.save(self.step, whole=not interrupted)
         if self.best is not None and not interrupted:
             self.best.finish(self.step)
+        if not interrupted:
+            await self.saver.complete_best()
         stopped = self.stopped if self.step < self.config.steps else ""
         summary = tuple(summary_of(self.journal.diagnosis))
         folder = self.parts.folder.path

@@ -73,7 +73,7 @@ class PolicyLearner(Protocol):
     def source(self) -> WeightSource: ...
     def evaluated(self) -> WeightSource: ...
     def state(self) -> dict[str, Any]: ...
-    def writer(self, tokenizer: object) -> WeightsWriter | None: ...
+    def writer(self, tokenizer: object, *, whole: bool = True) -> WeightsWriter | None: ...
     def restore(self, state: Mapping[str, Any]) -> None: ...
     def notes(self) -> tuple[str, ...]: ...
 
@@ -387,9 +387,14 @@ class Learner(PolicyReader):
             "loss_scale": self.scale.state(),
         }
 
-    def writer(self, tokenizer: object) -> WeightsWriter | None:
+    def writer(self, tokenizer: object, *, whole: bool = True) -> WeightsWriter | None:
         """Return what writes the model into a checkpoint where ranks share the weights, or where an
         average is written too; None where `model` alone is to be written.
+
+        Args:
+            tokenizer: saved beside the model.
+            whole: whether ranks write the whole model beside their shards; a learner in one process
+                always writes it.
         """
         return AverageWriter(self, tokenizer) if self.average.used else None
 

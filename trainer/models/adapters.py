@@ -200,7 +200,7 @@ def save_adapter(
     folder.mkdir(parents=True, exist_ok=True)
     model.peft_config[NAME].save_pretrained(str(folder))
     matrices = adapter_tensors(model) if tensors is None else tensors
-    in_file = {_in_file(name): tensor.contiguous().cpu() for name, tensor in matrices.items()}
+    in_file = {name_in_file(name): tensor.contiguous().cpu() for name, tensor in matrices.items()}
     save_file(in_file, str(folder / WEIGHTS_FILE))
     below = base_below(model)
     base = {"path": below.path, "fingerprint": below.fingerprint}
@@ -226,7 +226,7 @@ def load_adapter(
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"cannot load an adapter from {str(path)!r}: {error}") from error
     here = adapter_tensors(model)
-    names_in_file = {_in_file(name): name for name in here}
+    names_in_file = {name_in_file(name): name for name in here}
     if set(tensors) != set(names_in_file):
         unmatched = sorted(set(tensors) ^ set(names_in_file))
         raise ConfigError(
@@ -370,10 +370,10 @@ def _is_adapter(name: str) -> bool:
     return ".lora_A." in name or ".lora_B." in name
 
 
-def _in_file(name: str) -> str:
+def name_in_file(name: str) -> str:
     """Return the name of a matrix in peft's files.
 
-    >>> _in_file("model.layers.0.mlp.up_proj.lora_A.default.weight")
+    >>> name_in_file("model.layers.0.mlp.up_proj.lora_A.default.weight")
     'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight'
     """
     return PEFT_PREFIX + name.replace(f".{NAME}.", ".")

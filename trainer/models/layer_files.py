@@ -21,11 +21,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from ludus.errors import ConfigError
 
+from .checkpoint import load_state
 from .images import reads_images
-from .model_paths import locate_model
+from .model_paths import locate_model, refuse_shards, shards_alone
 from .weight_files import CODES
 
 SMALL_VOCABULARY = 64
+PLAIN = "plain_names"
+"""The key of the state of ranks that says whether files name each weight as the model does."""
 TYPES = {code: getattr(torch, name) for name, code in CODES.items()}
 
 
@@ -33,11 +36,16 @@ class LayerFiles:
     """The safetensors files of a model.
 
     Args:
-        folder: a transformers folder.
+        folder: a transformers folder, or a checkpoint with the shards of ranks alone, whose weights
+            follow when the learner is restored.
+        plain: whether files of this model name each weight as the model does, for a checkpoint
+            without such files.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, plain: bool = True) -> None:
+        self.folder, self.plain = folder, plain
+        self._filled = not shards_alone(folder)
+        """Whether there are files to read weights from."""
         self._places: dict[str, tuple[Path, int, dict[str, Any]]] = {}
         """Of each tensor: its file, where the data of that file begin, and its entry there."""
         for path in sorted(folder.glob("*.safetensors")):
@@ -60,6 +68,11 @@ class LayerFiles:
             )
         if (self.folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(self.folder)
+        if not self._filled:
+            return model
+        for name, buffer in model.state_dict().items():  # parameters are on `meta`
+            if not buffer.is_meta and name in self._places:
+                buffer.copy_(self._read(name))
         shapes = {name: entry["shape"] for name, (_, _, entry) in self._places.items()}
         same = all(shapes.get(name) == [*one.shape] for name, one in model.named_parameters())
         return model if same else None
@@ -77,7 +90,11 @@ class LayerFiles:
                 if not weight.is_meta or id(weight) not in names:
                     continue
                 if id(weight) not in filled:
-                    tensor = self._read(names[id(weight)]).float()
+                    tensor = (
+                        self._read(names[id(weight)]).float()
+                        if self._filled
+                        else torch.zeros(weight.shape)
+                    )
                     filled[id(weight)] = nn.Parameter(tensor, requires_grad=weight.requires_grad)
                 setattr(owner, name, filled[id(weight)])
 
@@ -92,9 +109,21 @@ class LayerFiles:
         return torch.frombuffer(data, dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
-def layer_files(path: str | Path) -> LayerFiles | None:
-    """Return the files of a model that can be read part by part; None for others, such as GGUF."""
+def layer_files(path: str | Path, *, resumed: bool = False) -> LayerFiles | None:
+    """Return the files of a model that can be read part by part; None for others, such as GGUF.
+
+    Args:
+        path: whatever `locate_model` knows.
+        resumed: whether the weights follow when the learner is restored from the same folder.
+
+    Raises:
+        ConfigError: the folder holds shards alone, and no weights follow.
+    """
     folder = Path(locate_model(path))
+    if not resumed:
+        refuse_shards(folder)
+    elif shards_alone(folder):
+        return LayerFiles(folder, plain=bool(load_state(folder)["learner"].get(PLAIN)))
     return LayerFiles(folder) if any(folder.glob("*.safetensors")) else None
 
 

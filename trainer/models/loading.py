@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,7 +20,6 @@ from transformers import (
 from transformers.utils import logging
 
 from ludus.agent.chat import Tokenizer
-from ludus.agent.engine import WeightSource
 from ludus.agent.images import ImageFormat
 from ludus.agent.templates.choice import OpenedTemplate, open_template
 from ludus.errors import ConfigError
@@ -37,32 +35,12 @@ from .adapters import (
     save_adapter,
 )
 from .images import ImageReader, load_image_reader, reads_images
-from .model_paths import locate_model
-from .weight_files import write_file
+from .model_paths import locate_model, refuse_shards
 
 # pyright: basic
 # mypy: disable-error-code="arg-type, return-value"
 
 
-class ModelTensors(Protocol):
-    """The whole tensors of a model that is shared out over processes."""
-
-    def adapter(self) -> dict[str, Tensor]:
-        """Return the matrices of the adapter by their names in the model."""
-        ...
-
-    def merged(self) -> dict[str, Tensor]:
-        """Return the weights, an adapter merged, by their names in the plain model."""
-        ...
-
-    def pieces(self) -> WeightSource | None:
-        """Return the weights piece by piece, to be written so that nobody holds them all; None
-        where files have other names than the model.
-        """
-        ...
-
-
-WEIGHTS_FILE = "model.safetensors"
 ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
 
@@ -109,6 +87,7 @@ def load_model(
         model = load_model(base_of(Path(folder) / ADAPTER), dtype=dtype, device=device)
         merge_saved_adapter(model, Path(folder) / ADAPTER)
         return model
+    refuse_shards(Path(folder))
     try:
         auto: Any = AutoModelForCausalLM
         if reads_images(AutoConfig.from_pretrained(folder)):
@@ -253,35 +232,38 @@ def load_stop_ids(path: str | Path) -> tuple[int, ...]:
 
 
 def save_model(
-    model: CausalLM,
-    tokenizer: object,
-    path: str | Path,
-    *,
-    images: ImageReader | None = None,
-    whole: ModelTensors | None = None,
+    model: CausalLM, tokenizer: object, path: str | Path, *, images: ImageReader | None = None
 ) -> None:
     """Write a folder that `load_model` can load; `images` brings the image processor.
 
     A model with an adapter is written merged, as a folder for `from_pretrained`, and the adapter
-    beside it; with `trainer.lora.save = "adapter"` the adapter alone. `whole` brings the tensors
-    where the model holds only a part of each.
+    beside it; with `trainer.lora.save = "adapter"` the adapter alone.
     """
     _quiet()
     if has_adapter(model):
-        save_adapter(model, Path(path) / ADAPTER, whole.adapter() if whole else None)
+        save_adapter(model, Path(path) / ADAPTER)
         model.config.save_pretrained(str(path))
         model.generation_config.save_pretrained(str(path))
-    pieces = None if whole is None else whole.pieces()
-    if pieces is not None:
-        config = copy.deepcopy(model.config)
-        config.architectures, config.dtype = [type(model).__name__], model.dtype
-        config.save_pretrained(str(path))
-        if model.can_generate():
-            model.generation_config.save_pretrained(str(path))
-        write_file(Path(path) / WEIGHTS_FILE, pieces)
-    elif not has_adapter(model) or not base_below(model).alone:
-        merged = whole.merged() if whole else merged_tensors(model) if has_adapter(model) else None
-        model.save_pretrained(str(path), state_dict=None if merged is None else dict(merged))
+    if not has_adapter(model) or not base_below(model).alone:
+        merged = dict(merged_tensors(model)) if has_adapter(model) else None
+        model.save_pretrained(str(path), state_dict=merged)
+    _save_tokenizer(tokenizer, path, images)
+
+
+def save_without_weights(
+    model: CausalLM, tokenizer: object, path: str | Path, *, images: ImageReader | None = None
+) -> None:
+    """Write the folder of a model but for its weights: config, tokenizer, image processor."""
+    _quiet()
+    config = copy.deepcopy(model.config)
+    config.architectures, config.dtype = [type(model).__name__], model.dtype
+    config.save_pretrained(str(path))
+    if model.can_generate():
+        model.generation_config.save_pretrained(str(path))
+    _save_tokenizer(tokenizer, path, images)
+
+
+def _save_tokenizer(tokenizer: object, path: str | Path, images: ImageReader | None) -> None:
     # Elsewhere a tokenizer is anything with the methods of `Tokenizer`; saving needs transformers'
     # own class.
     own = cast("PreTrainedTokenizerBase", tokenizer)

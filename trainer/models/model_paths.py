@@ -16,6 +16,8 @@ from ludus.errors import ConfigError, MissingExtra, UnknownName
 from .gguf_files import folder_of_gguf, kept_or_written, models_folder, refuse_used, write_folder
 
 HUB_TIMEOUT_S = 10.0
+SHARDS_FOLDER = "ranks"
+"""The folder inside a checkpoint that holds what each of several ranks has written."""
 
 
 def locate_model(path: str | Path) -> str:
@@ -43,6 +45,29 @@ def locate_model(path: str | Path) -> str:
         return str(folder_of_gguf(place))
     _ask_hub(text)
     return text
+
+
+def shards_alone(folder: Path) -> bool:
+    """Return whether a checkpoint holds the shards of ranks, and neither a whole model nor an
+    adapter.
+    """
+    return (folder / SHARDS_FOLDER).is_dir() and not (
+        any(folder.glob("*.safetensors")) or (folder / "adapter").is_dir()
+    )
+
+
+def refuse_shards(folder: Path) -> None:
+    """Refuse a checkpoint of ranks from which no whole model can be loaded yet.
+
+    Raises:
+        ConfigError: with the command that writes the model.
+    """
+    if shards_alone(folder):
+        raise ConfigError(
+            f"{str(folder)!r} holds the shards of ranks and no whole model; write it beside them "
+            f"with: ludus model join {folder} (or let every checkpoint have it: "
+            'run.whole = "always")'
+        )
 
 
 def _checkpoints_of_run(place: Path) -> Path | None:

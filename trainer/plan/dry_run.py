@@ -36,7 +36,14 @@ from ..run.claim import refuse_folder, settled_resume
 from ..run.judges import unmeasured
 from ..setup import refuse_empty, run_path, settle
 from .facts import PlanFacts, expected_tokens, first_prompt
-from .memory import ModelSize, checkpoint_bytes, checkpoints_kept, checkpoints_written, require_fit
+from .memory import (
+    ModelSize,
+    checkpoint_bytes,
+    checkpoints_bytes,
+    checkpoints_kept,
+    checkpoints_written,
+    require_fit,
+)
 
 Lines = list[tuple[str, str]]
 """Name and value of each line."""
@@ -125,6 +132,7 @@ def whole_lines(facts: PlanFacts) -> Lines:
         config.eval.beside, "beside training, versions may change meanwhile"
     )
     size = checkpoint_bytes(config, facts.size)
+    on_disk = checkpoints_bytes(config, facts.size, facts.memory.ranks)
     return [
         ("steps and updates", f"{steps:,} steps, {steps * facts.updates.settings.count:,} updates"),
         ("tasks", f"{played:,} of split {config.split!r} ({tasks}){passes}"),
@@ -134,7 +142,7 @@ def whole_lines(facts: PlanFacts) -> Lines:
             "checkpoints",
             f"{checkpoints_written(config)} written, {checkpoints_kept(config)} on the disk at "
             "most; "
-            f"{sized(size)} each, {sized(size * checkpoints_kept(config))} in all",
+            f"{sized(size)} each, {sized(on_disk)} in all",
         ),
     ]
 
@@ -156,7 +164,7 @@ def worries(facts: PlanFacts, path: Path) -> list[str]:
     # The run's folder need not exist yet; its disk is that of the nearest folder above it.
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     room = shutil.disk_usage(existing).free
-    disk = checkpoint_bytes(config, facts.size) * checkpoints_kept(config)
+    disk = checkpoints_bytes(config, facts.size, facts.memory.ranks)
     if disk > room:
         concerns.append(
             f"disk: checkpoints take about {sized(disk)} and {sized(room)} are free at "

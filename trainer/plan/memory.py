@@ -34,6 +34,7 @@ from ..models.capacity import (
     training_bytes,
 )
 from ..models.devices import DTYPES, pick_device, settled_dtype
+from ..models.images import reads_images
 from ..run.best import candidate_steps
 from .pass_trace import PassKind, trace_pass
 
@@ -93,6 +94,21 @@ def checkpoints_kept(config: TrainConfig) -> int:
     """
     best = config.eval.keep_best and config.eval.every < config.steps
     return min(config.run.keep + best + 1, checkpoints_written(config))
+
+
+def checkpoints_bytes(config: TrainConfig, size: ModelSize, ranks: int) -> int:
+    """Return about how many bytes all checkpoints take at most. Those of several ranks hold the
+    weights in their shards, and the last and the best of a run hold the whole model besides.
+    """
+    kept, lora = checkpoints_kept(config), config.trainer.lora
+    if ranks == 1:
+        return kept * checkpoint_bytes(config, size)
+    whole = kept if config.run.whole == "always" else min(kept, 1 + config.eval.keep_best)
+    if lora.rank and lora.save == "adapter":
+        whole = 0
+    # An adapter is a file besides. The frozen weights below it are in no shard.
+    shards = (16 if lora.rank else 12) * size.trained
+    return kept * shards + whole * 4 * size.total
 
 
 LOGIT_COPIES = 3
@@ -283,20 +299,16 @@ def _update(
     config: TrainConfig, outline: PreTrainedModel, tokens: int, *, ranks: int, trained: int
 ) -> list[MemoryPart]:
     kind, lora = _kind(config), config.trainer.lora
-    trace = (
-        None
-        if outline.config.get_text_config() is not outline.config
-        else trace_pass(
-            outline,
-            PassKind(
-                tokens=tokens,
-                dtype=kind,
-                gathered=ranks > 1 and kind is not torch.float32,
-                checkpointed=config.trainer.checkpoint_layers,
-                float32_head=config.model.float32_head,
-                lora=replace(lora, adapter=""),
-            ),
-        )
+    trace = trace_pass(
+        outline,
+        PassKind(
+            tokens=tokens,
+            dtype=kind,
+            gathered=ranks > 1 and kind is not torch.float32,
+            checkpointed=config.trainer.checkpoint_layers,
+            float32_head=config.model.float32_head,
+            lora=replace(lora, adapter=""),
+        ),
     )
     gathered, unreduced = _gathered(outline, kind, trained, ranks)
     if trace is None:
@@ -310,6 +322,8 @@ def _update(
         else ("the backward pass of a layer", max(0, trace.layers) + unreduced)
     )
     held = "" if kind is torch.float32 or ranks > 1 else f", and weights in {config.model.dtype}"
+    # How many images a row has, and of what size, a config does not say.
+    held += ", its images not counted" if reads_images(outline.config) else ""
     return [
         MemoryPart(f"activations of a pass of {tokens:,} tokens{held}", trace.saved, lasting=False),
         MemoryPart(*then, lasting=False),

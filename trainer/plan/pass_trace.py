@@ -81,11 +81,12 @@ class PassKind:
 
 
 def trace_pass(outline: PreTrainedModel, kind: PassKind) -> PassTrace | None:
-    """Return what a pass of a model holds; None for a model that cannot be computed without data,
-    such as one whose experts read where their tokens go.
+    """Return what a pass of a model holds; None for a model that cannot be computed without data.
+    Experts can: how tokens are shared among them does not change how many there are.
 
     Args:
-        outline: a causal LM for text, whose tensors may be on the meta device.
+        outline: a causal LM, whose tensors may be on the meta device; of one that reads images a
+            pass of words.
         kind: what is computed.
     """
     settings = outline.config.to_dict()
@@ -197,7 +198,10 @@ class LiveBytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and count the storage of each tensor that it returns."""
-        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._grouped_mm.default:
+            result = _grouped(*args, **(kwargs or {}))
+        else:
+            result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self._count(leaf.untyped_storage())
@@ -215,3 +219,13 @@ class LiveBytes(TorchDispatchMode):
             self.now -= size
 
         self._alive[key] = weakref.ref(storage, freed)
+
+
+def _grouped(some: Tensor, others: Tensor, offs: Tensor | None = None, **options: Any) -> Tensor:
+    """Return the product of the rows of each group with its matrix, without data. Torch has none
+    but for bfloat16, whatever the kernel of a device takes.
+    """
+    if some.dim() == 2 and others.dim() == 2:  # the gradient of the matrices: one of each group
+        assert offs is not None, "groups of rows have ends"
+        return some.new_empty(offs.shape[0], some.shape[0], others.shape[1])
+    return some.new_empty(*some.shape[:-1], others.shape[-1])

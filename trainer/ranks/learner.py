@@ -19,21 +19,21 @@ from ludus.agent import WeightSource
 from ludus.errors import ConfigError
 
 from ..config import TrainerConfig
-from ..learning.copies import FOLDER as AVERAGE
 from ..learning.learner import Learner, Predicted
 from ..learning.packing import packed_size
 from ..learning.pass_memory import OutOfMemory
 from ..learning.reader import DEFAULT_READING, ReadingOptions
-from ..models.adapters import has_adapter
+from ..models.adapters import base_below, has_adapter, save_adapter
 from ..models.capacity import fitting_pass, free_bytes
 from ..models.images import last_hidden
-from ..models.layer_files import LayerFiles
-from ..models.loading import CausalLM, save_model
+from ..models.layer_files import PLAIN, LayerFiles
+from ..models.loading import ADAPTER, CausalLM, save_without_weights
 from ..rollout.batch import Batch
 from .group import SHARDS, Ranks
 from .sharding import Root, ShardedWeights, local, shard_modules, unshare
 from .shards import placed, write_shards
 from .shortage import SharedShortage
+from .whole import ShardFiles, write_surroundings, write_whole
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
@@ -41,8 +41,6 @@ from .shortage import SharedShortage
 T = TypeVar("T")
 Turn = list[Tensor | None]
 """The pass of each rank."""
-WRITTEN_BYTES = 16_000_000
-"""Bytes of a piece of weights that is written: two of them are held, and a disk needs no larger."""
 SEARCHES = 8
 """Number of bounds that are tried for even passes; each splits all rows again."""
 
@@ -104,12 +102,19 @@ class ShardedLearner(Learner):
         return ShardedWeights(self.model, self.ranks, adapter=self._publishes_adapter)
 
     @property
+    def plain(self) -> bool:
+        """Whether files of this model name each weight as the model does."""
+        return self.files is not None and self.files.plain
+
+    @property
     def _publishes_adapter(self) -> bool:
         return has_adapter(self.model) and self.config.lora.publish == "adapter"
 
-    def writer(self, tokenizer: object) -> ShardWriter:
-        """Return what writes the shards of all ranks, and the whole model, into a checkpoint."""
-        return ShardWriter(self, tokenizer)
+    def writer(self, tokenizer: object, *, whole: bool = True) -> ShardWriter:
+        """Return what writes the shards of all ranks into a checkpoint, and the whole model where
+        that is asked for.
+        """
+        return ShardWriter(self, tokenizer, whole=whole)
 
     def score_ids(self, ids: Sequence[int], temperature: float) -> list[float]:
         """Return what `Learner.score_ids` returns; rank 0 orders the others to take part."""
@@ -127,8 +132,12 @@ class ShardedLearner(Learner):
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the files of `writer`."""
-        scale = self.scale.state()
-        return {SHARDS: self.ranks.world, "updates": self.updates, "loss_scale": scale}
+        return {
+            SHARDS: self.ranks.world,
+            PLAIN: self.plain,
+            "updates": self.updates,
+            "loss_scale": self.scale.state(),
+        }
 
     @contextmanager
     def averaged(self) -> Generator[None]:
@@ -395,11 +404,15 @@ class ShardWriter:
     Args:
         learner: whose weights are written.
         tokenizer: written beside the model by rank 0; None on other ranks.
+        whole: whether rank 0 also puts the whole model together, once the shards are written.
     """
 
-    def __init__(self, learner: ShardedLearner, tokenizer: Any = None) -> None:
+    def __init__(
+        self, learner: ShardedLearner, tokenizer: Any = None, *, whole: bool = True
+    ) -> None:
         self.learner = learner
         self.tokenizer = tokenizer
+        self.whole = whole
 
     def broken(self) -> list[str]:
         """Return the names of weights that are not finite; collective."""
@@ -411,43 +424,21 @@ class ShardWriter:
         return [name for name, count in zip(named, counts, strict=True) if count]
 
     def write(self, folder: Path) -> None:
-        """Write the shards of all ranks, then on rank 0 the whole model as a transformers folder,
-        and its moving average as another where one is kept.
+        """Write the shards of all ranks, then on rank 0 the config and the tokenizer, an adapter
+        where the model has one, and the whole model where that is asked for.
 
         Raises:
             SaveFailed: a rank could not write; the message names the rank.
         """
         self.write_shards(folder)
-        learner = self.learner
-        save_model(learner.model, self.tokenizer, folder, images=learner.images, whole=self)
-        if learner.average.used:
-            with learner.averaged():
-                save_model(
-                    learner.model,
-                    self.tokenizer,
-                    folder / AVERAGE,
-                    images=learner.images,
-                    whole=self,
-                )
-
-    def adapter(self) -> dict[str, Tensor]:
-        """Return the matrices of the adapter, gathered on the CPU."""
-        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks, adapter=True))
-
-    def merged(self) -> dict[str, Tensor]:
-        """Return the weights of the model, gathered on the CPU, an adapter merged."""
-        return self._gathered(ShardedWeights(self.learner.model, self.learner.ranks))
-
-    def pieces(self) -> ShardedWeights | None:
-        """Return the weights to be written as they are gathered, for a model that was read part by
-        part: its files have the names of its weights, and nothing is merged.
-        """
-        if self.learner.files is None:
-            return None
-        return ShardedWeights(self.learner.model, self.learner.ranks, piece_bytes=WRITTEN_BYTES)
-
-    def _gathered(self, source: ShardedWeights) -> dict[str, Tensor]:
-        return {name: tensor.cpu() for piece in source.pieces() for name, tensor in piece.items()}
+        learner, model = self.learner, self.learner.model
+        save_without_weights(model, self.tokenizer, folder, images=learner.images)
+        if has_adapter(model):
+            save_adapter(model, folder / ADAPTER, ShardFiles(folder).tensors())
+            if learner.average.used:
+                write_surroundings(folder)
+        if self.whole and not (has_adapter(model) and base_below(model).alone):
+            write_whole(folder, plain=learner.plain)
 
     def write_shards(self, folder: Path) -> None:
         """Write the shards alone; collective."""

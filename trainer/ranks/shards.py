@@ -1,11 +1,14 @@
 # pyright: basic
-"""The optimizer's state in a checkpoint, one file per rank (torch.distributed.checkpoint).
+"""Weights and the optimizer's state in a checkpoint, one file per rank
+(torch.distributed.checkpoint).
 
-    step-000050/    model.safetensors, config.json, tokenizer files, trainer.pt
+    step-000050/    config.json, tokenizer files, trainer.pt
     step-000050/ranks/    .metadata, __0_0.distcp, __1_0.distcp, ...
+    step-000100/    the same, with model.safetensors: the last checkpoint of a run is a whole model
 
 The files say which part of which tensor they hold, so that any number of ranks, and a learner in
-one process, can read them.
+one process, can read them, and one process can put the whole model together (`whole.py`). Beside an
+adapter the frozen weights stay where they came from.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import errno
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,17 +30,25 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from ludus.errors import ConfigError, SaveFailed
 
 from ..learning.learner import Learner
+from ..models.adapters import has_adapter
+from ..models.model_paths import SHARDS_FOLDER
 from .group import Ranks
 
-FOLDER = "ranks"
-_WEIGHT = "weight"
-"""Name of a weight that the model's own files do not hold, beside its moments."""
-_AVERAGE = "average"
+WEIGHT = "weight"
+"""Name of a weight itself, beside its moments."""
+AVERAGE = "average"
 """Name of the moving average of a weight, beside its moments."""
 
 
-def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
+def write_shards(folder: Path, learner: Learner, ranks: Ranks, *, weights: bool = True) -> None:
     """Write this rank's shards into `folder`, which all ranks see; collective.
+
+    Args:
+        folder: the checkpoint.
+        learner: whose shards are written.
+        ranks: the group.
+        weights: whether the model's weights are written too; False where a whole model, or an
+            adapter, is written in any case.
 
     Raises:
         SaveFailed: on all ranks, if one could not write; the message names that rank and gives the
@@ -56,7 +66,7 @@ def write_shards(folder: Path, learner: Learner, ranks: Ranks) -> None:
             "that all ranks share",
         )
     try:
-        save(_state(learner), checkpoint_id=folder / FOLDER)
+        save(_state(learner, weights=weights), checkpoint_id=folder / SHARDS_FOLDER)
     except CheckpointException as error:
         rank, failure = next(iter(error.failures.items()))
         cause = failure[0]
@@ -84,29 +94,26 @@ def read_shards(folder: Path, learner: Learner) -> None:
             'float32; model.weights = "bfloat16" would start without the optimizer\'s state; '
             'continue with model.weights = "float32"'
         )
-    place = folder / FOLDER
+    place = folder / SHARDS_FOLDER
     try:
         metadata = FileSystemReader(place).read_metadata().state_dict_metadata
     except (OSError, EOFError, ValueError) as error:
         raise ConfigError(f"{str(folder)!r} holds no readable shards of ranks: {error}") from error
     sizes = {name: tuple(getattr(entry, "size", ())) for name, entry in metadata.items()}
-    named = named_weights(learner)
-    _refuse_other_model(folder, sizes, named, set(outside_model(learner)))
-    averages = _averages(learner, named)
-    # A checkpoint without an average lets the average begin as the weights; where it has one, that
-    # is read over these values below.
-    learner.average.restore(())
+    named = held_tensors(learner)
+    _refuse_other_model(folder, sizes, named, learner)
+    averages = _averages(learner, named_weights(learner))
     # `load` writes into the tensors that it is given. Weights and averages are therefore read in
     # place; moments are read into new tensors, sharded like their weights.
     state: dict[str, Tensor] = {}
     for key, size in sizes.items():
         name, _, what = key.rpartition("/")
         weight = named[name]
-        if what == _AVERAGE:
+        if what == AVERAGE:
             if name in averages:
                 state[key] = averages[name]
             continue
-        if what == _WEIGHT:
+        if what == WEIGHT:
             state[key] = weight.detach()
         elif size:
             state[key] = torch.zeros_like(weight.detach())
@@ -122,10 +129,12 @@ def read_shards(folder: Path, learner: Learner) -> None:
         raise ConfigError(
             f"the shards of ranks in {str(place)!r} cannot be read: {cause}"
         ) from error
+    if not any(key.endswith(f"/{AVERAGE}") for key in state):
+        learner.average.restore(())  # begins as the weights, which are there now
     learner.optimizer.state.clear()
     for key, tensor in state.items():
         name, _, what = key.rpartition("/")
-        if what not in (_WEIGHT, _AVERAGE):
+        if what not in (WEIGHT, AVERAGE):
             learner.optimizer.state[named[name]][what] = tensor
 
 
@@ -146,6 +155,19 @@ def named_weights(learner: Learner) -> dict[str, nn.Parameter]:
         for name, weight in (of_model | outside_model(learner)).items()
         if weight.requires_grad
     }
+
+
+def held_tensors(learner: Learner) -> dict[str, Tensor]:
+    """Return by name what a checkpoint of ranks holds: the trained weights and, without an adapter,
+    what a model has besides, such as the frozen weights of a vision tower.
+    """
+    trained: dict[str, Tensor] = dict(named_weights(learner))
+    if has_adapter(learner.model):
+        return trained
+    weights = {f"model.{name}": weight for name, weight in learner.model.named_parameters()}
+    files = {f"model.{name}" for name in learner.model.state_dict(keep_vars=True)}
+    buffers = {f"model.{name}": buffer for name, buffer in learner.model.named_buffers()}
+    return {**weights, **{name: buffers[name] for name in buffers if name in files}, **trained}
 
 
 def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
@@ -169,12 +191,12 @@ def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, 
     return dict(zip(policy, values, strict=True)) if values else {}
 
 
-def _state(learner: Learner) -> dict[str, Tensor]:
+def _state(learner: Learner, *, weights: bool) -> dict[str, Tensor]:
     named, state = named_weights(learner), dict[str, Tensor]()
-    for name in outside_model(learner):
-        state[f"{name}/{_WEIGHT}"] = named[name].detach()
+    for name, tensor in (held_tensors(learner) if weights else outside_model(learner)).items():
+        state[f"{name}/{WEIGHT}"] = tensor.detach()
     for name, value in _averages(learner, named).items():
-        state[f"{name}/{_AVERAGE}"] = value
+        state[f"{name}/{AVERAGE}"] = value
     for name, weight in named.items():
         for what, value in learner.optimizer.state.get(weight, {}).items():
             state[f"{name}/{what}"] = torch.as_tensor(value)
@@ -182,14 +204,18 @@ def _state(learner: Learner) -> dict[str, Tensor]:
 
 
 def _refuse_other_model(
-    folder: Path, sizes: Mapping[str, tuple[int, ...]], named: Mapping[str, Any], outside: set[str]
+    folder: Path,
+    sizes: Mapping[str, tuple[int, ...]],
+    named: Mapping[str, Tensor],
+    learner: Learner,
 ) -> None:
+    outside, trained = set(outside_model(learner)), set(named_weights(learner))
     kept = {key.rpartition("/")[0] for key in sizes}
     # Before the first update there are no moments. A checkpoint without an average then has nothing
     # of the model's weights in these files, and lacks nothing.
     of_model = kept - outside
     unknown = sorted(kept - set(named))
-    missing = sorted((set(named) if of_model else outside) - kept)
+    missing = sorted((trained if of_model else outside) - kept)
     for which, names, here in (("holds", unknown, "has none"), ("lacks", missing, "trains one")):
         owners = {name.partition(".")[0] for name in names}
         if owners and owners <= {"critic", "value_head"}:

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from safetensors import SafetensorError
+
 from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import PolicyLearner
 from ..models.checkpoint import Retention, SavedModel, checkpoints, prune, save_checkpoint, step_of
+from ..models.model_paths import shards_alone
 from .folder import RunFolder
 
 Tell = Callable[[int, str, str], None]
@@ -32,12 +35,11 @@ class LearnedPolicy:
     first: str = ""
     """The folder of the model that the run began with."""
 
-    def saved(self) -> SavedModel:
-        """Return the model as it is now."""
+    def saved(self, *, whole: bool) -> SavedModel:
+        """Return the model as it is now; ranks write it whole only where that is asked for."""
         learner, tokenizer = self.learner, self.tokenizer
-        return SavedModel(
-            learner.model, tokenizer, images=learner.images, writer=learner.writer(tokenizer)
-        )
+        writer = learner.writer(tokenizer, whole=whole)
+        return SavedModel(learner.model, tokenizer, images=learner.images, writer=writer)
 
 
 class Saver:
@@ -73,11 +75,15 @@ class Saver:
         self._failed = 0
         self._saved = self._unsaved = -1
 
-    async def save(self, step: int) -> Path:
+    async def save(self, step: int, *, whole: bool = False) -> Path:
         """Write the checkpoint of `step`, with every line of metrics before it.
 
         The state is taken at once; the files are written on a thread, while rollouts go on. The
         caller makes no update meanwhile. A cancellation waits for the end of the save.
+
+        Args:
+            step: the number of finished steps.
+            whole: whether ranks write the whole model too, whatever `run.whole` says.
 
         Raises:
             SaveFailed: the disk is full or failing; the older checkpoints stay.
@@ -85,7 +91,7 @@ class Saver:
         """
         self.folder.sync()  # what a checkpoint counts as told must not be lost with the power
         state = {"learner": self._learned.learner.state(), "step": step, **self._state()}
-        path = await shielded(asyncio.to_thread(self._write, step, state))
+        path = await shielded(asyncio.to_thread(self._write, step, state, whole))
         self._failed, self._saved = 0, step
         return path
 
@@ -113,11 +119,11 @@ class Saver:
             return False
         return True
 
-    def _write(self, step: int, state: Mapping[str, Any]) -> Path:
+    def _write(self, step: int, state: Mapping[str, Any], whole: bool) -> Path:
         return save_checkpoint(
             self.folder.checkpoints,
             step,
-            self._learned.saved(),
+            self._learned.saved(whole=whole or self._settings.whole == "always"),
             state,
             Retention(self._settings.keep, self.pinned),
         )
@@ -125,6 +131,22 @@ class Saver:
     def prune(self) -> None:
         """Remove the older checkpoints that are pinned no longer."""
         prune(self.folder.checkpoints, Retention(self._settings.keep, self.pinned))
+
+    async def complete_best(self) -> None:
+        """Put the whole model of the best checkpoint together, where ranks have written its shards
+        alone. A run outlives a disk that is full then: an event names the command.
+        """
+        link = self.folder.checkpoints / BEST
+        if not link.exists() or not shards_alone(best := link.resolve()):
+            return
+        from ..ranks.whole import join  # torch's distributed checkpoints take a second to import
+
+        try:
+            await shielded(asyncio.to_thread(join, best))
+        except (OSError, RuntimeError, SafetensorError) as error:
+            command = f"ludus model join {best}"
+            told = f"the best checkpoint stays in shards ({error}); write its model with: {command}"
+            self.tell(step_of(best), "best_in_shards", told)
 
     def mark_best(self, step: int) -> None:
         """Let `checkpoints/best` lead to the checkpoint of `step`, which for step 0 is the model

@@ -59,6 +59,10 @@ class RunConfig:
     """Steps between checkpoints; the last step is always saved."""
     keep: int = 2
     """Number of newest checkpoints that are kept."""
+    whole: Literal["end", "always"] = "end"
+    """Which checkpoints of ranks hold the whole model beside the shards: the last and the best of a
+    run, or all. ludus model join writes it later. One process always writes it.
+    """
     max_failed_saves: int = 3
     """Number of checkpoints in a row that cannot be written, by a full disk for instance, which
     ends the run.

@@ -275,7 +275,7 @@ class RemoteLearner:
         self._kept = f"tinker://{self.client.model}/weights/{name}"
         return {"tinker": self._kept, "updates": self.updates}
 
-    def writer(self, tokenizer: object) -> RemoteWriter:
+    def writer(self, tokenizer: object, *, whole: bool = True) -> RemoteWriter:
         """Return what lets the server write a checkpoint, and writes where it is."""
         return RemoteWriter(self, tokenizer, Path(self._first))
 

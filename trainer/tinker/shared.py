@@ -116,7 +116,7 @@ class SharedStepwise(StepwiseLearner, ShardedLearner):
             elif self.ranks.rank == 0:
                 self.model.save_pretrained(str(folder), state_dict=tensors)
             if optimizer:
-                write_shards(folder, self, self.ranks)
+                write_shards(folder, self, self.ranks, weights=False)
             if optimizer and self.ranks.rank == 0:
                 torch.save(self.state(), folder / STATE_FILE)
 

@@ -1,4 +1,6 @@
-"""`ludus model`: fetch a released model, and probe a model's chat template."""
+"""`ludus model`: fetch a released model, put one together from the shards of ranks, and probe a
+model's chat template.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from .arguments import Action, VerbHelp, parse, run_action
 
 USAGE = """\
 usage: ludus model get NAME [--out FOLDER]   write a released model as a transformers folder
+       ludus model join CHECKPOINT           write the whole model of a checkpoint of ranks
        ludus model probe PATH [--json]       say what a chat template shows, and what repairs it
 
 ludus model ACTION --help says more about one of them. NAME also stands for the model wherever a
@@ -26,6 +29,7 @@ model path is taken, and so does a .gguf file: --model.path smollm2, --model.pat
 
 examples:
   ludus model get smollm2
+  ludus model join runs/mine/checkpoints/step-000050
   ludus model probe smollm2
   ludus model probe chat_template.jinja --template training:qwen3"""
 
@@ -70,6 +74,37 @@ def get(arguments: Sequence[str]) -> int:
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"wrote {folder}: {parameters:,} parameters in float32, {size / 1e6:.0f} MB")
     print(release.about)
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinOptions:
+    """The options of `ludus model join`."""
+
+    checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
+    """A checkpoint that ranks have written, or their run, which stands for its best or newest."""
+
+
+def join(arguments: Sequence[str]) -> int:
+    """Write the whole model into a checkpoint of ranks; returns 0."""
+    options = parse(
+        JoinOptions,
+        arguments,
+        VerbHelp(
+            verb="model join",
+            about="Write the whole model of a checkpoint of ranks beside their shards, as a "
+            "transformers folder. Needs no GPU.",
+            example="ludus model join runs/mine/checkpoints/step-000050",
+        ),
+    )
+    try:
+        from ludus.trainer.models.model_paths import locate_model
+        from ludus.trainer.ranks.whole import join as joined
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="ludus model join") from error
+    for folder in joined(Path(locate_model(options.checkpoint))):
+        size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        print(f"wrote {folder}: a model of {size / 1e6:,.1f} MB")
     return 0
 
 
@@ -133,4 +168,4 @@ def _open(path: str) -> tuple[Tokenizer, tuple[int, ...], bool]:
     return tokenizer, load_stop_ids(folder), images is not None
 
 
-ACTIONS: dict[str, Action] = {"get": get, "probe": probe}
+ACTIONS: dict[str, Action] = {"get": get, "join": join, "probe": probe}

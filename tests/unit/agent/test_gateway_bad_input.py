@@ -6,11 +6,22 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from ludus.agent import Generation, Sampling, Stop
+from ludus.agent import ChatPolicy, Generation, Sampling, Stop
 from ludus.agent.engine import can_constrain
-from ludus.agent.gateway import AgentCommand, RolloutLimits, agent_of, run_agent, service
+from ludus.agent.gateway import (
+    AgentCommand,
+    Gateway,
+    RolloutLimits,
+    TextWriter,
+    agent_of,
+    run_agent,
+    service,
+)
 from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.messages import assistant
@@ -244,6 +255,39 @@ async def test_an_answer_in_a_schema_is_given_where_the_engine_can_and_is_not_tr
         assert [turn.trained for turn in row.turns] == [False, True]
         assert rollout.tree.untrained() == {"constrained": len(row.turns[0].out_ids)}
         check_capture(engine, rollout, [row])
+
+
+@pytest.mark.parametrize("takes_schemas", [True, False])
+async def test_a_schema_is_passed_to_a_server_that_is_evaluated(takes_schemas: bool) -> None:
+    """The server decides whether it can; its refusal reaches the agent by the field's name."""
+    asked: list[dict[str, Any]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        if not takes_schemas:
+            return web.json_response({"error": {"message": "no grammar here"}}, status=400)
+        message = {"role": "assistant", "content": '{"n": 7}'}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        policy = ChatPolicy(str(server.make_url("/v1")), "served", api_key="")
+        async with (
+            Gateway(TextWriter(policy)) as gateway,
+            httpx.AsyncClient(base_url=gateway.url, timeout=30) as http,
+        ):
+            rollout = gateway.open()
+            body = {"messages": [USER], "response_format": FORM}
+            reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
+        await policy.close()
+    assert asked[0]["response_format"]["json_schema"]["schema"] == SCHEMA
+    if takes_schemas:
+        assert reply.json()["choices"][0]["message"]["content"] == '{"n": 7}'
+    else:
+        error = reply.json()["error"]
+        assert (reply.status_code, error["param"]) == (400, "response_format")
+        assert "no grammar here" in error["message"]
 
 
 async def test_an_engine_that_cannot_constrain_refuses_a_schema_and_does_not_forget_it() -> None:

@@ -29,6 +29,7 @@ from ludus.trainer.plan.dry_run import make_plan, staleness_told
 from ludus.trainer.plan.memory import (
     ModelSize,
     checkpoint_bytes,
+    checkpoints_bytes,
     checkpoints_kept,
     checkpoints_written,
     estimate_memory,
@@ -163,6 +164,24 @@ def test_checkpoints_are_counted(
 ) -> None:
     settings = TrainConfig(steps=10, run=run, eval=eval_)
     assert (checkpoints_written(settings), checkpoints_kept(settings)) == (written, kept)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "run", "lora", "disk"),
+    [
+        (1, RunConfig(keep=2), LoraConfig(), 4 * 12),
+        (2, RunConfig(keep=2), LoraConfig(), 4 * 12 + 2 * 4),  # the last and the best are whole
+        (2, RunConfig(keep=2, whole="always"), LoraConfig(), 4 * 12 + 4 * 4),
+        (2, RunConfig(keep=2), LoraConfig(rank=4), 4 * 16 + 2 * 40),  # the base is in no shard
+        (2, RunConfig(keep=2), LoraConfig(rank=4, save="adapter"), 4 * 16),
+    ],
+)
+def test_checkpoints_of_ranks_hold_the_weights_in_shards(
+    ranks: int, run: RunConfig, lora: LoraConfig, disk: int
+) -> None:
+    settings = TrainConfig(steps=1000, run=run, trainer=TrainerConfig(lora=lora))
+    size = ModelSize(10, 1) if lora.rank else ModelSize(1, 1)
+    assert checkpoints_bytes(settings, size, ranks) == disk
 
 
 def test_a_plan_without_overlap_has_no_staleness() -> None:

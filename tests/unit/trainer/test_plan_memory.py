@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, LoraConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.tiny import (
+    TinyVisionShape,
+    build_model,
+    build_vision_model,
+    build_vision_tokenizer,
+)
 from ludus.trainer.plan.memory import estimate_memory, require_fit
 from ludus.trainer.plan.pass_trace import PassKind, trace_pass
 from ludus.trainer.rollout.batch import Row, pad
@@ -37,9 +44,37 @@ def test_the_plan_of_two_ranks_is_within_a_tenth_of_their_peak() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_traced_pass_keeps_what_torch_saves() -> None:
+def words() -> Any:
+    return build_model(50, hidden=32, layers=5, heads=4, max_length=64)
+
+
+def experts() -> Any:
+    settings = Qwen3MoeConfig(
+        vocab_size=50,
+        hidden_size=32,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=8,
+        moe_intermediate_size=48,
+        num_experts=6,
+        num_experts_per_tok=2,
+        max_position_embeddings=64,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    return Qwen3MoeForCausalLM(settings)
+
+
+def images() -> Any:
+    shape = TinyVisionShape(hidden=48, layers=5, heads=4)
+    return build_vision_model(build_vision_tokenizer(), shape)
+
+
+@pytest.mark.parametrize("build", [words, experts, images])
+def test_a_traced_pass_keeps_what_torch_saves(build: Callable[[], Any]) -> None:
     """The oracle is torch's own hook on what is saved for the backward pass."""
-    model = build_model(50, hidden=32, layers=5, heads=4, max_length=64)
+    model = build()
     learner = Learner(model, TrainerConfig())
     ids = torch.randint(3, 50, (4, 48), generator=torch.Generator().manual_seed(0)).tolist()
     given = pad([Row(one, [0, *([1] * 47)], [0.0] * 48) for one in ids])
@@ -55,7 +90,7 @@ def test_a_traced_pass_keeps_what_torch_saves() -> None:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         hidden = learner._hidden(given)
     assert hidden.requires_grad
-    trace = trace_pass(outline(50, hidden=32, layers=5), PassKind(tokens=4 * 48))
+    trace = trace_pass(model, PassKind(tokens=4 * 48))
     assert trace is not None
     assert trace.saved == pytest.approx(sum(saved.values()), rel=0.05)
 
@@ -112,6 +147,11 @@ def test_every_part_has_its_size() -> None:
     again = sizes(estimate_memory(config(checkpoint_layers=True), model, free=GB))
     assert again["activations"] < kept / 4
     assert sum(again.values()) < sum(found.values())
+
+
+def test_images_are_named_as_what_the_plan_does_not_count() -> None:
+    told = [name for name, _ in estimate_memory(config(), images(), free=GB).rows()]
+    assert any(name.endswith("its images not counted") for name in told)
 
 
 def test_what_cannot_fit_is_refused_with_the_setting_that_would() -> None:

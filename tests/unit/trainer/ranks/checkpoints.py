@@ -2,9 +2,10 @@
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python checkpoints.py FOLDER
 
-With two ranks, a step is made and saved to FOLDER/sharded, a save that rank 1 has no room for is
-tried, and another step is made; the plain checkpoint in FOLDER/plain is continued too. With another
-number of ranks, FOLDER/sharded is continued.
+With two ranks, a step is made and saved to FOLDER/sharded, as shards alone, a save that rank 1 has
+no room for is tried, and another step is made; the plain checkpoint in FOLDER/plain is continued
+too, and an adapter and a model that reads images are saved. With another number of ranks,
+FOLDER/sharded is continued.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from dataclasses import replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -21,10 +23,11 @@ import torch
 from torch import Tensor
 
 from ludus.errors import SaveFailed
-from ludus.trainer.config import TrainerConfig
+from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.adapters import add_adapter
 from ludus.trainer.models.checkpoint import (
     Retention,
     SavedModel,
@@ -32,7 +35,8 @@ from ludus.trainer.models.checkpoint import (
     load_state,
     save_checkpoint,
 )
-from ludus.trainer.models.loading import load_model
+from ludus.trainer.models.loading import load_model, load_shell
+from ludus.trainer.models.model_paths import shards_alone
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.ranks.group import Ranks, place_of
 from ludus.trainer.ranks.launch import restore_learner
@@ -54,7 +58,12 @@ def updater(ranks: Ranks | None, start: Path | None = None, *, half: bool = Fals
     checkpoint.
     """
     algorithm = resolve(load_recipe("ppo"), max_tokens=20)
-    model = load_model(start) if start else build_model(len(build_tokenizer()), **SHAPE)
+    if start is None:
+        model = build_model(len(build_tokenizer()), **SHAPE)
+    elif shards_alone(start):  # its weights follow when the learner is restored
+        model = load_shell(start, dtype=torch.float32, device="cpu").requires_grad_(True)
+    else:
+        model = load_model(start)
     if half and ranks is None:
         model = model.bfloat16()
     reading = ReadingOptions(values=True, autocast=torch.bfloat16 if half else None)
@@ -74,12 +83,12 @@ def step(made: Updater, seed: int) -> None:
     made.step(EXPERIENCE(), generator=torch.Generator().manual_seed(seed))
 
 
-def save(made: Updater, folder: Path, number: int) -> Path:
+def save(made: Updater, folder: Path, number: int, *, whole: bool = True) -> Path:
     learner, tokenizer = made.learner, build_tokenizer()
     return save_checkpoint(
         folder,
         number,
-        SavedModel(learner.model, tokenizer, writer=learner.writer(tokenizer)),
+        SavedModel(learner.model, tokenizer, writer=learner.writer(tokenizer, whole=whole)),
         {"learner": learner.state()},
         Retention(2),
     )
@@ -95,6 +104,38 @@ def weights(made: Updater) -> dict[str, Tensor]:
     found = published("trained")
     with made.learner.averaged():
         return found | published("average")
+
+
+def save_others(ranks: Ranks, folder: Path) -> None:
+    """Save an adapter that has learned, whole, and a model that reads images, as shards alone."""
+    settings = replace(SETTINGS, critic="shared", lora=LoraConfig(rank=4))
+    model = load_model(folder / "base")
+    add_adapter(model, settings.lora, base=str(folder / "base"))
+    algorithm = resolve(load_recipe("grpo"), max_tokens=20)
+    made = Updater(algorithm, ShardedLearner(model, settings, ranks=ranks))
+    step(made, 0)
+    if not ranks.rank:
+        (folder / "adapter").mkdir()
+    ranks.gather(0)
+    weights_now = weights(made)
+    write_of_all(made.learner, folder / "adapter", whole=True)
+    if not ranks.rank:
+        torch.save(weights_now, folder / "adapter.pt")
+    images = ShardedLearner(load_model(folder / "vision"), TrainerConfig(), ranks=ranks)
+    if not ranks.rank:
+        (folder / "images").mkdir()
+    ranks.gather(0)
+    write_of_all(images, folder / "images", whole=False)
+
+
+def write_of_all(learner: Any, folder: Path, *, whole: bool) -> None:
+    """Write a checkpoint as every rank does by itself, where rank 0 gives no orders."""
+    writer = learner.writer(build_tokenizer(), whole=whole)
+    if learner.ranks.rank:
+        writer.write_shards(folder)
+    else:
+        writer.write(folder)
+        torch.save({"learner": learner.state()}, folder / "trainer.pt")
 
 
 def _experience() -> Any:
@@ -122,6 +163,7 @@ def main() -> None:
         half = updater(ranks, folder / "half" / "step-000001", half=True)
         held = [whole(one) for one in named_weights(half.learner).values()]
         found["moments"] = len(half.learner.optimizer.state)
+        save_others(ranks, folder)
         if not place.rank:
             torch.save(held, folder / "half.pt")
     ranks.connect()
@@ -144,9 +186,10 @@ def main() -> None:
             follow(ranks, partial(obey, made))
         else:
             step(made, 0)
-            save(made, folder / "sharded", 1)
+            save(made, folder / "sharded", 1, whole=False)
+            torch.save(weights(made), folder / "saved.pt")
             try:
-                save(made, folder / "sharded", 2)
+                save(made, folder / "sharded", 2, whole=False)
             except SaveFailed as error:
                 found["full"] = str(error)
             found["left"] = [one.name for one in checkpoints(folder / "sharded")]

@@ -19,10 +19,11 @@ from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.layer_files import layer_files
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.models.weight_files import write_file
 from ludus.trainer.ranks.group import Ranks, place_of
-from ludus.trainer.ranks.learner import ShardedLearner, ShardWriter
+from ludus.trainer.ranks.learner import ShardedLearner
 from ludus.trainer.ranks.sharding import local
+from ludus.trainer.ranks.shards import write_shards
+from ludus.trainer.ranks.whole import write_whole
 
 SLACK = 80 << 20
 """Room for a layer that is read and shared out, and for threads of torch."""
@@ -48,15 +49,15 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (data_bytes() + share + SLACK, resource.RLIM_INFINITY))
     learner = ShardedLearner(files.outline(), settings, reading, ranks=ranks, files=files)
     parts = {name: local(one).clone() for name, one in list(learner.model.named_parameters())[:2]}
-    # A checkpoint's whole model is written under the same limit, as it is gathered.
-    pieces = ShardWriter(learner).pieces()
-    assert pieces is not None
+    # A checkpoint's shards, and its whole model, are written under the same limit.
+    kept = folder / "kept"
     if ranks.rank == 0:
-        write_file(folder / "kept.whole", pieces)
-    else:
-        for _ in pieces.pieces():
-            pass
-    learner.root = learner.model = pieces = None  # type: ignore[assignment]
+        kept.mkdir()
+    ranks.gather(0)
+    write_shards(kept, learner, ranks)
+    if ranks.rank == 0:
+        write_whole(kept, plain=learner.plain)
+    learner.root = learner.model = None  # type: ignore[assignment]
     try:
         load_model(folder)
         whole = "loaded"
@@ -66,9 +67,9 @@ def main() -> None:
     saved = load_file(folder / "model.safetensors")
     mine = {name: saved[name].chunk(ranks.world)[ranks.rank] for name in parts}
     if ranks.rank == 0:
-        kept = load_file(folder / "kept.whole")
-        assert saved.keys() == kept.keys()
-        assert all(torch.equal(saved[name], kept[name]) for name in saved)
+        written = load_file(kept / "model.safetensors")
+        assert saved.keys() == written.keys()
+        assert all(torch.equal(saved[name], written[name]) for name in saved)
     same = all(torch.equal(part, mine[name]) for name, part in parts.items())
     found = ranks.gather({"whole": whole, "same": same, "packed": not learner.unpacked})
     if not place.rank:

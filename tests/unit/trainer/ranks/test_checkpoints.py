@@ -12,13 +12,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from ludus.cli.main import main as run_command
 from ludus.errors import ConfigError
 from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.checkpoint import load_state
-from ludus.trainer.models.loading import load_model
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.loading import load_model, load_shell
+from ludus.trainer.models.tiny import build_model, write_tiny_policy, write_tiny_vision_policy
 from ludus.trainer.ranks.launch import restore_learner
 
 
@@ -33,10 +34,13 @@ def script() -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("another", [3, pytest.param(4, marks=pytest.mark.large)])
 def test_checkpoints_continue_equally_in_any_number_of_processes(
-    start: Any, tmp_path: Path
+    another: int, start: Any, tmp_path: Path
 ) -> None:
     here = script()
+    write_tiny_policy(tmp_path / "base", **here.SHAPE)
+    write_tiny_vision_policy(tmp_path / "vision")
     plain = here.updater(None)
     here.step(plain, 0)
     here.save(plain, tmp_path / "plain", 1)
@@ -45,21 +49,25 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     half = here.updater(None, half=True)
     here.step(half, 0)
     here.save(half, tmp_path / "half", 1)
-    for world in (2, 3):
+    for world in (2, another):
         started = start("checkpoints.py", world, tmp_path)
         said = [rank.communicate(timeout=300)[0] for rank in started]
         assert [rank.returncode for rank in started] == [0] * world, "\n".join(said)
     folder = tmp_path / "sharded" / "step-000001"
+    assert not list(folder.rglob("*.safetensors"))
+    with pytest.raises(ConfigError, match=f"no whole model.*ludus model join {folder}"):
+        load_model(folder)
     alone = here.updater(None, folder)
     assert alone.learner.updates == 1
+    assert_joined(folder, torch.load(tmp_path / "saved.pt"), worst=0.0)
     exported = dict(load_model(folder / "average").named_parameters())
     with alone.learner.averaged():
         for name, weight in alone.learner.model.named_parameters():
             assert torch.allclose(weight, exported[name], rtol=0.0, atol=1e-7), name
     here.step(alone, 1)
     torch.save(here.weights(alone), tmp_path / "continued-1.pt")
-    # two ranks that went on, two from the plain checkpoint, three and one from that of two
-    for name in ("two", "continued-2", "continued-3", "continued-1"):
+    # two ranks that went on, two from the plain checkpoint; more and one from that of two
+    for name in ("two", "continued-2", f"continued-{another}", "continued-1"):
         found = torch.load(tmp_path / f"{name}.pt")
         assert list(found) == list(expected)
         worst = max(float((found[key] - one).abs().max()) for key, one in expected.items())
@@ -79,6 +87,43 @@ def test_checkpoints_continue_equally_in_any_number_of_processes(
     assert "File too large" in told["full"] or "is there room left?" in told["full"]
     assert (told["left"], told["partial"]) == (["step-000001"], [])
     refuse_others(folder, here)
+    # an adapter is merged into its base, by rounding of float32 as one process merges it
+    adapter = tmp_path / "adapter"
+    assert_equal(load_model(adapter), torch.load(tmp_path / "adapter.pt"), "trained", worst=1e-7)
+    average = load_model(adapter / "average")
+    assert_equal(average, torch.load(tmp_path / "adapter.pt"), "average", worst=1e-7)
+    # of a model that reads images, files have other names than the model
+    assert_joined(tmp_path / "images", {})
+    joined, begun = (load_model(tmp_path / name).state_dict() for name in ("images", "vision"))
+    assert joined.keys() == begun.keys()
+    assert all(torch.equal(joined[name], one) for name, one in begun.items())
+    # an average that the checkpoint has not begins as its weights, not as those before
+    empty = load_shell(tmp_path / "images", dtype=torch.float32, device="cpu").requires_grad_(True)
+    learner = Learner(empty, TrainerConfig(ema_decay=0.5))
+    restore_learner(learner, load_state(tmp_path / "images")["learner"], tmp_path / "images")
+    with learner.averaged():
+        for name, weight in learner.model.named_parameters():
+            assert torch.equal(weight, begun[name]), name
+
+
+def assert_joined(folder: Path, expected: dict[str, Any], *, worst: float = 0.0) -> None:
+    """Join a checkpoint by the command, and compare the models that it writes."""
+    assert run_command(["model", "join", str(folder)]) == 0
+    if expected:
+        assert_equal(load_model(folder), expected, "trained", worst=worst)
+        assert_equal(load_model(folder / "average"), expected, "average", worst=worst)
+
+
+def assert_equal(model: Any, expected: dict[str, Any], kind: str, *, worst: float) -> None:
+    named = {name: one.detach() for name, one in model.named_parameters()}
+    of_kind = {
+        name.removeprefix(f"{kind}/"): one
+        for name, one in expected.items()
+        if name.startswith(f"{kind}/")
+    }
+    assert named.keys() == of_kind.keys()
+    for name, one in of_kind.items():
+        assert float((named[name] - one).abs().max()) <= worst, name
 
 
 def refuse_others(folder: Path, here: Any) -> None:

@@ -28,9 +28,13 @@ from ludus.trainer.models.tiny import build_model, write_tiny_policy
 from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
-from ludus.trainer.ranks.learner import refuse_unshared, shares
+from ludus.trainer.ranks.learner import ShardedLearner, refuse_unshared, shares
+from ludus.trainer.ranks.sharding import whole
+from ludus.trainer.ranks.shards import write_shards
 from ludus.trainer.ranks.updater import decode, encode
+from ludus.trainer.ranks.whole import ShardFiles
 from ludus.trainer.rollout.batch import Row, pad, passes
+from ludus.trainer.sft import negative_log_likelihood
 
 
 @pytest.fixture(autouse=True)
@@ -198,6 +202,30 @@ def test_a_world_that_divides_nothing_shares_all_rows_out() -> None:
     lengths = torch.full((10,), 7)
     turns = dealt(lengths, torch.arange(10), 14, 3)  # five passes for three ranks
     assert [sum(part is not None for part in turn) for turn in turns] == [3, 2]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_that_is_tied_stays_tied_on_ranks_and_is_written_once(
+    tied: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    model = build_model(40, hidden=16, layers=1, heads=2, tie_word_embeddings=tied)
+    rows = pad([Row([3, 7, 9, 4], [0, 1, 1, 1], [0.0] * 4)])
+    ranks = Ranks(RankPlace(rank=0, world=1, local_rank=0), timeout_s=20)
+    try:
+        learner = ShardedLearner(model, TrainerConfig(lr=1e-2), ranks=ranks)
+        learner.update(rows, torch.arange(1), negative_log_likelihood)
+        write_shards(tmp_path, learner, ranks)
+        assert (model.lm_head.weight is model.model.embed_tokens.weight) is tied
+        published = [one.name for one in learner.source().metadata()]
+        assert ("lm_head.weight" in published) is not tied
+        held = ShardFiles(tmp_path).tensors()
+        assert list(held) == published
+        assert torch.equal(held["model.embed_tokens.weight"], whole(model.lm_head.weight)) is tied
+    finally:
+        ranks.close()
 
 
 def test_without_torchrun_there_are_no_ranks_and_no_settings_of_ranks(
