@@ -23,7 +23,7 @@ from ..trajectory import Episode, Finish, Segment, Trajectory, Turn
 
 SCORER, MODEL = "ludus_reward", "ludus/policy"
 VERSION = 2
-"""Of the layout of the log."""
+"""The layout of the log."""
 
 
 def write_eval_log(
