@@ -8,6 +8,7 @@ trl               {"prompt": [...], "completion": [...], "label": ...}, conversa
 atif              a document for each role of an episode, ATIF 1.7, with ids and log-probabilities
 pi                a session of Pi, version 3: messages as a tree
 training-trace    OpenEnv's TrainingTrace 1: ids, log-probabilities and mask of each turn
+inspect           a log of Inspect (`.eval`): a sample for each role of an episode, with its score
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ludus.errors import ConfigError, MissingExtra
 from ludus.messages import Message
 
 from ..trajectory import Episode, Finish, Segment, Trajectory, Turn
+from .inspect_log import write_eval_log
 from .run import RunReader
 
 AT_ONCE = 500
@@ -487,6 +489,12 @@ def _nodes(
         }
 
 
+def _to_inspect(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
+    path = out / f"{reader.name.replace('/', '-')}.eval"
+    write_eval_log(path, reader.name, reader.path.stat().st_mtime, found)
+    return [path]
+
+
 FORMATS: dict[str, Callable[[RunReader, Path, Iterator[Found], float], list[Path]]] = {
     "jsonl": _to_jsonl,
     "parquet": _to_parquet,
@@ -496,5 +504,6 @@ FORMATS: dict[str, Callable[[RunReader, Path, Iterator[Found], float], list[Path
     "atif": _to_atif,
     "pi": _to_pi,
     "training-trace": _to_training_trace,
+    "inspect": _to_inspect,
 }
 """Each format by its name."""

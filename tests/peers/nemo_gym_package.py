@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-PYTHON_VARIABLE = "LUDUS_NEMO_GYM_PYTHON"
+PYTHON_VARIABLE = "LUDUS_LIVE_PYTHON"
 START_TIMEOUT_S = 120.0
 LEGACY = "environment_servers.legacy_agent"
 AGENT = "responses_api_agents.simple_agent"

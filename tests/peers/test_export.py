@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +69,38 @@ def test_datasets_reads_the_folder_by_splits(reader: RunReader, tmp_path: Path) 
     assert {name: len(split) for name, split in loaded.items()} == {"test": 400, "train": 800}
     expected = [row for row in told(reader) if row["split"] == "train"]
     assert loaded["train"]["ids"][:] == [row["ids"] for row in expected]
+
+
+def test_trackio_reads_sessions_of_pi(reader: RunReader, tmp_path: Path) -> None:
+    traces = pytest.importorskip("trackio.logbook_trace")
+    sessions = pytest.importorskip("trackio.agent_sessions")
+    files = export(reader, "pi", tmp_path / "pi", filters={"reward": "1"})
+    assert sessions.is_hub_native_jsonl(files[0])
+    read = traces.normalize_trace(files[0])
+    assert (read["provider"], read["model"]) == ("Pi", "policy")
+    told = json.dumps(read["events"])
+    assert re.search(r"question \d*[13579]\\?\"", told)  # odd ones have earned 1
+    assert "answer" in told
+
+
+HARBOR = """
+import sys
+from harbor.utils.trajectory_validator import TrajectoryValidator
+for path in sys.argv[1:]:
+    validator = TrajectoryValidator()
+    assert validator.validate(path), validator.errors
+print(len(sys.argv) - 1)
+"""
+
+
+def test_harbor_validates_atif(reader: RunReader, tmp_path: Path) -> None:
+    python = os.environ.get("LUDUS_LIVE_PYTHON", "")
+    if not python:
+        pytest.skip("make test-peers installs harbor where there is a Python for it")
+    files = export(reader, "atif", tmp_path / "atif", filters={"step": "..1"})[:50]
+    command = [python, "-c", HARBOR, *map(str, files)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.stdout.strip() == str(len(files)), ran.stderr
 
 
 def test_statistics_are_those_of_scipy() -> None:

@@ -9,10 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import ludus
+from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
+from ludus.agent.viewer.export import export
+from ludus.agent.viewer.run import RunReader
 from ludus.errors import UnknownTask
+from ludus.messages import ToolCall, assistant, system, tool_result, user
+from ludus.verdict import Verdict
 
 from . import games
 
@@ -130,3 +136,51 @@ def test_its_command_evaluates_a_file(tmp_path: Path) -> None:
     rewards = [int(games.answer_to(one)) % 2 for one in asked]
     assert 0 < sum(rewards) < 6
     assert result["metrics"]["mean"]["value"] == pytest.approx(sum(rewards) / 6)
+
+
+def test_its_reader_opens_what_is_exported(tmp_path: Path) -> None:
+    """Two rollouts of one task and a failed one of another: ids, epochs, scores and messages."""
+    asked = ToolCall(name="add", arguments={"first": 1, "second": 2}, id="call_0")
+    first = Turn(out_ids=[1, 2], logprobs=[-0.5, -0.5])
+    first.observation, first.message = [system("Work."), user("1+2?")], assistant("", [asked])
+    last = Turn(out_ids=[3], logprobs=[-0.5])
+    last.observation = [tool_result("3", asked)]
+    last.message = msgspec.structs.replace(assistant("3"), reasoning="It is three.")
+    episodes = []
+    verdicts = (Verdict.of(0.25), Verdict.of(1.0), Verdict.unavailable("the judge is away"))
+    for number, verdict in enumerate(verdicts):
+        played = Trajectory(
+            verdict=verdict, segments=[Segment(prompt_ids=[7], turns=[first, last])]
+        )
+        task = "train/0" if number < 2 else "train/1"
+        episodes.append(Episode(task=task, ordinal=number, trajectories=[played]))
+    write_episodes(tmp_path / "step-000001.jsonl", episodes)
+    reader = RunReader(tmp_path / "step-000001.jsonl", "mine", None)
+    reader.refresh()
+    (path,) = export(reader, "inspect", tmp_path / "out", filters={})
+
+    logs: Any = pytest.importorskip("inspect_ai.log")
+    (listed,) = logs.list_eval_logs(str(tmp_path / "out"))
+    log = logs.read_eval_log(listed)
+    assert (log.status, log.version, log.eval.task) == ("success", 2, "mine")
+    samples = {(sample.id, sample.epoch): sample for sample in log.samples}
+    assert sorted(samples) == [("train/0", 1), ("train/0", 2), ("train/1", 1)]
+    (score,) = log.results.scores
+    assert score.metrics["mean"].value == 0.625
+    assert (score.scored_samples, score.unscored_samples) == (2, 1)
+    good, failed = samples["train/0", 2], samples["train/1", 1]
+    assert good.scores["ludus_reward"].value == 1.0
+    assert (failed.scores, failed.error.message) == (None, "the judge is away")
+    roles = [message.role for message in good.messages]
+    assert roles == ["system", "user", "assistant", "tool", "assistant"]
+    assert good.messages[2].tool_calls[0].arguments == {"first": 1, "second": 2}
+    assert good.messages[3].tool_call_id == "call_0"
+    assert good.messages[4].content[0].reasoning == "It is three."
+    assert (good.output.completion, good.output.usage.output_tokens) == ("3", 3)
+    alone = logs.read_eval_log_sample(str(path), id="train/0", epoch=2)
+    assert alone.messages == good.messages
+    summaries = logs.read_eval_log_sample_summaries(str(path))
+    assert [summary.id for summary in summaries] == ["train/0", "train/0", "train/1"]
+    again = tmp_path / "again.eval"
+    logs.write_eval_log(log, str(again))  # it writes the log as it writes its own
+    assert logs.read_eval_log(str(again)).samples == log.samples

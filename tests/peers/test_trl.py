@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -330,3 +331,22 @@ def test_a_checkpoint_of_ludus_trains_in_trl(bridge: TrlBridge, tmp_path: Path) 
     )
     trainer.train()
     assert trainer.state.global_step == 1
+
+
+def test_environments_that_tell_their_rewards_go_to_another_process() -> None:
+    """`AsyncGRPOTrainer` pickles the factory, and asks each environment for its reward."""
+    with_rewards = TrlBridge(games.Sums, scored_by="environment")
+    factory = pickle.loads(pickle.dumps(with_rewards.environment_factory))
+    local = ludus.make(games.Sums)
+    right = games.answer_to(str(local.reset(seed=0, options={"task": "train/3"})[0]))
+    env = factory()
+    assert sorted(tool.__name__ for tool in tools_that_trl_lists(env)) == ["add", "say", "submit"]
+    for said, worth in ((right, 1.0), ("no idea", 0.0), ("break", None)):
+        env.reset(task="train/3")
+        env.say(text=said)
+        assert env.get_reward() == worth
+    assert with_rewards.reward_funcs == []
+    factory.__self__.close()
+    with_rewards.close()
+    with pytest.raises(ConfigError, match="nothing that a policy says would be heard"):
+        TrlBridge("ludus/maths-v0", scored_by="environment", say=False)

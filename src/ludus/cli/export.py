@@ -26,7 +26,7 @@ class ExportOptions:
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run folder, or a file of episodes."""
     to: str
-    """parquet, jsonl, hf, sharegpt, trl, atif, pi or training-trace."""
+    """parquet, jsonl, hf, sharegpt, trl, atif, pi, training-trace or inspect."""
     out: Annotated[str, tyro.conf.arg(metavar="FOLDER")] = ""
     """The folder to write; by default export-FORMAT in the run folder."""
     filter: Annotated[str, tyro.conf.arg(metavar="QUERY")] = ""

@@ -1,4 +1,4 @@
-"""ludus environments and verifiers for TRL's `GRPOTrainer`.
+"""ludus environments and verifiers for TRL's `GRPOTrainer` and `AsyncGRPOTrainer`.
 
     bridge = TrlBridge("ludus/arithmetic-v0")
     trainer = GRPOTrainer(
@@ -12,6 +12,10 @@ TRL shows a policy every public method of an environment object as a tool. So th
 `reset` and the tools that the environment declares, and nothing else that is public: no `gold`, no
 `demonstrate`. The reward function plays what the policy said last, and gives None, which TRL leaves
 out of the baseline and the loss, for a verdict that is not ok.
+
+`AsyncGRPOTrainer` plays in another process, and gives reward functions no environments. With
+`TrlBridge(env, scored_by="environment")` these tell their rewards themselves, and a policy answers
+by the tool `say`, since an environment of TRL does not learn what was said without a call.
 """
 
 from __future__ import annotations
@@ -19,7 +23,10 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Optional, Protocol, Union
+
+import msgspec
 
 from ludus.background import run_on_loop
 from ludus.envs.protocol import TextEnv
@@ -44,6 +51,8 @@ SAY = ToolSpec(
     },
 )
 
+UNHEARD = " Nothing is heard that is said without it."
+
 
 class TaskTable(Protocol):
     """A `datasets.Dataset` with a row for each task."""
@@ -55,7 +64,10 @@ class TaskTable(Protocol):
 
 
 class TrlBridge:
-    """Builds the environment factory, reward functions and data set that `GRPOTrainer` takes.
+    """Builds the environment factory, reward functions and data set that TRL's trainers take.
+
+    It can be pickled where `env` is an id or a class of a module: `AsyncGRPOTrainer` sends it to
+    the process that plays, which opens a connection or worker processes of its own.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`, or a `TextEnv` class.
@@ -64,10 +76,14 @@ class TrlBridge:
         token: the token of that server.
         say: whether the policy gets a tool `say`. TRL goes on with an episode only after a tool
             call, so an environment of several turns that declares no tool needs one; None adds it
-            there.
+            there, and where environments tell their own rewards.
+        scored_by: "reward_funcs", or "environment" for objects that have `get_reward`, as
+            `AsyncGRPOTrainer` needs. `reward_funcs` is then empty, and what the policy says without
+            a call is not played.
 
     Raises:
-        ConfigError: a tool has a name that TRL takes for something else.
+        ConfigError: a tool has a name that TRL takes for something else, or `say` is False where
+            environments tell their own rewards and declare no tool.
         LudusError: the environment cannot be built, or the server does not offer it.
     """
 
@@ -78,14 +94,32 @@ class TrlBridge:
         url: str = "",
         token: str | None = None,
         say: bool | None = None,
+        scored_by: Literal["reward_funcs", "environment"] = "reward_funcs",
     ) -> None:
+        self._again = partial(TrlBridge, env, url=url, token=token, say=say, scored_by=scored_by)
         self._bridge = EnvBridge(env, url=url, token=token)
+        self._scores_itself = scored_by == "environment"
         briefing = self._bridge.card.briefing
         if say is None:
-            say = not briefing.tools and briefing.max_turns != 1
-        tools = [*briefing.tools, *([SAY] if say else [])]
+            say = self._scores_itself or (not briefing.tools and briefing.max_turns != 1)
+        if self._scores_itself and not say and not briefing.tools:
+            raise ConfigError(
+                f"{self._bridge.id} declares no tool: with scored_by='environment' and say=False "
+                "nothing that a policy says would be heard"
+            )
+        said = (
+            msgspec.structs.replace(SAY, description=SAY.description + UNHEARD)
+            if self._scores_itself
+            else SAY
+        )
+        declared = {tool.name for tool in briefing.tools}
+        tools = [*briefing.tools, *([said] if say and SAY.name not in declared else [])]
         methods = {tool.name: _method(tool) for tool in tools}
-        self._environment = type("LudusEnvironment", (_TrlEnvironment,), methods)
+        kind = _ScoringEnvironment if self._scores_itself else _TrlEnvironment
+        self._environment = type("LudusEnvironment", (kind,), methods)
+
+    def __reduce__(self) -> tuple[Callable[[], TrlBridge], tuple[()]]:
+        return self._again, ()
 
     def environment_factory(self) -> object:
         """Return a new environment object; TRL keeps one for each concurrent rollout."""
@@ -94,8 +128,10 @@ class TrlBridge:
 
     @property
     def reward_funcs(self) -> list[RewardFunction]:
-        """The reward function of the environment, which `GRPOTrainer` takes as it is."""
-        return [_episode_reward]
+        """The reward function of the environment, which `GRPOTrainer` takes as it is; none where
+        environments tell their own rewards.
+        """
+        return [] if self._scores_itself else [_episode_reward]
 
     def dataset(
         self, count: int, *, split: str = "train", offset: int = 0, seed: int = 0
@@ -169,6 +205,14 @@ class _TrlEnvironment:
             run_on_loop(self._episode.act(text))
         self._is_scored = True
         return self._episode.verdict
+
+
+class _ScoringEnvironment(_TrlEnvironment):
+    """An environment object that tells its own reward."""
+
+    def get_reward(self) -> float | None:
+        """Return what the episode has earned; None where its verdict is not ok."""
+        return self._episode.verdict.reward
 
 
 def _episode_reward(
