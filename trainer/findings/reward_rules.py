@@ -89,8 +89,8 @@ def without_spread(run: RunHistory) -> float | None:
 
 
 def held_out_fall(run: RunHistory) -> float | None:
-    """Return by how many errors the held-out reward is below its best, where the reward of training
-    rose since then.
+    """Return by how many errors the last two evaluations are below the best, where the reward of
+    training rose since then. Greedy answers of a policy that learns often fall for one evaluation.
     """
     return _fall_while_rising(run, [_score(row, "eval/mean", "eval") for row in run.held_out])
 
@@ -117,7 +117,7 @@ def _fall_while_rising(run: RunHistory, levels: Sequence[Level | None]) -> float
     now = run.level()
     if then is None or now is None or now.above(then) < 2.0:
         return None
-    return best.above(scores[-1])
+    return min(best.above(score) for score in scores[-2:])
 
 
 def undeserved(run: RunHistory) -> float | None:
@@ -311,7 +311,8 @@ REWARD_RULES = (
         name="reward_hacking",
         quantity=held_out_fall,
         threshold=2.0,
-        source="house: training up by two errors, held-out down by two",
+        source="house: training up by two errors, two evaluations down by two; one fell in 8 of 57 "
+        "runs that learned",
         sentence=_hacked_sentence,
         remedy=lambda run: f"ludus view {shlex.quote(run.folder)}",
         evidence=("reward/mean", "eval/mean"),
