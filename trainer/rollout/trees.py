@@ -32,7 +32,8 @@ from dataclasses import dataclass, field, replace
 
 from ludus.agent import Episode, EpisodeLimits, TokenPolicy, TurnKind
 from ludus.agent.loop import GameInPlay, attempt
-from ludus.agent.token_policy import SegmentCut, TokenPlayer
+from ludus.agent.rows import SegmentCut
+from ludus.agent.token_policy import TokenPlayer
 from ludus.agent.trajectory import Stop, Trajectory
 from ludus.envs import Task
 from ludus.envs.gym import Playable
