@@ -5,7 +5,7 @@ spent.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.chat import ChatFormat
-from ludus.agent.context import make_context
+from ludus.agent.context import ContextManager, make_context
 from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
 from ludus.agent.loop import EpisodeMaker
 from ludus.agent.rows import TokenWriter
@@ -197,10 +197,9 @@ async def _open_claimed(
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
-    scorer = EpisodeScorer(verifiers)
-    training_scorer = (
-        ControlScorer(verifiers, config.control, config.seed) if config.control else scorer
-    )
+    scorer = training_scorer = EpisodeScorer(verifiers)
+    if config.control:
+        training_scorer = ControlScorer(verifiers, config.control, config.seed)
     model_path = find_model((config.learner and config.model.path) or start or config.model.path)
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
@@ -211,7 +210,7 @@ async def _open_claimed(
     sampling = _sampling(config, algorithm.recipe)
     tasks = _tasks(config, algorithm.recipe, source, sampling)
     numbers = Numbers(algorithm.recipe.schedules, step=first_step)
-    stream_state, stale = None, config.overlap.max_staleness > 0
+    stream_state = None
     elsewhere = await open_remote(config, plan, stack) if config.learner else None
     with opening(model_path, start):
         learner = elsewhere or open_learner(
@@ -241,34 +240,13 @@ async def _open_claimed(
     hand_over(EngineText(engine, chat_format), [weighted.verifier for weighted in verifiers])
     context = make_context(config.context)
     stack.push_async_callback(context.close)
-    exploring, greedy = (
-        TokenPolicy(
-            sampling_engine,
-            chat_format,
-            Sampling(max_tokens=config.rollout.max_tokens, temperature=temperature),
-            window=config.rollout.window or None,
-            context=context,
-        )
-        for sampling_engine, temperature in (
-            (engine, config.rollout.temperature),
-            (evaluating, config.eval.temperature),
-        )
-    )
+    exploring = _policy(config, engine, chat_format, context, config.rollout.temperature)
+    greedy = _policy(config, evaluating, chat_format, context, config.eval.temperature)
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
-    expert: Expert | MixedExperts | None = None
-    if sampling is not None and sampling.needs_expert:
-        several = config.environment
-        expert = MixedExperts(several) if several else Expert(config.env)
-        stack.push_async_callback(expert.close)
-        await expert.check(config.split)
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
     if sampling is not None:
-        frozen = frozen_policies(config, exploring)
-        for each in frozen.values():
-            stack.push_async_callback(each.engine.close)
-        collector.asked = AskedMaker(exploring, collector.limits, expert, frozen)
-        collector.trees = TreeMaker(source, exploring, collector.limits, collector.places)
+        await _let_sampling_ask(collector, config, sampling, source, exploring, stack)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
@@ -288,19 +266,64 @@ async def _open_claimed(
         first_step=first_step,
         stream_state=stream_state,
         notes=(
-            *([f"a control run: rewards are {config.control} (control)"] if config.control else []),
             *(f"the run continues with another setting: {change}" for change in changed),
-            *filter(None, [claim.note, uncorrected(algorithm) if stale else ""]),
+            *filter(None, [claim.note, finished_note(first_step, config.steps) if start else ""]),
             *filter(None, [idle_phrase(exploring, sampling) if sampling else ""]),
-            *filter(None, [finished_note(first_step, config.steps) if start else ""]),
-            *idle_settings(config, updates=plan.settings.count),
-            *slow_precision(config.model.dtype, pick_device(config.model.device)),
+            *_notes_of_settings(config, algorithm, updates=plan.settings.count),
             *learner.notes(),
             *unmeasured(verifiers),
             *filter(None, [chat.report.notice()]),
         ),
         closing=stack,
     )
+
+
+def _notes_of_settings(config: TrainConfig, algorithm: Algorithm, updates: int) -> Iterator[str]:
+    """Yield what settings do not do, or do otherwise than a user may think."""
+    if config.control:
+        yield f"a control run: rewards are {config.control} (control)"
+    if config.overlap.max_staleness and (note := uncorrected(algorithm)):
+        yield note
+    yield from idle_settings(config, updates=updates)
+    yield from slow_precision(config.model.dtype, pick_device(config.model.device))
+
+
+def _policy(
+    config: TrainConfig,
+    engine: Engine,
+    chat_format: ChatFormat,
+    context: ContextManager,
+    temperature: float,
+) -> TokenPolicy:
+    return TokenPolicy(
+        engine,
+        chat_format,
+        Sampling(max_tokens=config.rollout.max_tokens, temperature=temperature),
+        window=config.rollout.window or None,
+        context=context,
+    )
+
+
+async def _let_sampling_ask(
+    collector: Collector,
+    config: TrainConfig,
+    sampling: SamplingPolicy,
+    source: EnvSource,
+    policy: TokenPolicy,
+    stack: AsyncExitStack,
+) -> None:
+    """Give the collector what a sampling policy may ask for: experts, frozen policies, trees."""
+    expert: Expert | MixedExperts | None = None
+    if sampling.needs_expert:
+        several = config.environment
+        expert = MixedExperts(several) if several else Expert(config.env)
+        stack.push_async_callback(expert.close)
+        await expert.check(config.split)
+    frozen = frozen_policies(config, policy)
+    for each in frozen.values():
+        stack.push_async_callback(each.engine.close)
+    collector.asked = AskedMaker(policy, collector.limits, expert, frozen)
+    collector.trees = TreeMaker(source, policy, collector.limits, collector.places)
 
 
 def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> Updater:
