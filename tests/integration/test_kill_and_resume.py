@@ -57,7 +57,9 @@ def test_a_synchronous_run_that_is_killed_five_times_is_the_run_that_was_not(rec
 @pytest.mark.parametrize("staleness", [0, 2])
 @pytest.mark.parametrize("recipe", ["grpo", "dapo"])
 def test_twenty_kills(recipe: str, staleness: int) -> None:
-    code, said = measured("--steps=40", f"--recipe={recipe}", f"--staleness={staleness}")
+    # Lives are short, or a quick machine ends the run before it was killed twenty times.
+    settings = ("--steps=40", "--life-s=0.7", f"--recipe={recipe}", f"--staleness={staleness}")
+    code, said = measured(*settings)
     assert code == 0, said
 
 

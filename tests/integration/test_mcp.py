@@ -65,6 +65,12 @@ async def meet() -> str:
     return "met"
 
 @server.tool()
+async def wait(seconds: float) -> str:
+    """Take a while."""
+    await asyncio.sleep(seconds)
+    return "waited"
+
+@server.tool()
 async def freeze() -> str:
     """Hang, and everything with it."""
     time.sleep(3600)
@@ -135,7 +141,7 @@ async def server(request: pytest.FixtureRequest, script: Path) -> AsyncIterator[
 
 async def test_tools_of_a_server_have_its_schemas_and_answer(server: McpServer) -> None:
     tools = await opened(server)
-    assert list(tools) == ["add", "echo", "fail", "pid", "wait", "freeze", "flood"]
+    assert list(tools) == ["add", "echo", "fail", "pid", "meet", "wait", "freeze", "flood"]
     spec = tools["add"].spec
     assert spec.description == "Add two numbers."
     assert spec.parameters["properties"]["a"]["description"] == "the first"

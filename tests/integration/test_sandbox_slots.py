@@ -289,7 +289,7 @@ async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSa
     going = [slot for slot in sandbox.pool()._of if slot.alive]  # pyright: ignore[reportPrivateUsage]
     assert going
     for slot in going:
-        slot._supervisor.kill()  # pyright: ignore[reportPrivateUsage]
+        slot._supervisor.end()  # pyright: ignore[reportPrivateUsage]
     assert (await running).stdout == "survived\n"
 
 

@@ -55,7 +55,7 @@ def engine_processes() -> list[int]:
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if "engines.process.worker" in command and int(parent) == os.getpid():
+        if "ludus.isolation.worker" in command and int(parent) == os.getpid():
             found.append(int(entry.name))
     return found
 

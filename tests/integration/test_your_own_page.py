@@ -38,7 +38,7 @@ EXPECTED = {
     " recipes show ": "0.02",
     " sft ": "step-000003",
     " train ": "report.html",
-    " view ": "eval-000002.html",
+    " view ": "view.html",
 }
 
 
