@@ -121,7 +121,9 @@ def main(folder: Path) -> None:
         for a, b in zip(tensors(crossed).values(), alone["a"][-count:], strict=True)
     )
     expected = asyncio.run(sampled(plain))
-    found["sampled"] = float(np.abs(np.array(scores) - np.array(expected)).max())
+    # Scores of 4 to 8 nats are known to 5e-7 in float32: their difference is told as a share.
+    apart = np.abs(np.array(scores) - np.array(expected))
+    found["sampled"] = float((apart / np.maximum(1.0, np.abs(expected))).max())
     found["moved"] = float(np.abs(np.array(scores[0]) - np.array(scores[1])).max())
     (folder / "found.json").write_text(json.dumps(found))
 
