@@ -12,9 +12,10 @@ verifier give: they never give 0.
 
 `back_s` is the time from the death until the part does its work again. `cold_s` is that of a first
 start: for servers and engines, of another one that is started while the same run goes on, so that
-both want the same cores; for ranks, of the run's own, from the driver's request to the first step.
-`noticed_s` is the time until the driver knows of the death of a rank, or Ray of that of a node, and
-`joined_s` that until another node is there.
+both want the same cores; for vLLM, of the run's own process until its health is good; for ranks,
+of the run's own, from the driver's request to the first step. `noticed_s` is the time until the
+driver knows of the death of a rank, or Ray of that of a node, and `joined_s` that until another
+node is there.
 
 With LUDUS_VLLM_PYTHON, an interpreter with vLLM, there is a row `vllm`.
 
@@ -256,6 +257,12 @@ def ready(run: Run, name: str, but: int = 0) -> tuple[int, float]:
     raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
+def age(pid: int) -> float:
+    """Return how many seconds a process has lived."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def cold(run: Run, kind: str) -> float:
     """Return how long the first start of a part takes, from the request, while the run goes on."""
     import ray
@@ -305,6 +312,7 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
     try:
         with cluster(folder / "r", nodes=2 if name == "node" else 1) as made:
             run = Run(folder, made.address, *_options(name), shape=shape)
+            cold_s = age(ready(run, PROCESSES[name])[0]) if name == "vllm" else 0.0
             run.wait_for(1)
             run.first_step = time.time()
             run.wait_for(BEFORE)
@@ -323,6 +331,8 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
             key: [round(one[key], 1) for one in seconds] if kills > 1 else round(seconds[0][key], 1)
             for key in seconds[0]
         }
+        if cold_s:
+            told["cold_s"] = round(cold_s, 1)
         return {"row": name, **told, "restarts": run.restarts(), **run.accounts()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
