@@ -150,6 +150,8 @@ class Run:
         ]
         self.first_step = 0.0
         """When the first step was made."""
+        self.begun = time.time()
+        """When the command began."""
         self.process = self.start()
 
     def start(self, *more: str) -> subprocess.Popen[str]:
@@ -290,7 +292,7 @@ def cold(run: Run, kind: str) -> float:
 def _options(name: str) -> list[str]:
     """Return what the run of a row is asked for."""
     more = ["--cluster.environments=2"] + (["--cluster.cpus-of-server=0.5"] * (name != "node"))
-    more += [f"--cluster.cpus-of-rank={1.5 if name == 'node' else 0.5}"]
+    more += [f"--cluster.cpus-of-rank={3 if name == 'node' else 0.5}"]
     match name:
         case "reward":
             more += ["--cluster.rewards=1", "--reward", f'[{{name = "{VERIFIER}", weight = 0.5}}]']
@@ -310,7 +312,9 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
     shape = {"hidden": 128, "layers": 2, "heads": 4} if name == "vllm" else SMALL
     try:
-        with cluster(folder / "r", nodes=2 if name == "node" else 1) as made:
+        # The head of the node row has room for the rank alone, which fits on no other node.
+        shape_of = {"nodes": 2, "cpus": 3} if name == "node" else {}
+        with cluster(folder / "r", **shape_of) as made:
             run = Run(folder, made.address, *_options(name), shape=shape)
             cold_s = age(ready(run, PROCESSES[name])[0]) if name == "vllm" else 0.0
             run.wait_for(1)
@@ -377,6 +381,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     if name in ("learner", "rank"):
         seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
         seconds["cold_s"] = run.first_step - run.told_at("starting the learner")
+    if name == "driver":
+        seconds["cold_s"] = run.first_step - run.begun
     if name in ("environment", "reward", "engine", "node"):
         seconds["cold_s"] = cold(run, name)
     if name == "engine":
