@@ -79,7 +79,8 @@ class Splits:
     def __init__(self, config: PlanConfig) -> None:
         if not config.model.path:
             raise ConfigError(
-                "no model named; add --model.path FOLDER, of which a plan needs config.json alone"
+                "no model named; add --model.path with a folder (of which a plan needs config.json "
+                "alone), a released model or tiny"
             )
         self.algorithm = _algorithm(config)
         dtype = "bfloat16" if config.model.dtype == "auto" else config.model.dtype
