@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
     """Train, write the report, and return 0, or 130 if interrupted after saving."""
     if arguments and (supervised := _supervised_kind(arguments[0])):
         return supervised(arguments)
-    arguments = _with_cluster(arguments)
+    arguments = with_cluster(arguments)
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _with_cluster(arguments: list[str]) -> list[str]:
+def with_cluster(arguments: list[str]) -> list[str]:
     """Write `--cluster ADDRESS` as the setting that it stands for, `--cluster.address`."""
     spelled = [
         f"--cluster.address={word.removeprefix('--cluster=')}"
