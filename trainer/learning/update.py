@@ -62,10 +62,10 @@ class PassLoss:
         bonus: float | None = None,
         version: int | None = None,
     ) -> None:
-        self._algorithm = algorithm
+        self.algorithm = algorithm
         self._value_scale = credited.value_scale
-        self._weighs = weighs
-        self._bonus = bonus
+        self.weighs = weighs
+        self.bonus = bonus
         self._version = version
         self.made = 0
         """Number of updates of the step that were made before the passes that come."""
@@ -80,7 +80,7 @@ class PassLoss:
 
     def __call__(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss over the rows of a pass, and their weight."""
-        known, logp, algorithm = batch.inputs, predicted.logp, self._algorithm
+        known, logp, algorithm = batch.inputs, predicted.logp, self.algorithm
         inputs = replace(
             known,
             logp=logp,
@@ -92,8 +92,8 @@ class PassLoss:
         )
         outcome = algorithm.on_pass(
             inputs,
-            weigh=self._weighs,
-            entropy_coefficient=self._bonus,
+            weigh=self.weighs,
+            entropy_coefficient=self.bonus,
             value_scale=self._value_scale,
             measure=logp.requires_grad,
         )
@@ -104,9 +104,9 @@ class PassLoss:
                 self.seen += seen_rows(batch, predicted, self.watched)
         return outcome.total, outcome.weight
 
-    def forget_after(self, moves: int, gaps: int) -> None:
-        """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
-        del self.moves[moves:], self.gaps[gaps:]
+    def forget_after(self, moves: int, gaps: int, seen: int) -> None:
+        """Keep the first of the passes' statistics and of the rows seen, and drop the others."""
+        del self.moves[moves:], self.gaps[gaps:], self.seen[seen:]
 
 
 class Updater:
@@ -285,7 +285,7 @@ class Updater:
         for number, rows in enumerate(shares):
             loss.made = self.learner.updates - first
             # Passes that are computed again, or refused, must not count in the statistics.
-            forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps))
+            forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps), len(loss.seen))
             passes = UpdatePasses(
                 idle=idle,
                 together=credited.together,
