@@ -330,7 +330,8 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
     def notice(self) -> str:
-        """Return one sentence about what was repaired or refused; empty if nothing was.
+        """Return one sentence about what was repaired or refused; empty if nothing was, as with a
+        template that was put in place of the model's own.
 
         Images are left out, since a run that shows images to a model without a processor is refused
         at its start.
@@ -344,10 +345,10 @@ class TemplateReport(msgspec.Struct, frozen=True, kw_only=True):
             for word, details in (("repaired", repaired), ("refused", refusals))
             if details
         ]
-        if not parts and self.template == "stock":
+        if not parts:
             return ""
-        summary = f" does not show everything: {'. '.join(parts)}" if parts else " shows everything"
-        return f"The chat template {self.template} ({self.recognised}){summary}."
+        where = f"The chat template {self.template} ({self.recognised})"
+        return f"{where} does not show everything: {'. '.join(parts)}."
 
 
 def _describe(finding: TemplateFinding) -> str:
