@@ -12,9 +12,10 @@ verifier give: they never give 0.
 
 `back_s` is the time from the death until the part does its work again. `cold_s` is that of a first
 start: for servers and engines, of another one that is started while the same run goes on, so that
-both want the same cores; for ranks, of the run's own, from the driver's request to the first step.
-`noticed_s` is the time until the driver knows of the death of a rank, or Ray of that of a node, and
-`joined_s` that until another node is there.
+both want the same cores; for vLLM, of the run's own process until its health is good; for ranks,
+of the run's own, from the driver's request to the first step. `noticed_s` is the time until the
+driver knows of the death of a rank, or Ray of that of a node, and `joined_s` that until another
+node is there.
 
 With LUDUS_VLLM_PYTHON, an interpreter with vLLM, there is a row `vllm`.
 
@@ -149,6 +150,8 @@ class Run:
         ]
         self.first_step = 0.0
         """When the first step was made."""
+        self.begun = time.time()
+        """When the command began."""
         self.process = self.start()
 
     def start(self, *more: str) -> subprocess.Popen[str]:
@@ -256,6 +259,12 @@ def ready(run: Run, name: str, but: int = 0) -> tuple[int, float]:
     raise SystemExit(f"{name} has not started within {LIMIT_S:g} s, or the run ended: {said}")
 
 
+def age(pid: int) -> float:
+    """Return how many seconds a process has lived."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def cold(run: Run, kind: str) -> float:
     """Return how long the first start of a part takes, from the request, while the run goes on."""
     import ray
@@ -283,7 +292,7 @@ def cold(run: Run, kind: str) -> float:
 def _options(name: str) -> list[str]:
     """Return what the run of a row is asked for."""
     more = ["--cluster.environments=2"] + (["--cluster.cpus-of-server=0.5"] * (name != "node"))
-    more += [f"--cluster.cpus-of-rank={1.5 if name == 'node' else 0.5}"]
+    more += [f"--cluster.cpus-of-rank={3 if name == 'node' else 0.5}"]
     match name:
         case "reward":
             more += ["--cluster.rewards=1", "--reward", f'[{{name = "{VERIFIER}", weight = 0.5}}]']
@@ -303,8 +312,11 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="lc", dir="/tmp"))
     shape = {"hidden": 128, "layers": 2, "heads": 4} if name == "vllm" else SMALL
     try:
-        with cluster(folder / "r", nodes=2 if name == "node" else 1) as made:
+        # The head of the node row has room for the rank alone, which fits on no other node.
+        shape_of = {"nodes": 2, "cpus": 3} if name == "node" else {}
+        with cluster(folder / "r", **shape_of) as made:
             run = Run(folder, made.address, *_options(name), shape=shape)
+            cold_s = age(ready(run, PROCESSES[name])[0]) if name == "vllm" else 0.0
             run.wait_for(1)
             run.first_step = time.time()
             run.wait_for(BEFORE)
@@ -323,6 +335,8 @@ def row(name: str, kills: int = 1) -> dict[str, Any]:
             key: [round(one[key], 1) for one in seconds] if kills > 1 else round(seconds[0][key], 1)
             for key in seconds[0]
         }
+        if cold_s:
+            told["cold_s"] = round(cold_s, 1)
         return {"row": name, **told, "restarts": run.restarts(), **run.accounts()}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -367,6 +381,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
     if name in ("learner", "rank"):
         seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
         seconds["cold_s"] = run.first_step - run.told_at("starting the learner")
+    if name == "driver":
+        seconds["cold_s"] = run.first_step - run.begun
     if name in ("environment", "reward", "engine", "node"):
         seconds["cold_s"] = cold(run, name)
     if name == "engine":

@@ -4,11 +4,13 @@
 
 Server and client are this process, with HTTP between them on the loopback. Each pair of updates
 learns from the same rows, with weights and learning rate alike; CPU seconds of all threads count,
-so that other work on the machine does not. The last lines are the medians, their ratio, and the
+so that other work on the machine does not. The last line has the medians, their ratios, and the
 largest difference of log-probabilities afterwards.
 
-`train --learner tinker://` computes a recipe's loss from log-probabilities that the server tells,
-and needs one more forward pass for it: `recipe` is the ratio of that.
+`dapo` is an update of that recipe here, after the first of a step, and `named` the same by `train
+--learner tinker://`, which asks the server for its loss by name. A recipe that the API has no loss
+for is computed from log-probabilities that the server tells, with one more forward pass: `computed`
+is what `dapo` takes in that way.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,9 +31,14 @@ import torch
 from ludus.background import run_on_loop
 from ludus.secret import Secret
 from ludus.trainer.config import ModelConfig, TrainConfig, TrainerConfig
+from ludus.trainer.learning.credit import Credited
 from ludus.trainer.learning.learner import Learner, Predicted
+from ludus.trainer.learning.update import PassLoss
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
+from ludus.trainer.recipes.inputs import Inputs
+from ludus.trainer.recipes.recipe import load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.tinker.client import TinkerClient
 from ludus.trainer.tinker.models import BaseModel, ModelHouse
@@ -51,6 +59,27 @@ def batch_of(seed: int) -> Batch:
     ids = drawn.integers(1, 90, (ROWS, TOKENS)).tolist()
     half = TOKENS // 2
     return pad([Row(each, [0] * half + [1] * half, [0.0] * TOKENS) for each in ids])
+
+
+def dapo_of(batch: Batch, old_logp: torch.Tensor) -> tuple[Batch, PassLoss]:
+    """Return the rows as dapo credits them, and its loss after the first update of a step.
+
+    Args:
+        batch: the rows.
+        old_logp: [B, T], of the policy before the step.
+    """
+    rows = torch.arange(ROWS)
+    inputs = Inputs(
+        advantages=batch.mask * torch.linspace(-1, 1, ROWS).unsqueeze(1),
+        old_logp=old_logp,
+        groups=rows // 4,
+        rollouts=rows,
+    )
+    credited = replace(batch, inputs=inputs)
+    step = Credited(credited, torch.zeros(ROWS), torch.ones(ROWS) > 0, None, 1.0)
+    passes = PassLoss(resolve(load_recipe("dapo"), max_tokens=TOKENS), step)
+    passes.made = 1
+    return credited, passes
 
 
 def loss(batch: Batch, predicted: Predicted) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,34 +115,39 @@ def main() -> None:
 
 def measure(path: Path, url: str) -> None:
     """Make updates here and through a server, in turns."""
-    here = Learner(load_model(path), CONFIG)
-    clients = [TinkerClient(url, Secret("tml-key")) for _ in range(2)]
+    here, dapo = (Learner(load_model(path), CONFIG) for _ in range(2))
+    clients = [TinkerClient(url, Secret("tml-key")) for _ in range(3)]
     for client in clients:
         run_on_loop(client.open("m"))
         run_on_loop(client.create("m", None))
-    remote = RemoteLearner(clients[1], TrainConfig(env="", learner=url, trainer=CONFIG))
+    config = TrainConfig(env="", learner=url, trainer=CONFIG)
+    named, computed = (RemoteLearner(client, config) for client in clients[1:])
 
     def served(batch: Batch) -> None:
         run_on_loop(clients[0].passed(weighted_rows(batch, batch.mask), "cross_entropy"))
         run_on_loop(clients[0].step(STEP))
 
-    found: dict[str, list[float]] = {"train": [], "served": [], "recipe": []}
+    found: dict[str, list[float]] = {}
     for pair in range(PAIRS + 1):
         batch, rows = batch_of(pair), torch.arange(ROWS)
+        credited, dapo_loss = dapo_of(batch, dapo.score(batch))
+        # Nothing is known of a plain function but that it reads log-probabilities.
+        plain = partial(PassLoss.__call__, dapo_loss)
         seconds = {
             "train": cpu_of(partial(here.update, batch, rows, loss)),
             "served": cpu_of(partial(served, batch)),
-            "recipe": cpu_of(partial(remote.update, batch, rows, loss)),
+            "dapo": cpu_of(partial(dapo.update, credited, rows, dapo_loss)),
+            "named": cpu_of(partial(named.update, credited, rows, dapo_loss)),
+            "computed": cpu_of(partial(computed.update, credited, rows, plain)),
         }
         print(json.dumps({name: round(value, 3) for name, value in seconds.items()}), flush=True)
         for name, value in seconds.items():
-            found[name] += [value] if pair else []  # the first pair warms up
+            found.setdefault(name, []).extend([value] if pair else [])  # the first warms up
     probe = batch_of(99)
-    passed = run_on_loop(
-        clients[0].passed(weighted_rows(probe, probe.mask), "cross_entropy", forward_only=True)
-    )
-    there = torch.tensor(np.array([[0.0, *each] for each in passed.logprobs]))
-    apart = ((here.score(probe) - there) * probe.mask).abs().max()
+    apart = [
+        float((mine.score(probe) - RemoteLearner(client, config).score(probe)).abs().max())
+        for mine, client in zip((here, dapo, dapo), clients, strict=True)
+    ]
     for client in clients:
         run_on_loop(client.close())
     medians = {name: statistics.median(values) for name, values in found.items()}
@@ -122,8 +156,9 @@ def measure(path: Path, url: str) -> None:
             {
                 **{name: round(value, 3) for name, value in medians.items()},
                 "served_over_train": round(medians["served"] / medians["train"], 3),
-                "recipe_over_train": round(medians["recipe"] / medians["train"], 3),
-                "apart": float(apart),
+                "named_over_dapo": round(medians["named"] / medians["dapo"], 3),
+                "computed_over_dapo": round(medians["computed"] / medians["dapo"], 3),
+                "apart": apart,
             }
         )
     )

@@ -6,14 +6,16 @@ import asyncio
 import importlib.util
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -75,6 +77,151 @@ def test_the_manifests_are_what_kubernetes_takes(tmp_path: Path) -> None:
     lines = manifests.partition("serve.toml: |\n")[2].partition("---")[0].splitlines()
     (tmp_path / "serve.toml").write_text("\n".join(line.strip() for line in lines))
     assert options_in(tmp_path / "serve.toml") == options_in(DEPLOY / "serve.toml")
+
+
+def test_the_pods_of_kuberay_are_what_kubernetes_takes(tmp_path: Path) -> None:
+    if importlib.util.find_spec("kubernetes_validate") is None:
+        pytest.skip("kubernetes-validate is not installed: pip install kubernetes-validate")
+    yaml = pytest.importorskip("yaml")
+    validate = tool("kubernetes-validate", "pip install kubernetes-validate")
+    spec = yaml.safe_load((DEPLOY / "kuberay.yaml").read_text("utf-8"))["spec"]
+    workers = spec["rayClusterSpec"]["workerGroupSpecs"]
+    groups = [spec["rayClusterSpec"]["headGroupSpec"], *workers]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, **group["template"]}
+        for group in groups
+    ]
+    (tmp_path / "pods.yaml").write_text(yaml.safe_dump_all(pods))
+    assert passes(validate, "--strict", str(tmp_path / "pods.yaml")).count("passed") == 3
+    for group in groups:  # ray start takes words
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+    for group in workers:
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+    entry = spec["entrypoint"].split()
+    assert entry[:2] == ["ludus", "train"]
+    assert entry[entry.index("--cluster") + 1] == "auto"
+
+
+@contextmanager
+def slurm(folder: Path) -> Generator[dict[str, str]]:
+    """SLURM with two nodes, both this machine; yields the variables of its commands."""
+    controller, node = (tool(name, "apt-get install slurm-wlm") for name in ("slurmctld", "slurmd"))
+    munged = tool("munged", "apt-get install munge")
+    host = socket.gethostname().split(".")[0]
+    ports = []
+    for _ in range(4):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ports.append(free.getsockname()[1])
+    key = folder / "key"
+    key.write_bytes(os.urandom(256))
+    key.chmod(0o600)
+    folder.chmod(0o755)
+    lines = [
+        "ClusterName=test",
+        f"SlurmctldHost={host}(127.0.0.1)",
+        f"SlurmUser={pwd.getpwuid(os.getuid()).pw_name}",
+        f"SlurmdUser={pwd.getpwuid(os.getuid()).pw_name}",
+        f"AuthInfo=socket={folder}/munge",
+        f"SlurmctldPort={ports[0]}",
+        "ProctrackType=proctrack/pgid",
+        "TaskPlugin=task/none",
+        "ReturnToService=2",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_CPU",
+        "MpiDefault=none",
+        "SwitchType=switch/none",
+        "JobAcctGatherType=jobacct_gather/none",
+        "KillWait=20",
+        f"StateSaveLocation={folder}/state",
+        *(f"{part}LogFile={folder}/log-%n" for part in ("Slurmctld", "Slurmd")),
+        f"SlurmdSpoolDir={folder}/spool-%n",
+        f"SlurmctldPidFile={folder}/pid",
+        f"SlurmdPidFile={folder}/pid-%n",
+    ]
+    names = (host, "localhost")  # both resolve, as the head of a torchrun must
+    for name, port in zip(names, ports[1:], strict=False):
+        address = f"NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
+        lines.append(f"NodeName={name} {address} CPUs=1 State=UNKNOWN")
+    lines.append(f"PartitionName=all Nodes={','.join(names)} Default=YES State=UP")
+    (folder / "slurm.conf").write_text("\n".join(lines))
+    variables = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    daemons = [
+        [munged, "--force", "--foreground", f"--socket={folder}/munge", f"--key-file={key}"]
+        + [f"--{name}-file={folder}/munge-{name}" for name in ("pid", "log", "seed")],
+        [controller, "-D", "-c"],
+        *([node, "-D", "-N", name] for name in names),
+    ]
+    processes = []
+    try:
+        for command in daemons:
+            processes.append(
+                subprocess.Popen(
+                    command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+            )
+            time.sleep(1)  # each asks the one before as it starts
+        yield variables
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+
+
+@pytest.mark.slow
+def test_slurm_runs_a_run_on_two_nodes_and_goes_on_after_a_requeue(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (tmp_path / "run.toml").write_text(
+        f'''
+        env = "ludus/arithmetic-v0"
+        recipe = "grpo"
+        steps = 400
+        model.path = "tiny"
+        run = {{ folder = "{run}", save_every = 2 }}
+        rollout = {{ tasks_per_step = 4, group_size = 4, max_tokens = 32 }}
+        '''
+    )
+    with slurm(tmp_path) as variables:
+
+        def says(*command: str) -> str:
+            return subprocess.run(
+                command, env=variables, capture_output=True, text=True, timeout=60, check=True
+            ).stdout
+
+        def wait_for_step(number: int) -> None:
+            end = time.monotonic() + 300
+            metrics, written = run / "metrics.jsonl", list[str]()
+            while len(written) < number:
+                state = says("squeue", "--noheader", "--format=%T")
+                out = "".join(each.read_text() for each in tmp_path.glob("slurm-*.out"))
+                assert state.strip(), out[-3000:]
+                assert time.monotonic() < end, out[-3000:]
+                written = metrics.read_text().splitlines() if metrics.exists() else []
+                time.sleep(0.2)
+
+        environment = str(Path(sys.executable).parents[1])
+        command = [
+            *("sbatch", "--parsable", "--nodes=2", "--requeue", f"--chdir={tmp_path}"),
+            f"--export=ALL,VENV={environment}",
+            *(str(DEPLOY / "slurm.sbatch"), "run.toml"),
+        ]
+        job = says(*command).strip()
+        wait_for_step(4)
+        says("scontrol", "requeue", job)
+        while "PENDING" not in says("squeue", "--noheader", "--format=%T"):
+            time.sleep(0.2)
+        before = (run / "metrics.jsonl").read_text().splitlines()
+        says("scontrol", "update", f"jobid={job}", "StartTime=now")
+        wait_for_step(len(before) + 3)
+        says("scancel", job)
+        while says("squeue", "--noheader"):
+            time.sleep(0.2)
+    after = (run / "metrics.jsonl").read_text().splitlines()
+    assert after[:4] == before[:4]  # gone on with, not begun anew
+    steps = [line["step"] for line in map(json.loads, after) if "reward/mean" in line]
+    assert steps == list(range(1, len(steps) + 1))
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:

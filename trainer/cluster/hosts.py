@@ -15,10 +15,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import ray
 
 if TYPE_CHECKING:
@@ -168,6 +170,18 @@ class VllmHost(RankHost):
         log: what the server writes.
     """
 
+    _url = ""
+    _serving = False
+
+    def state(self) -> HostState:
+        """Return what the driver wants to know; a server is ready once its health is good."""
+        state = super().state()
+        if self._url and not self._serving:
+            with suppress(httpx.HTTPError):
+                health = httpx.get(f"{self._url}/health", timeout=2, trust_env=False)
+                self._serving = health.is_success
+        return replace(state, ready=self._serving and state.code is None, url=self._url)
+
     def serve(self, launch: Launch) -> str:
         """Start a server in place of one that may still run; return its address."""
         from ..engines.vllm.server import command, environment  # servers' actors need no torch
@@ -175,8 +189,10 @@ class VllmHost(RankHost):
         if self._process is not None:
             self._process.kill()
             self._process.wait(60)
+        self._serving = False
         host, port = self.address()
         # Ray shows an actor its own GPUs alone, by a variable that the server inherits.
         variables = environment(os.environ, transfer=launch.transfer, more=launch.environment)
         self._run(command(replace(launch, host=host), port), variables)
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return self._url

@@ -7,6 +7,7 @@ is compared with what there is before, and a reservation waits no longer than it
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -72,6 +73,10 @@ def connect(address: str, **options: Any) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     _refuse_silent(os.environ.get("RAY_ADDRESS", "") if address == AUTO else address)
     options |= {"address": address, "log_to_driver": False, "configure_logging": False}
+    log = logging.getLogger("ray._private.worker")
+    level = log.level
+    # Outside the main thread Ray leaves SIGTERM alone, as is wanted, and warns of that.
+    log.setLevel(logging.ERROR)
     try:
         ray.init(namespace=NAMESPACE, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
@@ -81,6 +86,8 @@ def connect(address: str, **options: Any) -> None:
             f"cannot join a Ray cluster {where}: {reason}; start one (ray start --head), with the "
             f"Ray of this environment ({ray.__version__})"
         ) from error
+    finally:
+        log.setLevel(level)
 
 
 def _refuse_silent(address: str) -> None:

@@ -62,6 +62,15 @@ def gap_by_depth(run: RunHistory) -> float | None:
     return last / first if last >= 0.02 else None
 
 
+def gap_by_shape(run: RunHistory) -> float | None:
+    """Return how many times the gap in passes of one number of rows is that of another."""
+    shapes = run.names("update/sampler_gap_rows/")
+    gaps = [run.mean(f"update/sampler_gap_rows/{shape}", 3) or 0.0 for shape in shapes]
+    if len(gaps) < 2 or not min(gaps) or max(gaps) < 0.02:
+        return None
+    return max(gaps) / min(gaps)
+
+
 def stale_gap(run: RunHistory) -> float | None:
     """Return the distance of old tokens from the learner, beyond that of fresh ones, where tokens
     are older than the learner.
@@ -358,6 +367,18 @@ LEARNER_RULES = (
         ),
         remedy=lambda run: "--model.dtype=float32",
         evidence=("update/sampler_gap_to/*",),
+    ),
+    FindingRule(
+        name="gap_of_shape",
+        quantity=gap_by_shape,
+        threshold=4.0,
+        source="house",
+        sentence=lambda run, number: (
+            f"the engine differs from the learner {number:.1f} times as much in passes of one "
+            "number of rows as of another: kernels whose sums depend on the shape of the batch"
+        ),
+        remedy=lambda run: "--model.dtype=float32",
+        evidence=("update/sampler_gap_rows/*",),
     ),
     FindingRule(
         name="stale",

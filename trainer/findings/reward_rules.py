@@ -283,7 +283,7 @@ REWARD_RULES = (
         clears=0.85,
         source="house; the reward that passes is eval.passing",
         sentence=lambda run, number: (
-            f"the tasks are solved: reward {run.level(3)}, and "
+            f"the tasks are solved: reward {run.level(3)}, where "
             f"{run.setting('eval.passing'):g} passes"
         ),
         remedy=lambda run: "",

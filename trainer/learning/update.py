@@ -62,10 +62,10 @@ class PassLoss:
         bonus: float | None = None,
         version: int | None = None,
     ) -> None:
-        self._algorithm = algorithm
+        self.algorithm = algorithm
         self._value_scale = credited.value_scale
-        self._weighs = weighs
-        self._bonus = bonus
+        self.weighs = weighs
+        self.bonus = bonus
         self._version = version
         self.made = 0
         """Number of updates of the step that were made before the passes that come."""
@@ -80,7 +80,7 @@ class PassLoss:
 
     def __call__(self, batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss over the rows of a pass, and their weight."""
-        known, logp, algorithm = batch.inputs, predicted.logp, self._algorithm
+        known, logp, algorithm = batch.inputs, predicted.logp, self.algorithm
         inputs = replace(
             known,
             logp=logp,
@@ -92,21 +92,21 @@ class PassLoss:
         )
         outcome = algorithm.on_pass(
             inputs,
-            weigh=self._weighs,
-            entropy_coefficient=self._bonus,
+            weigh=self.weighs,
+            entropy_coefficient=self.bonus,
             value_scale=self._value_scale,
             measure=logp.requires_grad,
         )
         if outcome.moved is not None:
             self.moves.append(movement_of(outcome.moved, batch, self.made))
             if not self.made:  # the weights still are those before the step
-                self.gaps.append(gap_of(logp.detach(), batch, self._version))
+                self.gaps.append(gap_of(logp.detach(), batch, self._version, batch.mask.shape[0]))
                 self.seen += seen_rows(batch, predicted, self.watched)
         return outcome.total, outcome.weight
 
-    def forget_after(self, moves: int, gaps: int) -> None:
-        """Keep the first `moves` and `gaps` of the passes' statistics, and drop the others."""
-        del self.moves[moves:], self.gaps[gaps:]
+    def forget_after(self, moves: int, gaps: int, seen: int) -> None:
+        """Keep the first of the passes' statistics and of the rows seen, and drop the others."""
+        del self.moves[moves:], self.gaps[gaps:], self.seen[seen:]
 
 
 class Updater:
@@ -285,7 +285,7 @@ class Updater:
         for number, rows in enumerate(shares):
             loss.made = self.learner.updates - first
             # Passes that are computed again, or refused, must not count in the statistics.
-            forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps))
+            forget = partial(loss.forget_after, len(loss.moves), len(loss.gaps), len(loss.seen))
             passes = UpdatePasses(
                 idle=idle,
                 together=credited.together,
@@ -438,18 +438,23 @@ def signal_shares(batch: Batch) -> dict[str, float]:
 
 DEPTHS = {"1k": 0, "4k": 1024, "16k": 4096, "more": 16384}
 """Bins of context place, by the place at which each begins."""
+PASS_ROWS = {"1": 1, "8": 2, "64": 9, "more": 65}
+"""Bins of the number of rows in the learner's pass, by the fewest of each."""
 
 
-def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[float, ...]:
+def gap_of(
+    logp: Tensor, batch: Batch, version: int | None = None, rows: int = 0
+) -> tuple[float, ...]:
     """Return the summed distance in nats between learner and sampler and the number of tokens, and
     both once more for the tokens that the learner's own version has sampled, and for each of
-    `DEPTHS` of these.
+    `DEPTHS` and of `PASS_ROWS` of these.
 
     Args:
         logp: [B, T], the learner's log-probabilities before the step's first update.
         batch: the rows.
         version: the version of these weights; None where it is not known, and then no token counts
             as its own.
+        rows: rows of the pass that computed `logp`; 0 where it is not known.
     """
     distance, fresh = (logp - batch.sampler_logp).abs() * batch.mask, torch.zeros_like(batch.mask)
     if batch.versions is not None and version is not None:
@@ -461,13 +466,17 @@ def gap_of(logp: Tensor, batch: Batch, version: int | None = None) -> tuple[floa
     for index in range(len(DEPTHS)):
         within = fresh * (depth == index)
         sums += [(distance * within).sum(), within.sum()]
+    shape = sum(rows >= least for least in PASS_ROWS.values())
+    for index in range(1, len(PASS_ROWS) + 1):
+        sums += [sums[2] * (index == shape), sums[3] * (index == shape)]
     return tuple(float(number) for number in sums)
 
 
 def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """Return the mean distance per token as `old_sampler_gap`, and as `fresh_sampler_gap` that of
-    the tokens which the learner's own version has sampled, and as `sampler_gap_to/DEPTH` those at
-    each of `DEPTHS`; each only where something was measured.
+    the tokens which the learner's own version has sampled, as `sampler_gap_to/DEPTH` those at
+    each of `DEPTHS`, and as `sampler_gap_rows/ROWS` those in passes of so many rows; each only
+    where something was measured.
 
     >>> mean_gap([(1.0, 3.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)])
     {'old_sampler_gap': 0.25}
@@ -476,7 +485,11 @@ def mean_gap(gaps: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """
     # Each tuple is that of `gap_of`: pairs of a sum of distances and a number of tokens.
     columns = [sum(column) for column in zip(*gaps, strict=True)]
-    names = ("old_sampler_gap", "fresh_sampler_gap", *(f"sampler_gap_to/{to}" for to in DEPTHS))
+    names = (
+        *("old_sampler_gap", "fresh_sampler_gap"),
+        *(f"sampler_gap_to/{to}" for to in DEPTHS),
+        *(f"sampler_gap_rows/{to}" for to in PASS_ROWS),
+    )
     pairs = zip(names, columns[::2], columns[1::2], strict=False)
     return {name: distance / tokens for name, distance, tokens in pairs if tokens}
 

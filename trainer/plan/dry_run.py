@@ -19,7 +19,7 @@ from ludus.agent.engine import WeightSource
 from ludus.agent.images import PlacedImage
 from ludus.agent.templates.choice import OpenedTemplate
 
-from ..config import AsyncConfig, TrainConfig
+from ..config import AsyncConfig, ClusterConfig, TrainConfig
 from ..models.checkpoint import checkpoints, step_of
 from ..models.devices import chosen_precision, pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
@@ -117,6 +117,29 @@ def staleness_told(overlap: AsyncConfig) -> str:
         return f"{ahead}; a single rollout may be older, since only the average is bounded"
     late = {"wait": "and the learner waits", "mask": "or masked", "drop": "or its group dropped"}
     return f"{ahead}; a rollout is trained within {overlap.deadline} steps, {late[overlap.late]}"
+
+
+def cluster_lines(cluster: ClusterConfig) -> Lines:
+    """Say what a run asks of Ray: the table `[cluster]`, and the sum of it.
+
+    >>> cluster_lines(ClusterConfig(learner_ranks=2, gpus_of_rank=0.5))
+    [('learner_ranks', '2, each 1 CPU and 0.5 GPU'), ('in all', '2 CPU and 1 GPU')]
+    """
+    server = (cluster.cpus_of_server, 0.0)
+    each = {
+        "learner_ranks": (cluster.cpus_of_rank, cluster.gpus_of_rank),
+        "environments": server,
+        "rewards": server,
+        "engines": (cluster.cpus_of_engine, cluster.gpus_of_engine),
+    }
+    counts = {name: getattr(cluster, name) for name in each if getattr(cluster, name)}
+    sums = [sum(count * each[name][kind] for name, count in counts.items()) for kind in (0, 1)]
+    lines = [(name, f"{count}, each {_resources(*each[name])}") for name, count in counts.items()]
+    return [*lines, ("in all", _resources(*sums))]
+
+
+def _resources(cpus: float, gpus: float) -> str:
+    return f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
 
 
 def whole_lines(facts: PlanFacts) -> Lines:
@@ -309,6 +332,9 @@ def _sections(facts: PlanFacts, path: Path, model_path: str) -> dict[str, Lines]
         stale=config.overlap.max_staleness > 0,
         exact=config.engine == "local" and config.model.dtype == "float32",
     )
+    asked = (
+        {"asked of the cluster": cluster_lines(config.cluster)} if config.cluster.address else {}
+    )
     return {
         "run": run_lines(facts, path),
         "model": model_lines(facts, model_path),
@@ -316,6 +342,7 @@ def _sections(facts: PlanFacts, path: Path, model_path: str) -> dict[str, Lines]
         "the recipe": recipe_effects(facts.algorithm, circumstances),
         "the whole run": whole_lines(facts),
         "memory (estimate)": memory_lines(facts),
+        **asked,
     }
 
 

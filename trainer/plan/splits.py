@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from ludus.errors import ConfigError
 
 from ..models.loading import outline_model
+from ..models.tiny import find_model
 from ..recipes.algorithm import Algorithm
 from ..recipes.recipe import load_recipe
 from ..recipes.resolution import resolve
 from ..settings.plan import PlanConfig
-from .dry_run import Lines, RunPlan, sized
+from .dry_run import Lines, RunPlan, cluster_lines, sized
 from .gpus import GB, MOST_ROWS, EngineRate, ModelRates
 from .memory import MemoryEstimate, ModelSize, estimate_memory, pass_tokens
 from .simulation import Schedule, simulate
@@ -78,7 +79,8 @@ class Splits:
     def __init__(self, config: PlanConfig) -> None:
         if not config.model.path:
             raise ConfigError(
-                "no model named; add --model.path FOLDER, of which a plan needs config.json alone"
+                "no model named; add --model.path with a folder (of which a plan needs config.json "
+                "alone), a released model or tiny"
             )
         self.algorithm = _algorithm(config)
         dtype = "bfloat16" if config.model.dtype == "auto" else config.model.dtype
@@ -87,7 +89,7 @@ class Splits:
         model = replace(config.model, dtype=dtype, device="auto", float32_head=exact)
         rollout = replace(config.rollout, group_size=recipe.sampling.group_size)
         self.config = replace(config, model=model, rollout=rollout, engine="vllm")
-        self.outline: PreTrainedModel = outline_model(config.model.path)
+        self.outline: PreTrainedModel = outline_model(find_model(config.model.path))
         self.rates = ModelRates.of(self.outline, self.config)
 
     def memory(self, ranks: int, free: int) -> MemoryEstimate:
@@ -202,8 +204,26 @@ def split_plan(config: PlanConfig) -> RunPlan:
                 (f"{gpus} GPUs" if gpus > 1 else "1 GPU", _told(splits, split))
                 for gpus, split in best.items()
             ],
+            f"[cluster] on {config.gpus} GPUs (ludus train --cluster)": _cluster_lines(
+                config, last
+            ),
         },
         _notes(splits, last),
+    )
+
+
+def _cluster_lines(config: PlanConfig, split: Split) -> Lines:
+    """Return the table of a cluster with this split, and as many servers as the settings say."""
+    engines = 0 if split.shared else split.engines
+    gpus = float(split.engine.gpus) if engines else 0.0
+    return cluster_lines(
+        replace(
+            config.cluster,
+            learner_ranks=split.ranks,
+            gpus_of_rank=1.0,
+            engines=engines,
+            gpus_of_engine=gpus,
+        )
     )
 
 

@@ -129,9 +129,20 @@ class TinkerClient:
         await self.do("load_weights", {**self._next(), "path": path, "optimizer": True})
 
     async def passed(
-        self, data: Sequence[Datum], loss: str, *, forward_only: bool = False
+        self,
+        data: Sequence[Datum],
+        loss: str,
+        config: Mapping[str, float] | None = None,
+        *,
+        forward_only: bool = False,
     ) -> Passed:
         """Make a pass over rows, in as many requests as it takes.
+
+        Args:
+            data: the rows.
+            loss: a name that the server knows.
+            config: settings of the loss; by default the server's own.
+            forward_only: whether the gradient is left out.
 
         Returns:
             the log-probabilities of all rows, and the sums.
@@ -140,7 +151,7 @@ class TinkerClient:
         for part in chunks(data):
             self._numbers += 1
             request = ForwardBackward(
-                self.model, self._numbers, part, loss, forward_only=forward_only
+                self.model, self._numbers, part, loss, {**(config or {})}, forward_only
             )
             promises.append(
                 await self.post("forward_backward", wire.write_forward_backward(request))

@@ -1,7 +1,8 @@
 """A learner and an engine whose weights stand elsewhere: `ludus train --learner tinker://HOST`.
 
-Environments, agents, recipes, accounts and checkpoints are those of any run. A recipe's loss is a
-function of log-probabilities; the server computes these in a pass without gradient, the loss and
+Environments, agents, recipes, accounts and checkpoints are those of any run. A recipe whose loss is
+one of the API's own is asked for by that name, in a single pass (see `one_pass`). Any other loss is
+a function of log-probabilities; the server computes these in a pass without gradient, the loss and
 its derivative `d` by each of them are computed here, and a pass with the loss `sum -w log pi` and
 `w = -d` brings the very gradient to the weights. So any loss that reads nothing else of the model
 is trained exactly, at the cost of one more forward pass.
@@ -41,7 +42,8 @@ from ..recipes.algorithm import Algorithm
 from ..recipes.recipe import UpdateSettings
 from ..rollout.batch import Batch, Row, pad
 from .client import TinkerClient
-from .wire import AdamParams, Datum
+from .one_pass import CROSS_ENTROPY, NamedPass, named_pass, scored_before
+from .wire import AdamParams, Array, Datum
 
 T = TypeVar("T")
 EPSILON = 1e-8
@@ -178,26 +180,33 @@ class RemoteLearner:
         how = how or UpdatePasses()
         idle = torch.zeros(len(batch), dtype=torch.bool) if how.idle is None else how.idle
         how.afresh()
+        some = {leaf: rows[idle[rows] != leaf] for leaf in (True, False)}
         sums = [
-            self._gradient(batch.take(some.sort().values), loss, leaf=leaf)
-            for some, leaf in ((rows[~idle[rows]], True), (rows[idle[rows]], False))
-            if len(some)
+            self._gradient(batch.take(each.sort().values), loss, how, leaf=leaf)
+            for leaf, each in some.items()
+            if len(each)
         ]
         total = sum(float(each.total) for each in sums)
         weight = sum(float(each.weight) for each in sums)
         metrics = {"tokens": float(batch.mask[rows].sum()), "lr": self.lr}
         if weight == 0:
             return {"loss": 0.0, "grad_norm": 0.0, **metrics}
-        data = [
-            datum
-            for each in sums
-            if each.gradient is not None
-            for datum in weighted_rows(each.batch, -each.gradient / weight)
-        ]
-        gradient = [float(np.abs(datum.inputs["weights"]).sum()) for datum in data]
-        if fault := told(total / weight, sum(gradient)):
+        trained = next((each for each in sums if each.gradient is not None), None)
+        size = 0.0 if trained is None else float(trained.needed.abs().sum()) / weight
+        if fault := told(total / weight, size):
             raise UpdateRefused(fault, [int(row) for row in rows])
-        settings = AdamParams(
+        norm = 0.0
+        if trained is not None:
+            total += self._passed(trained, weight, loss, how)
+            answered = run_on_loop(self.client.step(self._settings()))
+            # Other servers name the norm otherwise, or do not tell it.
+            norm = next((value for name, value in answered.items() if "grad_norm" in name), 0.0)
+        self.updates += 1
+        return {"loss": total / weight, "grad_norm": norm, **metrics}
+
+    def _settings(self) -> AdamParams:
+        """Return the settings of the next update."""
+        return AdamParams(
             learning_rate=self.lr,
             beta1=self.config.beta1,
             beta2=self.config.beta2,
@@ -205,23 +214,30 @@ class RemoteLearner:
             weight_decay=self.config.weight_decay,
             grad_clip_norm=self.config.max_grad_norm,
         )
-        norm = 0.0
-        if data:
-            run_on_loop(self.client.passed(data, "cross_entropy"))
-            answered = run_on_loop(self.client.step(settings))
-            # Other servers name the norm otherwise, or do not tell it.
-            norm = next((value for name, value in answered.items() if "grad_norm" in name), 0.0)
-        self.updates += 1
-        return {"loss": total / weight, "grad_norm": norm, **metrics}
+
+    def _passed(self, rows: RowsGradient, weight: float, loss: Loss, how: UpdatePasses) -> float:
+        """Bring the gradient of rows, divided by `weight`, to the weights.
+
+        Returns:
+            what is to be added to the total of the loss, which was taken at other log-probabilities
+            than the model's where the server computes the loss.
+        """
+        batch, named, gradient = rows.batch, rows.named, rows.needed / weight
+        if named is None:
+            run_on_loop(self.client.passed(weighted_rows(batch, -gradient), CROSS_ENTROPY))
+            return 0.0
+        data = loss_rows(batch, named.tensors(gradient))
+        passed = run_on_loop(self.client.passed(data, named.loss, named.config))
+        # What the loss measures of a pass is measured again, at the model's log-probabilities.
+        how.afresh()
+        logp = _spread(batch, passed.logprobs).requires_grad_()
+        return float((loss(batch, Predicted(logp, None))[0] - rows.total).detach())
 
     def score(self, batch: Batch) -> Tensor:
         """Return log-probabilities [B, T] of the whole batch."""
         data = weighted_rows(batch, torch.zeros_like(batch.mask))
-        passed = run_on_loop(self.client.passed(data, "cross_entropy", forward_only=True))
-        logp = torch.zeros_like(batch.mask)
-        for row, values in enumerate(passed.logprobs):
-            logp[row, 1 : len(values) + 1] = torch.from_numpy(np.array(values))
-        return logp * batch.mask
+        passed = run_on_loop(self.client.passed(data, CROSS_ENTROPY, forward_only=True))
+        return _spread(batch, passed.logprobs)
 
     def score_values(self, batch: Batch) -> Tensor:
         """Refuse: `refuse_local` lets no recipe ask."""
@@ -233,20 +249,26 @@ class RemoteLearner:
         """Refuse, like `score_values`."""
         raise ConfigError("a learner elsewhere computes log-probabilities of whole vocabularies")
 
-    def _gradient(self, batch: Batch, loss: Loss, *, leaf: bool) -> RowsGradient:
-        """Compute the loss over rows here, and its derivative by each log-probability.
+    def _gradient(self, batch: Batch, loss: Loss, how: UpdatePasses, *, leaf: bool) -> RowsGradient:
+        """Compute the loss over rows here, and its derivative by each log-probability: at those of
+        the model, or where the server has the loss by name at those that its ratio is taken to.
 
         Args:
             batch: the rows.
             loss: the recipe's.
+            how: how the passes of the update are made.
             leaf: whether the rows have a gradient; those without are not scored.
         """
-        logp = self.score(batch).requires_grad_() if leaf else torch.zeros_like(batch.mask)
-        total, weight = loss(batch, Predicted(logp, None))
-        if leaf and total.requires_grad:
-            total.backward()
-        gradient = logp.grad * batch.mask if logp.grad is not None else None
-        return RowsGradient(batch, total.detach(), weight, gradient)
+        if not leaf:
+            total, weight = loss(batch, Predicted(torch.zeros_like(batch.mask), None))
+            return RowsGradient(batch, total, weight, None)
+        if (named := named_pass(loss, batch)) is not None:
+            computed = _derived(batch, loss, named.at, named)
+            if computed.gradient is None or named.carries(computed.gradient, batch):
+                return computed
+            how.afresh()
+        known = scored_before(loss, batch)
+        return _derived(batch, loss, self.score(batch) if known is None else known)
 
     def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
         """Return `items`: there is one learner."""
@@ -304,6 +326,14 @@ class RowsGradient:
     weight: Tensor
     gradient: Tensor | None
     """[B, T], the derivative by each log-probability; None where there is none."""
+    named: NamedPass | None = None
+    """The server's own loss that has this gradient; None where it has none."""
+
+    @property
+    def needed(self) -> Tensor:
+        """The derivative of rows that have one."""
+        assert self.gradient is not None, "rows with a gradient"
+        return self.gradient
 
 
 @dataclass(frozen=True)
@@ -434,12 +464,42 @@ def weighted_rows(batch: Batch, weights: Tensor) -> list[Datum]:
     """Return the rows of a batch with a weight for each token, as the loss `cross_entropy` reads
     them.
     """
+    return loss_rows(batch, {"weights": weights})
+
+
+def loss_rows(batch: Batch, tensors: Mapping[str, Tensor]) -> list[Datum]:
+    """Return the rows of a batch as a loss of the server reads them.
+
+    Args:
+        batch: the rows.
+        tensors: [B, T] by name, what the loss reads of each token.
+    """
     data = list[Datum]()
-    for ids, row, length in zip(batch.ids, weights, batch.lengths.tolist(), strict=True):
-        tokens = ids[:length].cpu().numpy()
-        inputs = {"target_tokens": tokens[1:], "weights": row[1:length].cpu().numpy()}
-        data.append(Datum(tokens[:-1], inputs))
+    for row, length in enumerate(batch.lengths.tolist()):
+        tokens = batch.ids[row, :length].cpu().numpy()
+        read = {name: each[row, 1:length].cpu().numpy() for name, each in tensors.items()}
+        data.append(Datum(tokens[:-1], {"target_tokens": tokens[1:], **read}))
     return data
+
+
+def _spread(batch: Batch, logprobs: Sequence[Array]) -> Tensor:
+    """Return what a server tells of each row's tokens as [B, T], 0 where nothing is trained."""
+    logp = torch.zeros_like(batch.mask)
+    for row, values in enumerate(logprobs):
+        logp[row, 1 : len(values) + 1] = torch.from_numpy(np.array(values))
+    return logp * batch.mask
+
+
+def _derived(
+    batch: Batch, loss: Loss, logp: Tensor, named: NamedPass | None = None
+) -> RowsGradient:
+    """Return a loss and its derivative at given log-probabilities, [B, T]."""
+    logp = logp.detach().clone().requires_grad_()
+    total, weight = loss(batch, Predicted(logp, None))
+    if total.requires_grad:
+        total.backward()
+    gradient = logp.grad * batch.mask if logp.grad is not None else None
+    return RowsGradient(batch, total.detach(), weight, gradient, named)
 
 
 async def on_background(work: Coroutine[Any, Any, T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from ludus.cli.main import main
+from ludus.cli.plan import MODELS
 from ludus.errors import ConfigError
 from ludus.trainer.config import ModelConfig, RolloutConfig, TrainConfig, TrainerConfig
 from ludus.trainer.models.loading import outline_model
-from ludus.trainer.models.tiny import build_model
+from ludus.trainer.models.model_paths import RELEASES
+from ludus.trainer.models.tiny import TINY, build_model
 from ludus.trainer.plan.gpus import ModelRates
 from ludus.trainer.plan.memory import estimate_memory
 from ludus.trainer.plan.simulation import Schedule, simulate
@@ -48,6 +51,20 @@ def test_a_config_alone_gives_a_plan_that_says_what_is_predicted(
     for part in ("the learner's weights", "generation", "the best split", "1 GPU", "2 GPUs"):
         assert part in said
     assert said.count("predicted") >= 3
+
+
+def test_a_name_of_a_model_gives_a_plan_and_the_table_of_a_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (TINY, *RELEASES) == MODELS
+    given = ["--gpus", "4", "--cluster", "auto", "--cluster.environments", "3"]
+    assert main(["plan", "tiny", *given]) == 0
+    table = capsys.readouterr().out.partition("[cluster] on 4 GPUs")[2].partition("notes")[0]
+    rows = dict(re.findall(r"^  (\w[\w ]*?)  +(.*)$", table, re.MULTILINE))
+    ranks, engines = (int(rows[name].split(",")[0]) for name in ("learner_ranks", "engines"))
+    assert ranks + engines == 4
+    assert rows["environments"] == "3, each 1 CPU"
+    assert rows["in all"] == "7 CPU and 4 GPU"
 
 
 def test_memory_is_what_the_dry_run_says(folder: Path) -> None:

@@ -15,7 +15,7 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.credit import idle_rows, rows_of_updates
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
-from ludus.trainer.learning.update import Updater
+from ludus.trainer.learning.update import Updater, gap_of, mean_gap
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
 from ludus.trainer.recipes.resolution import resolve
@@ -320,6 +320,23 @@ def test_the_distance_to_the_sampler_is_told_of_the_tokens_of_the_own_version(up
     numbers = made.step(experience, generator=torch.Generator().manual_seed(0))
     assert numbers["fresh_sampler_gap"] == pytest.approx(float(apart), rel=1e-4)
     assert numbers["fresh_sampler_gap"] != pytest.approx(numbers["old_sampler_gap"], rel=1e-4)
+
+
+def test_the_distance_to_the_sampler_is_told_by_the_rows_of_a_pass() -> None:
+    groups = [group(trajectory(1.0, seed=1), trajectory(0.0, seed=2)) for _ in range(2)]
+    for turn in (each.trajectories[0].turns[0] for pair in groups for each in pair.episodes):
+        turn.versions = [7] * len(turn.out_ids)
+    experience = gather(groups, version=7)
+    assert experience is not None
+    made, batch = updater(), experience.batch
+    parts = [batch.take(torch.tensor(rows)) for rows in ([0], [1, 2, 3])]
+    gaps = [gap_of(made.learner.score(part), part, 7, part.mask.shape[0]) for part in parts]
+    alone = [mean_gap([gap])["fresh_sampler_gap"] for gap in gaps]
+    numbers = mean_gap(gaps)
+    assert numbers["sampler_gap_rows/1"] == pytest.approx(alone[0])
+    assert numbers["sampler_gap_rows/8"] == pytest.approx(alone[1])
+    assert alone[0] != pytest.approx(alone[1])
+    assert "sampler_gap_rows/64" not in numbers
 
 
 def test_later_updates_of_a_step_do_not_count_as_a_distance_to_the_sampler() -> None:
