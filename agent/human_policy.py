@@ -110,6 +110,16 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
         words = []
     if words and all(mark and name in properties for name, mark, _ in words):
         return {name: _value(value, properties[name]) for name, _, value in words}
+    if words and all(mark and name.isidentifier() for name, mark, _ in words):
+        wrong = next(name for name, _, _ in words if name not in properties)
+        near = difflib.get_close_matches(wrong, properties, n=1, cutoff=0.5)
+        hint = (
+            f"did you mean {near[0]}=?" if near else f"there is {', '.join(properties) or 'none'}"
+        )
+        raise ToolError(
+            f"no argument named {wrong!r}; {hint} (to give such a text itself, write JSON: "
+            f"/{tool.name} {{...}})"
+        )
     # The whole line is the value of the only argument, or of the only required argument.
     names = list(properties) if len(properties) == 1 else list(tool.parameters.get("required", []))
     if len(names) != 1:

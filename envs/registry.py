@@ -9,6 +9,7 @@ point:
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.registry import Description, Registry, Shipped, check_plain, origin
+from ludus.registry import Description, Registry, Shipped, check_plain, options_of, origin
 
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
@@ -246,7 +247,15 @@ def _misfit(env_id: str, factory: Factory, arguments: dict[str, Any], error: Typ
         missing = ", ".join(f"{name}()" for name in sorted(names))
         return f"{env_id} is registered to {origin(factory)}, which does not define {missing}"
     if arguments:
-        return f"{env_id} does not take these arguments {arguments!r}: {error}"
+        known = sorted(options_of(factory))
+        wrong = next((name for name in arguments if name not in known), "")
+        near = difflib.get_close_matches(wrong, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        fault = f"there is no {wrong!r}" if wrong else str(error)
+        return (
+            f"{env_id} does not take these arguments {arguments!r}: {fault}; {hint}it takes "
+            f"{', '.join(known) or 'none'}"
+        )
     return f"{env_id} needs arguments, '{env_id}?name=value', or defaults for them: {error}"
 
 

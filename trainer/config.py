@@ -242,5 +242,5 @@ def _require(env: str, model: ModelConfig) -> None:
         raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
     if not model.path:
         raise ConfigError(
-            "no model named; add --model.path FOLDER (a transformers causal LM), or smollm2"
+            "no model named; add --model.path with a transformers folder, a run, smollm2 or tiny"
         )

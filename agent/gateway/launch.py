@@ -104,6 +104,7 @@ class _Run:
         self.env, self.agent, self.gateway = env, agent, gateway
         self.rollout, self.limits = rollout, limits
         self.task = ""
+        self._fault = ""  # what the agent itself failed of
         self.stop = Stop.TERMINATED
         self.verdict = Verdict.unavailable("the agent did not end")
         self.gold: Any = None
@@ -139,6 +140,7 @@ class _Run:
                 isinstance(error, TimeoutError) and clock.expired()
             )
             self.stop = Stop.AGENT_TIMEOUT if is_late else Stop.AGENT_FAILED
+            self._fault = str(error) if isinstance(error, LudusError) else repr(error)
             known = is_late or isinstance(error, LudusError)
             logger.warning(
                 "agent, task %s: %s",
@@ -165,7 +167,8 @@ class _Run:
         if failed := len(self.rollout.failed):
             return f"the policy could not answer {failed} requests of the agent"
         if not self.rollout.tree.calls:
-            return "the agent never called the policy: look at its base URL and its key"
+            hint = self._fault or "look at its base URL and its key"
+            return f"the agent never called the policy: {hint}"
         return ""
 
     def _last_words(self) -> Message:

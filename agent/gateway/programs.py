@@ -205,7 +205,10 @@ def _words(command: str) -> list[str]:
     if not words:
         raise ConfigError("the agent's command is empty; give one such as 'python agent.py'")
     if shutil.which(words[0]) is None:
-        raise ConfigError(f"the agent's command {command!r}: no program {words[0]!r}")
+        hint = ""
+        if words[0].endswith(".py") and Path(words[0]).is_file():
+            hint = f"; a program is run by 'python {command}', a function is named {words[0]}:NAME"
+        raise ConfigError(f"the agent's command {command!r}: no program {words[0]!r}{hint}")
     return words
 
 

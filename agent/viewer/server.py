@@ -28,6 +28,8 @@ REFRESH_S = 1.0
 """Least seconds between two looks at the folders."""
 COMPRESSED = 20_000
 """Bytes from which an answer to another machine is compressed."""
+EPISODES = (".jsonl", ".jsonl.gz")
+"""The ends of the names of files with episodes."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -57,6 +59,11 @@ class WatchServer:
         for place in places:
             if not place.exists():
                 raise ConfigError(f"there is no {str(place)!r}; name a run folder, or one of runs")
+            if place.is_file() and not place.name.endswith(EPISODES):
+                raise ConfigError(
+                    f"{str(place)!r} is no file of episodes ({', '.join(EPISODES)}); name a run "
+                    "folder, or one of runs"
+                )
         self._cache = cache_folder()
         # Everything that reads runs happens on this thread, one request after the other.
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="watch")

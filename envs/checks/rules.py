@@ -21,10 +21,10 @@ import msgspec
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from ludus.contract import NotApplicable, Report, Rule, examine
-from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction, UnknownTask
+from ludus.errors import CheckFailed, EpisodeEnded, InvalidAction, RewardUnavailable, UnknownTask
 from ludus.messages import Message, Observation, ToolCall, as_action, as_messages, assistant
 from ludus.thoughts import PAIRS
-from ludus.verdict import Verdict
+from ludus.verdict import Status, Verdict
 
 from ..protocol import Briefing, Info
 from ..session import EnvSession, Stepped
@@ -293,7 +293,11 @@ def refuses_wrong_actions(subject: EnvUnderCheck) -> str:
     step: Callable[[Any], object] = subject.gym.step
     for action in WRONG_ACTIONS:
         _must_raise(InvalidAction, partial(step, action), f"the action {action!r}")
-    subject.gym.step(JUNK)  # raises if a refused action has ended the episode
+    try:
+        subject.gym.step(JUNK)  # raises if a refused action has ended the episode
+    except RewardUnavailable as error:  # the step was taken; its reward is another rule's matter
+        if error.verdict.status is not Status.UNAVAILABLE:
+            raise
     return ", ".join(type(action).__name__ for action in WRONG_ACTIONS)
 
 
@@ -311,6 +315,10 @@ def passes_gymnasiums_own_check(subject: EnvUnderCheck) -> str:
         warnings.simplefilter("error", UserWarning)
         try:
             gymnasium_check_env(_Unmeasured(subject.gym))
+        except RewardUnavailable as error:
+            if error.verdict.status is not Status.UNAVAILABLE:
+                raise
+            raise NotApplicable(str(error)) from None
         except (AssertionError, UserWarning) as error:
             # gymnasium colours its messages for a terminal, in several lines.
             raise CheckFailed(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -81,7 +82,7 @@ class Diagnosis:
             number=max(-BIGGEST, min(BIGGEST, number)) if not math.isnan(number) else 0.0,
             threshold=rule.threshold,
             sentence=rule.sentence(self.history, number),
-            remedy=rule.remedy(self.history),
+            remedy=_as_typed(rule.remedy(self.history)),
             evidence=list(rule.evidence),
         )
 
@@ -164,3 +165,8 @@ def events_of(folder: Path) -> list[RunFinding]:
     """
     names = {rule.name for rule in RULES}
     return [each for name, each in newest(read_findings(folder)).items() if name not in names]
+
+
+def _as_typed(remedy: str) -> str:
+    """Write the settings of a remedy as the command line's help writes them, with dashes."""
+    return re.sub(r"--[\w.]+", lambda option: option[0].replace("_", "-"), remedy)

@@ -107,15 +107,22 @@ def _ask_hub(path: str) -> None:
         httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
     except HFValidationError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
+            f"cannot load a model from {path!r}: {_why_not(path)}; "
             "name a run folder, tiny, a released model "
             f"({', '.join(RELEASES)}), a .gguf file, or a model of the hub as owner/name"
         ) from error
     except httpx.HTTPError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
+            f"cannot load a model from {path!r}: {_why_not(path)}; "
             f"the hub cannot be asked for it ({str(error).strip() or type(error).__name__})"
         ) from error
+
+
+def _why_not(path: str) -> str:
+    """Return what a path is that is no model: a file, or nothing, with the nearest name."""
+    if Path(path).is_file():
+        return "it is a file, and no .gguf"
+    return f"there is no such folder{_nearest(Path(path))}"
 
 
 def _nearest(path: Path) -> str:

@@ -90,7 +90,8 @@ def _groups(recipe: Recipe) -> Iterator[str]:
     if size == 1 and advantage in GROUP_ESTIMATORS:
         yield (
             f"{advantage} compares rollouts of one task; with sampling.group_size = 1 all "
-            "advantages are 0"
+            "advantages are 0. Take --rollout.group-size 2 or more, or a recipe for one rollout "
+            "(ludus recipes)"
         )
     if size == 1 and recipe.sampling.filter:
         yield f"sampling.filter = {recipe.sampling.filter!r} compares rollouts; group_size is 1"

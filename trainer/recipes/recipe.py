@@ -292,8 +292,17 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
     try:
         recipe = msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"recipe {name!r}: {error}") from error
+        raise ConfigError(f"recipe {name!r}: {error}{_hint_for_options(table)}") from error
     return msgspec.structs.replace(recipe, schedules={**recipe.schedules, **schedules})
+
+
+def _hint_for_options(table: Mapping[str, Any]) -> str:
+    """Return where the options of a function stand, if they stand in the place of its name."""
+    algorithm = table.get("algorithm")
+    if not isinstance(algorithm, dict):
+        return ""
+    wrong = [name for name in _OWNERS if isinstance(algorithm.get(name), dict)]
+    return f"; its options stand in [algorithm.{_OWNERS[wrong[0]]}]" if wrong else ""
 
 
 def valued(recipe: Recipe, values: Mapping[str, float]) -> Recipe:

@@ -103,7 +103,8 @@ class PreferenceConfig:
             raise ConfigError(f"no data named; add --data FILE (ludus train {self.method} --help)")
         if not self.model.path:
             raise ConfigError(
-                "no model named; add --model.path FOLDER (a transformers causal LM), or smollm2"
+                "no model named; add --model.path with a transformers folder, a run, smollm2 or "
+                "tiny"
             )
 
 

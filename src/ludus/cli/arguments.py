@@ -41,6 +41,10 @@ _BOX = "╭╮╰╯│─┌┐└┘|"
 _CHOICE = re.compile(
     r"invalid choice '(?P<given>.*)' for argument '(?P<option>[^']*)'.*\((?P<choices>.*)\)"
 )
+_NUMBER = re.compile(
+    r"cannot read (?P<option>--[\w.-]+): (?:invalid literal for (?P<kind>int)\(\) with base 10: "
+    r"(?P<whole>'.*?')|could not convert string to float: (?P<real>'.*?'));"
+)
 _SHORTER = {
     " Perhaps you meant:": "; did you mean",
     " Argument helptext:": ";",
@@ -207,7 +211,11 @@ def one_line(complaint: str, verb: str) -> str:
         message = (
             f"{choice_match['option']} {choice_match['given']!r} is not a choice; {suggestion}"
         )
-        message += f"choices: {', '.join(choices)}"
+        message += f"choices: {', '.join(filter(None, choices))}"
+    if number_match := _NUMBER.match(message):
+        kind = "a whole number" if number_match["kind"] else "a number"
+        given = number_match["whole"] or number_match["real"]
+        message = f"{number_match['option']} takes {kind}, got {given}"
     if message.startswith("unknown options"):
         message = _names_of_similar(message)
     return f"{message} (ludus {verb} --help)"

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ludus.agent.viewer.compare import compare
+from ludus.agent.viewer.run import find_runs
 from ludus.agent.viewer.server import open_runs
+from ludus.errors import ConfigError
 
 from .arguments import Flag, VerbHelp, parse
 from .runs import run_place
@@ -48,7 +50,11 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus compare runs/grpo-1 runs/grpo-2 runs/rloo-1 runs/rloo-2",
         ),
     )
-    runs = open_runs([run_place(place) for place in options.runs])
+    places = [run_place(place) for place in options.runs]
+    for place in places:
+        if place.is_dir() and not find_runs([place]):
+            raise ConfigError(f"{str(place)!r} holds no run; name run folders, or folders of some")
+    runs = open_runs(places)
     told = compare(list(runs.readers.values()), by=options.by, column=options.column)
     if options.json:
         print(msgspec.json.encode(told).decode())

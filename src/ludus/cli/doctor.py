@@ -133,8 +133,12 @@ def extras() -> Iterator[Ability]:
         if part and part["extra"] != DEVELOPMENT:
             packages[part["extra"]].append(part["name"])
     for extra, names in sorted(packages.items()):
-        absent = [name for name in names if name != DISTRIBUTION and not _is_installed(name)]
-        own = [name for name in names if name != DISTRIBUTION]
+        absent = [
+            name
+            for name in dict.fromkeys(names)
+            if name != DISTRIBUTION and not _is_installed(name)
+        ]
+        own = [name for name in dict.fromkeys(names) if name != DISTRIBUTION]
         if absent:
             remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
             yield Ability("extras", extra, "no", f"lacks {', '.join(absent)}", remedy)

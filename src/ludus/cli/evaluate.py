@@ -505,10 +505,7 @@ def expert(session: Playable) -> Policy:
 
 
 def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
-    table = Table(
-        "", "", "95% interval", title=f"{options.policy} on {name}, {options.split}",
-        title_justify="left", box=None,
-    )  # fmt: skip
+    table = Table("", "", "95% interval", box=None)
     if result.reward:
         table.add_row("mean reward", *result.reward.cells())
     for k, estimate in result.pass_at.items():
@@ -516,6 +513,7 @@ def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
     table.add_row("turns", f"{result.turns:.2f}", "")
     table.add_row("episodes", str(result.episodes - result.failed), f"of {result.tasks} tasks")
     console = Console(highlight=False)
+    console.print(f"{options.policy} on {name}, {options.split}", soft_wrap=True, markup=False)
     console.print(table)
     if result.failed:
         console.print(f"{result.failed} episodes failed and are in no number above:", markup=False)

@@ -21,12 +21,16 @@ def import_user_code(name: str) -> None:
     A file may import its neighbours. Modules are also searched for in the current folder.
 
     Raises:
-        ConfigError: the file or module does not exist.
+        ConfigError: the file or module does not exist, is no Python, or imports what is missing.
     """
     imported.append(name)
     if name.endswith(".py"):
         _import_file(Path(name))
         return
+    if Path(name).is_dir() and not (Path(name) / "__init__.py").is_file():
+        raise ConfigError(
+            f"--import {name!r}: a folder, neither a .py file nor the name of a module"
+        )
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"--import {name}: neither a .py file nor the name of a module")
     if "" not in sys.path:
@@ -73,4 +77,9 @@ def _import_file(path: Path) -> None:
         del sys.modules[name]
         if isinstance(error, SyntaxError):
             raise ConfigError(f"--import {str(path)!r}: {error}") from error
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            raise ConfigError(
+                f"--import {str(path)!r}: it imports {error.name!r}, which is not installed here; "
+                f"install it into the Python of ludus ({sys.executable})"
+            ) from error
         raise

@@ -19,6 +19,9 @@ from ludus.errors import ConfigError
 from .arguments import VerbHelp, parse
 
 SKELETONS = Path(__file__).with_name("skeletons")
+JUDGE = """ludus mock-judge --port 9000 &     # a judge to try with; a model of yours comes later
+export JUDGE_URL=http://127.0.0.1:9000/v1
+"""
 _NAME = re.compile(
     r"(?:(?P<owner>[a-z][a-z0-9-]*)/)?(?P<word>[a-z][a-z0-9]*(?:-[a-z0-9]+)*?)(?P<version>-v\d+)?"
 )
@@ -89,7 +92,9 @@ def main(arguments: Sequence[str]) -> int:
         f"wrote {folder}\n\nnext:\n"
         f"  pip install -e {folder}\n"
         f"  pytest {folder}\n"
-        f"  ludus check {names.id}\n"
+        + ("  ludus mock-judge --port 9000 &\n" if options.shape == "judge" else "")
+        + ("  export JUDGE_URL=http://127.0.0.1:9000/v1\n" if options.shape == "judge" else "")
+        + f"  ludus check {names.id}\n"
         f"  ludus {use_of(options.kind, names)}"
         + {
             "verifiers": f"\n  vf-eval {names.package} -n 8",
@@ -160,6 +165,7 @@ def files(kind: str, names: PackageNames, peer: str = "", shape: str = "") -> di
         "ludus": f"ludus-rl[{peer}]" if peer == "verifiers" else "ludus-rl",
         "version": __version__,
         "use": use_of(kind, names),
+        "judge": JUDGE if shape == "judge" else "",
     }
     init = "init_for_verifiers.py" if is_env and peer == "verifiers" else "init.py"
     templates = {

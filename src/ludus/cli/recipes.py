@@ -114,6 +114,16 @@ def show(arguments: Sequence[str]) -> int:
     return 0
 
 
+def check_recipe(name: str) -> None:
+    """Refuse a recipe that no run could take.
+
+    Raises:
+        UnknownRecipe: no recipe has that name.
+        ConfigError: the file is none of a recipe, or an option does not exist.
+    """
+    _differences().effective(load_recipe(name))
+
+
 @dataclass(frozen=True)
 class DiffOptions:
     """The options of `ludus recipes diff`."""

@@ -28,7 +28,7 @@ from ludus.rewards.score import close_verifier
 from ludus.wire.address import parse_served, read_value
 
 from .arguments import Flag, VerbHelp, parse
-from .names import from_file, take_options, with_options
+from .names import NameKind, from_file, kind_of, take_options, with_options
 from .score_file import score_answers, show_report
 
 TIMEOUT_S = 600.0
@@ -107,6 +107,10 @@ def main(arguments: Sequence[str]) -> int:
         options = replace(options, verifier="", file=Path(options.verifier))
     (verifier_options,) = from_file([options.verifier], options.options)
     name, settings = parse_served(with_options(verifier_options, _settings(options.set)))
+    if name and not options.url and kind_of(name) is NameKind.ENVIRONMENT:
+        raise ConfigError(
+            f"{name!r} is an environment, which ludus eval plays; name a verifier (ludus list)"
+        )
     options = replace(options, verifier=name)
     if options.check_golds is not None:
         return _check_golds(options)

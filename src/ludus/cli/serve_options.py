@@ -243,7 +243,8 @@ def check(options: ServeOptions) -> None:
         raise ConfigError("--tls-key and --tls-client-ca go with --tls-cert")
     last = options.port + options.workers - 1
     if options.port < 0 or last > 65535:
-        raise ConfigError(f"ports are 0 to 65535, got {options.port} to {last}")
+        given = f"{options.port}" if last == options.port else f"{options.port} to {last}"
+        raise ConfigError(f"--port {given}: ports are 0 to 65535, and 0 takes a free one")
     for name in (
         "max_sessions",
         "max_queue",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -20,12 +20,15 @@ from ludus.agent.viewer import RunReader
 from ludus.agent.viewer.compare import compare, held_out_scores
 from ludus.config import read_toml
 from ludus.errors import ConfigError
+from ludus.trainer.config import TrainConfig
 from ludus.wire.address import read_value
 
 from .arguments import Flag, VerbHelp, parse
 from .compare import show_comparison
 from .loading import imported
 from .progress import progress_bar
+from .recipes import check_recipe
+from .train import recipe_or_settings
 
 TUNING = 1_000_000
 """Seeds from here on tune; those that compare are below."""
@@ -78,6 +81,8 @@ def main(arguments: Sequence[str]) -> int:
     """Tune, train and compare; returns 0, or 1 where the runs cannot be compared."""
     words = list(arguments)
     settings = words[words.index("--") + 1 :] if "--" in words else []
+    if "--" not in words:
+        _point_at_settings(words)
     options = parse(
         SweepOptions,
         words[: words.index("--")] if "--" in words else words,
@@ -116,10 +121,25 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if comparison["refused"] else 0
 
 
+def _point_at_settings(words: Sequence[str]) -> None:
+    """Refuse a setting of `ludus train` that stands where options of the sweep do."""
+    names = {field.name for field in fields(TrainConfig)}
+    for word in words:
+        name = word.removeprefix("--").partition("=")[0].partition(".")[0].replace("-", "_")
+        if word.startswith("--") and name in names - {"sampling"}:
+            raise ConfigError(
+                f"{word} is a setting of ludus train; settings stand behind --: "
+                "ludus sweep grpo rloo --seeds 5 -- --env ludus/arithmetic-v0 ..."
+            )
+
+
 def _check(options: SweepOptions, settings: Sequence[str]) -> None:
     """Refuse what would only be noticed hours later."""
     if not options.recipes or len(set(options.recipes)) < len(options.recipes):
         raise ConfigError("a sweep needs recipes, each once: ludus sweep grpo rloo -- SETTINGS")
+    for recipe in options.recipes:
+        if "recipe" in recipe_or_settings(recipe):
+            check_recipe(recipe)
     labels = [_label(recipe) for recipe in options.recipes]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"two recipes are called {max(labels, key=labels.count)!r}; rename one")
@@ -218,8 +238,13 @@ def _train_all(runs: Sequence[SweepRun], settings: Sequence[str], jobs: int) -> 
     faults: list[str] = []
     with progress_bar() as progress, ThreadPoolExecutor(jobs) as pool:
         bar = progress.add_task("runs", total=len(runs), completed=len(runs) - len(waiting))
-        for fault in pool.map(lambda run: _train(run, settings), waiting):
+        for run, fault in zip(
+            waiting, pool.map(lambda run: _train(run, settings), waiting), strict=True
+        ):
             faults += [fault] if fault else []
+            progress.console.print(
+                f"{run.folder}: {fault or 'trained'}", soft_wrap=True, highlight=False, markup=False
+            )
             progress.update(bar, advance=1)
     if faults:
         raise ConfigError("; ".join(faults[:3]))
@@ -242,7 +267,7 @@ def _is_finished(run: SweepRun) -> bool:
 
 
 def _train(run: SweepRun, settings: Sequence[str]) -> str:
-    """Train in a process of its own, whose output goes to `sweep.log` beside the run; return what
+    """Train in a process of its own, whose output goes to a log beside the run; return what
     went wrong, or nothing.
     """
     log = run.folder.parent / f"{run.folder.name}.log"

@@ -10,6 +10,7 @@ from typing import Any
 from ludus.config import Table, read_toml
 from ludus.errors import ConfigError, MissingExtra
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
+from ludus.trainer.recipes.recipe import load_recipe, recipe_names
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import VerbHelp, parse_settings
@@ -150,6 +151,13 @@ def main(arguments: list[str]) -> int:
     if arguments and (supervised := _supervised_kind(arguments[0])):
         return supervised(arguments)
     arguments = with_cluster(arguments)
+    for word in arguments:
+        if word.startswith("--algorithm"):
+            raise ConfigError(
+                f"{word}: what belongs to a recipe stands in a TOML file that names it as base "
+                '(base = "grpo"), which takes the recipe\'s place: ludus train mine.toml '
+                "(docs/algorithms.md)"
+            )
     words = [argument for argument in arguments if argument not in DRY]
     config = parse_settings(
         TrainConfig,
@@ -202,9 +210,21 @@ def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
 
 
 def recipe_or_settings(name: str) -> Table:
-    """Return the settings of a TOML file or a run folder, or the one that names a recipe."""
+    """Return the settings of a TOML file or a run folder, or the one that names a recipe.
+
+    Raises:
+        UnknownRecipe: no recipe, file or run has this name.
+        ConfigError: the name is a folder without settings.
+    """
     if (Path(name) / SETTINGS).is_file():
         return settings_of(name)
+    if name not in recipe_names() and Path(name).is_dir():
+        raise ConfigError(
+            f"{name!r} holds no run: there is no {SETTINGS}; name a recipe (ludus recipes), a TOML "
+            "file or the folder of a run"
+        )
+    if not name.endswith(".toml"):
+        load_recipe(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}
 

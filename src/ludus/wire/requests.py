@@ -69,7 +69,8 @@ def authorize(request: web.Request, principals: Principals, *, is_page: bool = F
     principal = principals.of(shown)
     if principal is None:
         raise Refused(
-            "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN'",
+            "the bearer token is missing or wrong; send 'Authorization: Bearer TOKEN' (commands of "
+            "ludus take it from LUDUS_TOKEN)",
             "unauthorized",
         )
     return principal

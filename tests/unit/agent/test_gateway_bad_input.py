@@ -4,6 +4,7 @@ tells its cause, and none is a zero.
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -206,6 +207,15 @@ async def test_tools_whose_names_change_between_turns_open_a_row_for_that_cause(
 def test_a_command_that_does_not_exist_is_refused_before_a_rollout_opens(command: str) -> None:
     with pytest.raises(ConfigError, match=r"no program|no such file|is empty"):
         agent_of(command)
+
+
+def test_a_file_in_the_place_of_a_command_is_told_how_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agent.py").touch()
+    with pytest.raises(ConfigError, match=r"'python agent.py', a function is named agent.py:NAME"):
+        agent_of("agent.py")
 
 
 async def test_an_agent_that_never_calls_has_no_reward_and_no_row() -> None:

@@ -71,6 +71,8 @@ def test_other_lines_are_answers(line: str, text: str) -> None:
         ("/calc 1", "did you mean /calculator"),
         ("/zzz", "there is calculator, search"),
         ('/search {"q', "not JSON"),
+        ("/calculator expresion=1+1", "did you mean expression="),
+        ("/search land=3", "no argument named 'land'; there is"),
     ],
 )
 def test_calls_that_cannot_be_read_are_told(line: str, said: str) -> None:

@@ -137,11 +137,38 @@ def test_a_new_environment_of_every_kind_passes_its_own_tests(kind: str, tmp_pat
         (["eval", "ludus/arithmetic-v0", "--split", "tset"], "no split named 'tset'"),
         (["check", "http://127.0.0.1:9/"], "http://127.0.0.1:9#NAME"),
         (["train", "grpo", "--trainer.group_size", "1"], "did you mean --rollout.group-size"),
+        (["train", "grop", "--env", "ludus/arithmetic-v0"], "did you mean 'grpo'"),
+        (["train", "folder"], "'folder' holds no run: there is no config.toml"),
+        (["train", "grpo", "--steps", "two"], "--steps takes a whole number, got 'two'"),
+        (["train", "grpo", "--trainer.lr", "fast"], "--trainer.lr takes a number, got 'fast'"),
+        (["train", "grpo", "--algorithm.loss.eps-high", "1"], 'base = "grpo"'),
+        (["train", "grpo"], "add --env ludus/arithmetic-v0"),
+        (["plan", "nosuch"], "no recipe named 'nosuch'"),
+        (["plan", "grpo"], "a released model or tiny"),
+        (["sweep", "grop"], "did you mean 'grpo'"),
+        (["sweep", "grpo", "--env", "ludus/arithmetic-v0"], "settings stand behind --"),
+        (["sweep", "options.toml"], "its options stand in [algorithm.loss_options]"),
+        (["score", "ludus/arithmetic-v0", "--gold", "1", "--answer", "1"], "is an environment"),
+        (["eval", "ludus/arithmetic-v0?max_numbr=3"], "did you mean 'max_number'?"),
+        (["--import", "folder", "list"], "a folder, neither a .py file"),
+        (["--import", "broken.py", "list"], "it imports 'nothere', which is not installed here"),
+        (["watch", "options.toml"], "is no file of episodes"),
+        (["compare", "folder"], "'folder' holds no run"),
+        (["new", "env", "me/echo-v0", "--kind", "tool"], "choices: tools, game, judge"),
+        (["serve", "maths", "--port", "99999"], "--port 99999: ports are 0 to 65535"),
     ],
 )
 def test_a_wrong_word_is_told_with_the_right_one(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("broken.py").write_text("import nothere\n")
+    Path("options.toml").write_text('base = "grpo"\n[algorithm.loss]\neps_high = 0.3\n')
     assert main(words) == 2
     assert told in capsys.readouterr().err
 
