@@ -2,7 +2,7 @@
 says, as JSON.
 
     python plan_rank.py VOCABULARY HIDDEN LAYERS HEADS TOKENS [experts|images] [checkpoint] [lora]
-        [bfloat16]
+        [bfloat16] [float32_head] [untied] [keys=HEADS] [seed=NUMBER]
 
 Started as a rank, it measures this rank's part. `held` is what a rank holds of the gradient between
 two passes, over the bytes of the whole gradient.
@@ -37,6 +37,7 @@ from ludus.trainer.rollout.batch import Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 
 LENGTH = 256
+TIED, FLOAT32_HEAD = "untied" not in sys.argv, "float32_head" in sys.argv
 
 
 def resident() -> int:
@@ -53,9 +54,15 @@ PASSES = 3
 """Passes that each rank makes in an update."""
 
 
+def named(name: str, default: int) -> int:
+    """Return the number that an argument such as `keys=2` names."""
+    found = [word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}=")]
+    return int(found[-1]) if found else default
+
+
 def update(learner: Learner, vocabulary: int, count: int) -> float:
     """Make two updates from `count` rows; return the bytes that the second holds between passes."""
-    draw = torch.Generator().manual_seed(0)
+    draw = torch.Generator().manual_seed(named("seed", 0))
     rows = [
         Row(
             torch.randint(3, vocabulary, (LENGTH,), generator=draw).tolist(),
@@ -105,11 +112,14 @@ def model_of(kind: str, vocabulary: int, hidden: int, layers: int, heads: int) -
     if kind == "images":
         shape = TinyVisionShape(hidden=hidden, layers=layers, heads=heads)
         return build_vision_model(build_vision_tokenizer(), shape)
-    return build_model(vocabulary, hidden=hidden, layers=layers, heads=heads)
+    more = {"num_key_value_heads": named("keys", heads), "tie_word_embeddings": TIED}
+    seed = named("seed", 0)
+    return build_model(vocabulary, hidden=hidden, layers=layers, heads=heads, seed=seed, **more)
 
 
 def make_learner(model: Any, settings: TrainerConfig, dtype: str, ranks: Ranks | None) -> Learner:
-    reading = ReadingOptions(autocast=torch.bfloat16 if dtype == "bfloat16" else None)
+    half = torch.bfloat16 if dtype == "bfloat16" else None
+    reading = ReadingOptions(autocast=half, float32_head=FLOAT32_HEAD)
     if ranks is None:
         return Learner(model, settings, reading)
     return ShardedLearner(model, settings, reading, ranks=ranks)
@@ -132,7 +142,8 @@ def main() -> None:
     before = resident()
     kinds = [each for each in ("experts", "images") if each in sys.argv]
     model = model_of("".join(kinds), vocabulary, hidden, layers, heads)
-    config = TrainConfig(trainer=settings, engine="vllm", model=ModelConfig(dtype=dtype))
+    types = ModelConfig(dtype=dtype, float32_head=FLOAT32_HEAD)
+    config = TrainConfig(trainer=settings, engine="vllm", model=types)
     estimate = estimate_memory(config, model, free=1 << 40, ranks=world)
     if settings.lora.rank:
         add_adapter(model, settings.lora)

@@ -31,7 +31,7 @@ pinned() {
         skyrl) echo "skyrl-gym==0.4.0" ;;
         inspect_ai) echo "inspect-ai==0.3.285" ;;
         # the cookbook itself comes without its dependencies, see `build`
-        tinker) echo "tinker==0.38.0 peft blobfile chz cloudpickle datasets pillow safetensors termcolor tiktoken tqdm transformers>=5.7 pyrage" ;;
+        tinker) echo "tinker==0.38.0 peft blobfile chz cloudpickle datasets pillow safetensors termcolor tiktoken tqdm transformers>=5.7 pyrage sympy pylatexenc math-verify" ;;
         verifiers) echo "verifiers==0.4.0 uv" ;; # starts its agents with uv
         nemo_gym) echo "httpx" ;; # the package is in an environment of its own, see live
         verl) echo "verl==0.9.1 cachetools uvicorn fastapi" ;; # the last three it imports and does not declare

@@ -70,6 +70,9 @@ class WatchServer:
         self._readers: dict[Path, RunReader] = {}
         self._seen_s = -1.0
         self._look()
+        if not self._readers:
+            asked = ", ".join(repr(str(place)) for place in places)
+            raise ConfigError(f"no run to show in {asked}: name a run folder, or one of runs")
         self.runs = Runs(list(self._readers.values()))
 
     def application(self) -> web.Application:

@@ -71,3 +71,17 @@ def answer_to(question: str) -> str:
     """The right answer to what `Sums` asks."""
     first, _, second = question.partition(" + ")
     return str(int(first) + int(second))
+
+
+EPISODES = 100
+"""How many episodes a bridge plays whose rewards are held against direct play."""
+
+
+def scripted(index: int) -> tuple[str, str, float]:
+    """The question of `train/INDEX`, what is said to it (one in three says nothing of use), and the
+    reward of that by direct play.
+    """
+    local = ludus.make(Sums)
+    question = str(local.reset(seed=0, options={"task": f"train/{index}"})[0])
+    said = answer_to(question) if index % 3 else "no idea"
+    return question, said, float(local.step(said)[1])

@@ -30,8 +30,6 @@ from openreward.environments import Server as RewardServer  # noqa: E402
 from ors.client import ORS  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
-EPISODES = 100
-
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
@@ -56,13 +54,6 @@ def play(environment: Any, index: int) -> tuple[str, list[float | None]]:
         return question, [first.reward, last.reward]
 
 
-def expected(index: int) -> tuple[str, float]:
-    local = ludus.make(games.Sums)
-    question = str(local.reset(seed=0, options={"task": f"train/{index}"})[0])
-    said = games.answer_to(question) if index % 3 else "no idea"
-    return question, float(local.step(said)[1])
-
-
 def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
     client = ORS(base_url=url)
     environment = client.environments.get("peers-sums-v0")
@@ -71,9 +62,9 @@ def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
     assert environment.get_task("test", 2).task_spec == {"id": "test/2", "split": "test"}
     assert len(environment.get_task_range("train", 5, 8)) == 3
     assert {"add", "submit", "say"} <= {tool.name for tool in environment.list_tools()}
-    for index in range(EPISODES):
+    for index in range(games.EPISODES):
         shown, rewards = play(environment, index)
-        question, reward = expected(index)
+        question, _, reward = games.scripted(index)
         assert question in shown
         assert rewards == [None, reward]
 
@@ -87,9 +78,9 @@ def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch)
     environment = client.environments.get("peers-sums-v0", base_url=url)
     assert environment.list_splits() == ["train", "validation", "test"]
     assert environment.get_task("train", 4).task_spec["id"] == "train/4"
-    for index in range(12):
+    for index in range(games.EPISODES):
         shown, rewards = play(environment, index)
-        question, reward = expected(index)
+        question, _, reward = games.scripted(index)
         assert question in shown
         assert rewards == [None, reward]
     with environment.session(split="train", index=1) as session:

@@ -101,28 +101,26 @@ def _ask_hub(path: str) -> None:
     """Check with a short timeout that the hub answers; the hub's own client retries for half a
     minute.
     """
+    if Path(path).is_file():
+        raise ConfigError(
+            f"cannot load a model from {path!r}: it is a file, and no .gguf; name a transformers "
+            f"folder, a run folder, tiny or a released model ({', '.join(RELEASES)})"
+        )
     try:
         if isinstance(try_to_load_from_cache(path, "config.json"), str):
             return
         httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
     except HFValidationError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: {_why_not(path)}; "
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
             "name a run folder, tiny, a released model "
             f"({', '.join(RELEASES)}), a .gguf file, or a model of the hub as owner/name"
         ) from error
     except httpx.HTTPError as error:
         raise ConfigError(
-            f"cannot load a model from {path!r}: {_why_not(path)}; "
+            f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
             f"the hub cannot be asked for it ({str(error).strip() or type(error).__name__})"
         ) from error
-
-
-def _why_not(path: str) -> str:
-    """Return what a path is that is no model: a file, or nothing, with the nearest name."""
-    if Path(path).is_file():
-        return "it is a file, and no .gguf"
-    return f"there is no such folder{_nearest(Path(path))}"
 
 
 def _nearest(path: Path) -> str:

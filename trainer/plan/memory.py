@@ -310,7 +310,8 @@ def _update(
             lora=replace(lora, adapter=""),
         ),
     )
-    gathered, unreduced = _gathered(outline, kind, trained, ranks)
+    outside = torch.float32 if config.model.float32_head else kind
+    gathered, unreduced = _gathered(outline, (kind, outside), trained, ranks)
     if trace is None:
         return _by_formula(config, outline, tokens, gathered + unreduced)
     # The weights that ranks put together are held in both peaks; their gradient, which is yet to be
@@ -332,11 +333,11 @@ def _update(
 
 
 def _gathered(
-    outline: PreTrainedModel, kind: torch.dtype, trained: int, ranks: int
+    outline: PreTrainedModel, kinds: tuple[torch.dtype, torch.dtype], trained: int, ranks: int
 ) -> tuple[int, int]:
     """Return the bytes of the weights that a rank holds whole at a time (two layers, of which one
-    is fetched ahead, and what is outside of the layers), and of their gradient before it is
-    reduced.
+    is fetched ahead, and what is outside of the layers, each in its type), and of their gradient
+    before it is reduced.
     """
     if ranks == 1:
         return 0, 0
@@ -345,8 +346,9 @@ def _gathered(
     total = sum(weight.numel() for weight in outline.parameters())
     inside = sum(weight.numel() for layer in layers for weight in layer.parameters())
     largest = 2 * inside // max(1, len(layers))
-    share = trained / max(1, total)
-    return kind.itemsize * (largest + total - inside), int(4 * share * (largest + total - inside))
+    outside, share = total - inside, trained / max(1, total)
+    of_layer, of_outside = (kind.itemsize for kind in kinds)
+    return of_layer * largest + of_outside * outside, int(4 * share * (largest + outside))
 
 
 def _by_formula(

@@ -123,7 +123,9 @@ def _trace(model_class: Any, settings: Any, kind: PassKind) -> tuple[int, int, i
         if kind.lora.rank:
             inject_adapter(model, kind.lora)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        _give_weights(model, kind.dtype if kind.gathered else torch.float32)
+        dtype = kind.dtype if kind.gathered else torch.float32
+        # What ranks hold outside of the layers is gathered in float32 where the head's product is.
+        _give_weights(model, torch.float32 if kind.float32_head else dtype, layers=dtype)
         model.set_attn_implementation(NAME)
         prepare_layers(model, checkpoint=kind.checkpointed, compiled=False)
         for weight in model.parameters():
@@ -135,13 +137,17 @@ def _trace(model_class: Any, settings: Any, kind: PassKind) -> tuple[int, int, i
             return _make_pass(model, kind, bytes_held)
 
 
-def _give_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Replace weights and buffers by fake ones on the CPU; tied weights stay tied."""
+def _give_weights(model: torch.nn.Module, dtype: torch.dtype, *, layers: torch.dtype) -> None:
+    """Replace weights and buffers by fake ones on the CPU, those of `layers` in a type of their
+    own; tied weights stay tied.
+    """
     fakes: dict[int, torch.nn.Parameter] = {}
+    inside = {id(weight) for name, weight in model.named_parameters() if ".layers." in name}
     for owner in model.modules():
         for name, weight in list(owner.named_parameters(recurse=False)):
             if id(weight) not in fakes:
-                fake = torch.empty(weight.shape, dtype=dtype)
+                kind = layers if id(weight) in inside else dtype
+                fake = torch.empty(weight.shape, dtype=kind)
                 fakes[id(weight)] = torch.nn.Parameter(fake, requires_grad=weight.requires_grad)
             setattr(owner, name, fakes[id(weight)])
         for name, buffer in list(owner.named_buffers(recurse=False)):

@@ -84,9 +84,10 @@ class Splits:
             )
         self.algorithm = _algorithm(config)
         dtype = "bfloat16" if config.model.dtype == "auto" else config.model.dtype
-        model = replace(config.model, dtype=dtype, device="auto")
-        sampling = self.algorithm.recipe.sampling
-        rollout = replace(config.rollout, group_size=sampling.group_size)
+        recipe = self.algorithm.recipe
+        exact = config.model.float32_head or recipe.float32_head
+        model = replace(config.model, dtype=dtype, device="auto", float32_head=exact)
+        rollout = replace(config.rollout, group_size=recipe.sampling.group_size)
         self.config = replace(config, model=model, rollout=rollout, engine="vllm")
         self.outline: PreTrainedModel = outline_model(find_model(config.model.path))
         self.rates = ModelRates.of(self.outline, self.config)

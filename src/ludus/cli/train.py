@@ -9,6 +9,7 @@ from typing import Any
 
 from ludus.config import Table, read_toml
 from ludus.errors import ConfigError, MissingExtra
+from ludus.rewards import verifier_names
 from ludus.trainer.config import PreferenceConfig, RewardModelConfig, SFTConfig, TrainConfig
 from ludus.trainer.recipes.recipe import load_recipe, recipe_names
 from ludus.trainer.settings.data import STRENGTHS
@@ -38,6 +39,7 @@ def main_sft(arguments: list[str]) -> int:
         VerbHelp(verb="sft", about=SFT_ABOUT, example=SFT_EXAMPLE),
         named=settings_of,
     )
+    _refuse_verifier(config.env)
     try:
         from ludus.trainer.run.journal import sft_progress
         from ludus.trainer.sft import folder_of, run_sft
@@ -165,6 +167,7 @@ def main(arguments: list[str]) -> int:
         VerbHelp(verb="train", about=ABOUT, example=EXAMPLE),
         named=recipe_or_settings,
     )
+    _refuse_verifier(config.env)
     if words == list(arguments):
         return _run(config)
     try:
@@ -207,6 +210,11 @@ def _supervised_kind(name: str) -> Callable[[list[str]], int] | None:
     if "objective" in table:
         return _main_reward
     return _main_preferences if "method" in table else None
+
+
+def _refuse_verifier(env: str) -> None:
+    if env in verifier_names():
+        raise ConfigError(f"{env!r} is a verifier; an environment's id ends in -vN (ludus list)")
 
 
 def recipe_or_settings(name: str) -> Table:

@@ -735,6 +735,7 @@ def test_the_command_line_of_a_server():
     }
     assert {name: option(line, name) for name in expected} == expected
     assert "--enable-scale-out" in line
+    assert "--disable-cascade-attn" in line
     assert "--enforce-eager" not in line
 
 

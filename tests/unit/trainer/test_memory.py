@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from ludus.config import build
 from ludus.errors import ConfigError
@@ -96,6 +96,25 @@ def test_frozen_weights_and_layers_that_are_computed_again_leave_room_for_tokens
     found = capacity.fitting_pass(model, free=80 * GB, checkpointed=True)
     each = 4 * (28 * 3584 + 16 * 3584 + 5 * 18944)
     assert found == int((80 * GB - 4 * 7_600_000_000) / 4 / each)
+
+
+def test_ranks_have_room_for_tokens_where_one_process_has_none() -> None:
+    """Sizing comes after sharding: a rank sets aside a share, and a copy for an engine only where
+    it feeds one.
+    """
+    with torch.device("meta"):
+        model = LlamaForCausalLM(QWEN_7B)
+    shard = 4 * sum(one.numel() for one in model.parameters()) // 8
+
+    def fitting(ranks: int, free: int, *, engine_copy: bool) -> int:
+        return capacity.fitting_pass(
+            model, torch.bfloat16, free, ranks=ranks, engine_copy=engine_copy, device="cuda"
+        )
+
+    assert fitting(1, 80 * GB, engine_copy=False) == capacity.MIN_PASS
+    alone = fitting(8, 80 * GB - shard, engine_copy=False)
+    beside = fitting(8, 80 * GB - shard, engine_copy=True)
+    assert alone > beside > capacity.MIN_PASS
 
 
 def test_small_models_keep_the_bounds_they_had() -> None:

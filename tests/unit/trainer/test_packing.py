@@ -25,6 +25,7 @@ from ludus.trainer.learning.attention import (
     node_by_node,
     packed_attention,
     packed_hidden,
+    unequal_rows,
     why_unpackable,
 )
 from ludus.trainer.learning.experience import Experience, gather
@@ -174,6 +175,45 @@ def test_three_ways_to_attend_agree_with_a_mask(heads: tuple[int, int]) -> None:
     for attend in (fused, each):
         for one, other in zip(results(attend), expected, strict=True):
             assert torch.allclose(one, other, atol=1e-10), attend
+
+
+def test_the_index_of_unequal_rows_has_what_each_node_reads_and_is_made_once_a_pass() -> None:
+    """CUDA's kernel for rows of unequal lengths is this index with a causal end for each row."""
+    batch = forest()
+    rows = pack_rows(batch.ids, batch.lengths)
+    device = torch.device("cpu")
+    index, ends_q, ends_k, most_q, most_k = unequal_rows(rows.spans, device)
+    sizes_q, sizes_k = ends_q.diff().tolist(), ends_k.diff().tolist()
+    assert (most_q, most_k) == (max(sizes_q), max(sizes_k))
+    read: dict[int, list[int]] = {}  # of each token: its row's tokens up to itself
+    for row, length in enumerate(batch.lengths.tolist()):
+        places = rows.places[row, :length].tolist()
+        read |= {place: places[: n + 1] for n, place in enumerate(places)}
+    keys = index.split(sizes_k)
+    queries = torch.arange(len(rows.ids)).split(sizes_q)
+    for query, key in zip(queries, keys, strict=True):
+        before = len(key) - len(query)
+        for n, place in enumerate(query.tolist()):
+            assert key[: before + n + 1].tolist() == read[place]
+    assert unequal_rows(tuple(rows.spans), device)[0] is index  # as each layer of a pass asks for
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_keys_that_heads_share_are_kept_once_for_the_gradient(groups: int) -> None:
+    rows = pack_rows(torch.arange(96).reshape(1, 96) % WORDS, torch.tensor([96]))
+    q, k, v = (
+        torch.randn(1, count, 96, 8, requires_grad=True) * 1.0 for count in (4, groups, groups)
+    )
+    kept: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        packed_attention(torch.nn.Identity(), q, k, v, None, spans=rows.spans)
+    # queries, keys, values, the result, and a sum for each query
+    assert sum(kept.values()) == 4 * 96 * (4 * 8 + 2 * groups * 8 + 4 * 8 + 4)
 
 
 @settings(max_examples=60, deadline=None)

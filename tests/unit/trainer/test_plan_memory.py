@@ -15,7 +15,7 @@ import torch
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from ludus.errors import ConfigError
-from ludus.trainer.config import LocalConfig, LoraConfig, TrainConfig, TrainerConfig
+from ludus.trainer.config import LocalConfig, LoraConfig, ModelConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.tiny import (
     TinyVisionShape,
@@ -147,6 +147,25 @@ def test_every_part_has_its_size() -> None:
     again = sizes(estimate_memory(config(checkpoint_layers=True), model, free=GB))
     assert again["activations"] < kept / 4
     assert sum(again.values()) < sum(found.values())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_in_float32_has_the_weights_outside_of_the_layers_gathered_in_float32(
+    tied: bool,
+) -> None:
+    with torch.device("meta"):
+        model = build_model(9000, hidden=64, layers=4, heads=4, tie_word_embeddings=tied)
+    layer = sum(weight.numel() for weight in model.model.layers[0].parameters())
+    outside = sum(weight.numel() for weight in model.parameters()) - 4 * layer
+    gathered, peaks = list[int](), list[int]()
+    for exact in (False, True):
+        types = ModelConfig(dtype="bfloat16", float32_head=exact)
+        run = replace(config(), model=types, engine="vllm")
+        estimate = estimate_memory(run, model, free=GB, ranks=2)
+        gathered.append(sizes(estimate)["gathered weights"])
+        peaks.append(estimate.total)
+    assert gathered == [2 * (2 * layer + outside), 2 * 2 * layer + 4 * outside]
+    assert peaks[1] - peaks[0] >= 2 * outside
 
 
 def test_images_are_named_as_what_the_plan_does_not_count() -> None:

@@ -13,18 +13,19 @@ import pytest
 import torch
 
 from ludus.errors import ConfigError, UpdateRefused
-from ludus.trainer.config import ModelConfig, TrainerConfig
+from ludus.trainer.config import ModelConfig, RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.copies import FOLDER
 from ludus.trainer.learning.learner import Learner, LossScale, Predicted, UpdatePasses
 from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.models.devices import unsupported
+from ludus.trainer.models.devices import chosen_precision, settled_dtype, unsupported
 from ludus.trainer.models.loading import load_model, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.models.weights import MemoryWeights, checked
 from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.rollout.batch import Batch, Row, pad
+from ludus.trainer.setup import settle
 from ludus.trainer.sft import negative_log_likelihood
 
 
@@ -156,6 +157,38 @@ def test_a_device_without_bfloat16_is_told_what_to_set() -> None:
     assert unsupported("bfloat16", None) == ""
     with pytest.raises(ConfigError, match=r"model.weights is 'bfloat16', but model.dtype is"):
         ModelConfig(weights="bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"), [((9, 0), "bfloat16"), ((8, 0), "bfloat16"), ((7, 5), "float32")]
+)
+def test_a_gpu_that_has_bfloat16_computes_in_it_unless_a_type_is_named(
+    capability: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert settled_dtype("auto", "cuda:0") == dtype
+    assert settled_dtype("float32", "cuda:0") == "float32"
+    told = chosen_precision("auto", dtype)
+    assert len(told) == (dtype == "bfloat16")
+    assert all("moments in float32" in one for one in told)
+    assert chosen_precision("bfloat16", "bfloat16") == ()  # who names it knows it
+
+
+@pytest.mark.parametrize(
+    ("recipe", "asked", "exact"),
+    [("scale_rl", False, True), ("grpo", False, False), ("grpo", True, True)],
+)
+def test_a_recipe_that_says_so_has_its_head_in_float32(
+    recipe: str, asked: bool, exact: bool, tmp_path: Path
+) -> None:
+    config = TrainConfig(
+        env="ludus/arithmetic-v0",
+        recipe=recipe,
+        model=ModelConfig(path="model", float32_head=asked),
+        run=RunConfig(folder=str(tmp_path)),
+    )
+    settled, _ = settle(config)
+    assert settled.model.float32_head is exact
 
 
 def value_loss(part: Batch, predicted: Predicted) -> Any:

@@ -76,6 +76,11 @@ def test_memory_is_what_the_dry_run_says(folder: Path) -> None:
         assert splits.memory(ranks, 1 << 34).rows() == dry.rows()
 
 
+def test_a_recipe_whose_head_is_in_float32_is_planned_with_it(folder: Path) -> None:
+    for recipe, exact in (("grpo", False), ("scale_rl", True)):
+        assert Splits(settings(folder, recipe=recipe)).config.model.float32_head is exact
+
+
 def test_rates_are_those_of_the_formulas() -> None:
     config = PlanConfig(
         prompt_tokens=0, answer_tokens=1000, training_share=0.5, decode_share=0.5, gpu="a100-80"
