@@ -218,10 +218,7 @@ def sampled(path: Path) -> Any:
     [
         (["--trainer.lrr=1"], "unknown options: --trainer.lrr=1; did you mean --trainer.lr?"),
         (["--rollout.group_size=1"], "with sampling.group_size = 1 all advantages are 0"),
-        (
-            ["--trainer.lr=fast"],
-            "cannot read --trainer.lr: could not convert string to float: 'fast'",
-        ),
+        (["--trainer.lr=fast"], "--trainer.lr takes a number, got 'fast'"),
         (["--env", "ludus/arithmetik-v0"], "did you mean 'ludus/arithmetic-v0'?"),
         (["--model.path=/nowhere"], "cannot load"),
         (["--recipe", "gpro"], "no recipe named 'gpro'; did you mean 'gspo' or 'grpo'?"),

@@ -66,7 +66,7 @@ def test_what_the_command_line_repairs_is_no_error_of_the_file(tmp_path: Path) -
         (["--trainer.lrr=1"], "unknown options: --trainer.lrr=1; did you mean --trainer.lr"),
         (["--engine=magic"], "--engine 'magic' is not a choice; choices: local, vllm"),
         (["--engine=vlm"], "did you mean 'vllm'?"),
-        (["--steps=many"], "cannot read --steps"),
+        (["--steps=many"], "--steps takes a whole number, got 'many'"),
         (["--steps=0"], "steps must be positive, got 0"),
         (["--run.tensorboard=maybe"], "is a switch, which takes no 'maybe'"),
         (["--reward=[{nme = 'x'}]"], "no setting named 'nme'; did you mean 'name'?"),
