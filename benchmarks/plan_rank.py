@@ -14,7 +14,6 @@ import json
 import resource
 import sys
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -61,7 +60,9 @@ def named(name: str, default: int) -> int:
 
 
 def update(learner: Learner, vocabulary: int, count: int) -> float:
-    """Make two updates from `count` rows; return the bytes that the second holds between passes."""
+    """Make two updates from `count` rows; return the bytes that the second holds between passes:
+    the least of them, since other pages than the gradient's come and go.
+    """
     draw = torch.Generator().manual_seed(named("seed", 0))
     rows = [
         Row(
@@ -83,7 +84,7 @@ def update(learner: Learner, vocabulary: int, count: int) -> float:
         held.clear()
         how = UpdatePasses(afresh=lambda: empty.append(resident()))
         learner.update(pad(rows), torch.arange(count), negative_log_likelihood, how)
-    return fmean(held[:-1] or [0])
+    return min(held[:-1], default=0)
 
 
 def model_of(kind: str, vocabulary: int, hidden: int, layers: int, heads: int) -> Any:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -151,15 +152,40 @@ def slurm(folder: Path) -> Generator[dict[str, str]]:
         [controller, "-D", "-c"],
         *([node, "-D", "-N", name] for name in names),
     ]
-    processes = []
+    processes = list[subprocess.Popen[bytes]]()
+
+    def wait_until(program: str, *words: str, says: str, times: int) -> None:
+        end = time.monotonic() + 120
+        while True:
+            done = subprocess.run(
+                [tool(program, "apt-get install slurm-wlm"), *words],
+                env=variables,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            if done.stdout.count(says) == times:
+                return
+            assert time.monotonic() < end, (program, done.stdout, done.stderr)
+            time.sleep(0.2)
+
+    # Each asks the one before as it starts.
+    ready = [
+        partial(
+            wait_until, "munge", f"--socket={folder}/munge", "--no-input", says="MUNGE", times=1
+        ),
+        partial(wait_until, "scontrol", "ping", says="is UP", times=1),
+        lambda: None,
+        partial(wait_until, "sinfo", "--noheader", "--Node", "--format=%T", says="idle", times=2),
+    ]
     try:
-        for command in daemons:
+        for command, wait in zip(daemons, ready, strict=True):
             processes.append(
                 subprocess.Popen(
                     command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
                 )
             )
-            time.sleep(1)  # each asks the one before as it starts
+            wait()
         yield variables
     finally:
         for process in reversed(processes):

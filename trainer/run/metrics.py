@@ -58,7 +58,8 @@ def summarize_step(
         **{f"time/{name}_s": value for name, value in watch.seconds.items()},
         "tokens_per_s": tokens / seconds if seconds else 0.0,
         **{f"wire/{name}": value for name, value in wire.items()},
-        **({"wire/steps_per_s": turns / watch.seconds["generate"]} if wire else {}),
+        # Of the whole step: where generation runs ahead, a step may hardly wait for it.
+        **({"wire/steps_per_s": turns / seconds if seconds else 0.0} if wire else {}),
     }
 
 
