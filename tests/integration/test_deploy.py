@@ -13,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -103,9 +104,14 @@ def test_the_pods_of_kuberay_are_what_kubernetes_takes(tmp_path: Path) -> None:
     assert entry[entry.index("--cluster") + 1] == "auto"
 
 
-@contextmanager
-def slurm(folder: Path) -> Generator[dict[str, str]]:
-    """SLURM with two nodes, both this machine; yields the variables of its commands."""
+@pytest.fixture
+def slurm() -> Generator[dict[str, str]]:
+    """SLURM with two nodes, both this machine; the variables of its commands."""
+    with tempfile.TemporaryDirectory(prefix="ls") as folder:  # its sockets want a short path
+        yield from running_slurm(Path(folder))
+
+
+def running_slurm(folder: Path) -> Generator[dict[str, str]]:
     controller, node = (tool(name, "apt-get install slurm-wlm") for name in ("slurmctld", "slurmd"))
     munged = tool("munged", "apt-get install munge")
     host = socket.gethostname().split(".")[0]
@@ -197,7 +203,9 @@ def slurm(folder: Path) -> Generator[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_slurm_runs_a_run_on_two_nodes_and_goes_on_after_a_requeue(tmp_path: Path) -> None:
+def test_slurm_runs_a_run_on_two_nodes_and_goes_on_after_a_requeue(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     (tmp_path / "run.toml").write_text(
         f'''
@@ -209,42 +217,42 @@ def test_slurm_runs_a_run_on_two_nodes_and_goes_on_after_a_requeue(tmp_path: Pat
         rollout = {{ tasks_per_step = 4, group_size = 4, max_tokens = 32 }}
         '''
     )
-    with slurm(tmp_path) as variables:
 
-        def says(*command: str) -> str:
-            return subprocess.run(
-                command, env=variables, capture_output=True, text=True, timeout=60, check=True
-            ).stdout
+    def says(*command: str) -> str:
+        return subprocess.run(
+            command, env=slurm, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
 
-        def wait_for_step(number: int) -> None:
-            end = time.monotonic() + 300
-            metrics, written = run / "metrics.jsonl", list[str]()
-            while len(written) < number:
-                state = says("squeue", "--noheader", "--format=%T")
-                out = "".join(each.read_text() for each in tmp_path.glob("slurm-*.out"))
-                assert state.strip(), out[-3000:]
-                assert time.monotonic() < end, out[-3000:]
-                written = metrics.read_text().splitlines() if metrics.exists() else []
-                time.sleep(0.2)
+    def states() -> str:
+        return says("squeue", "--noheader", "--format=%T")
 
-        environment = str(Path(sys.executable).parents[1])
-        command = [
-            *("sbatch", "--parsable", "--nodes=2", "--requeue", f"--chdir={tmp_path}"),
-            f"--export=ALL,VENV={environment}",
-            *(str(DEPLOY / "slurm.sbatch"), "run.toml"),
-        ]
-        job = says(*command).strip()
-        wait_for_step(4)
-        says("scontrol", "requeue", job)
-        while "PENDING" not in says("squeue", "--noheader", "--format=%T"):
+    def rows() -> list[str]:
+        metrics = run / "metrics.jsonl"
+        return metrics.read_text().splitlines() if metrics.exists() else []
+
+    def wait_until(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 300
+        while not condition():
+            out = "".join(each.read_text() for each in tmp_path.glob("slurm-*.out"))
+            assert time.monotonic() < end, states() + out[-3000:]
             time.sleep(0.2)
-        before = (run / "metrics.jsonl").read_text().splitlines()
-        says("scontrol", "update", f"jobid={job}", "StartTime=now")
-        wait_for_step(len(before) + 3)
-        says("scancel", job)
-        while says("squeue", "--noheader"):
-            time.sleep(0.2)
-    after = (run / "metrics.jsonl").read_text().splitlines()
+
+    environment = str(Path(sys.executable).parents[1])
+    command = [
+        *("sbatch", "--parsable", "--nodes=2", "--requeue", f"--chdir={tmp_path}"),
+        f"--export=ALL,VENV={environment}",
+        *(str(DEPLOY / "slurm.sbatch"), "run.toml"),
+    ]
+    job = says(*command).strip()
+    wait_until(lambda: len(rows()) >= 4)
+    says("scontrol", "requeue", job)
+    wait_until(lambda: "PENDING" in states())
+    before = rows()
+    says("scontrol", "update", f"jobid={job}", "StartTime=now")
+    wait_until(lambda: len(rows()) >= len(before) + 3)
+    says("scancel", job)
+    wait_until(lambda: not states())
+    after = rows()
     assert after[:4] == before[:4]  # gone on with, not begun anew
     steps = [line["step"] for line in map(json.loads, after) if "reward/mean" in line]
     assert steps == list(range(1, len(steps) + 1))
