@@ -14,9 +14,9 @@ trap 'docker rm -f ludus-image >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
 debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$SUITE" "$work/base" >"$work/log" ||
     { tail -n 5 "$work/log" >&2; exit 1; }
-.venv/bin/python -m pip download --quiet -d "$work/base/opt/wheels" '.[otel]' \
+.venv/bin/python -m pip download --quiet -d "$work/base/wheels" '.[otel]' \
     $(.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
-printf '[global]\nno-index = true\nfind-links = /opt/wheels\n' >"$work/base/etc/pip.conf"
+printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/base/etc/pip.conf"
 tar c -C "$work/base" . | docker import - ludus-base >/dev/null
 rm -rf "$work/base"
 docker build --quiet --network none --build-arg BASE=ludus-base -f deploy/Dockerfile -t ludus .
@@ -31,7 +31,7 @@ for _ in $(seq 60); do
 done
 [ "$health" = healthy ] || { docker logs ludus-image >&2; exit 1; }
 [ "$(docker exec ludus-image id -u)" = 10001 ] || { echo "image.sh: it runs as root" >&2; exit 1; }
-if docker exec ludus-image sh -c 'touch /opt/x' 2>/dev/null; then
+if docker exec ludus-image sh -c 'touch /usr/x' 2>/dev/null; then
     echo "image.sh: it can write beside /tmp" >&2
     exit 1
 fi
