@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from ..models.grouped_heads import grouped_attention
 from ..models.layer_files import miniature
 from .packing import PackedRows, PackedSpan, pack_rows
 
@@ -59,8 +59,8 @@ def packed_attention(
     spans: tuple[PackedSpan, ...] | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend within the rows that `spans` describes; without `spans`, as transformers' own
-    attention does.
+    """Attend within the rows that `spans` describes; without `spans`, as the model's
+    own attention does.
 
     Args:
         module: the attention layer.
@@ -68,7 +68,7 @@ def packed_attention(
         key: [1, G, P, E], G dividing H.
         value: the same.
         attention_mask: not read where `spans` is given.
-        dropout: for transformers' own attention.
+        dropout: for the model's own attention.
         scaling: factor of the products; None is E^-0.5.
         spans: nodes of packed rows.
         kwargs: whatever else the model passes.
@@ -77,7 +77,7 @@ def packed_attention(
         [1, P, H, E], and None for the attention weights.
     """
     if spans is None:
-        return sdpa_attention_forward(
+        return grouped_attention(
             module, query, key, value, attention_mask, dropout, scaling, **kwargs
         )
     if kwargs.get("sliding_window") is not None or kwargs.get("softcap") is not None:

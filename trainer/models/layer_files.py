@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 from ludus.errors import ConfigError
 
 from .checkpoint import load_state
+from .grouped_heads import share_keys
 from .images import reads_images
 from .model_paths import locate_model, refuse_shards, shards_alone
 from .weight_files import CODES
@@ -66,6 +67,7 @@ class LayerFiles:
             model = AutoModelForCausalLM.from_config(
                 config, dtype=torch.float32, attn_implementation="sdpa"
             )
+        share_keys(model)
         if (self.folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(self.folder)
         if not self._filled:
@@ -154,4 +156,4 @@ def miniature(config: Any) -> Any:
     if getattr(text, "layer_types", None):
         text.layer_types = text.layer_types[:1]
     model = AutoModelForCausalLM.from_config(small, attn_implementation="sdpa")
-    return model.eval()
+    return share_keys(model.eval())

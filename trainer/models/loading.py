@@ -34,6 +34,7 @@ from .adapters import (
     merged_tensors,
     save_adapter,
 )
+from .grouped_heads import share_keys
 from .images import ImageReader, load_image_reader, reads_images
 from .model_paths import locate_model, refuse_shards
 
@@ -98,7 +99,7 @@ def load_model(
             f"cannot load a model from {str(path)!r}: {_first_line(error)}"
         ) from error
     _refuse_altered_logits(model, str(path))
-    return model.to(torch.device(device))  # pyright: ignore[reportArgumentType]
+    return share_keys(model.to(torch.device(device)))
 
 
 def outline_model(path: str | Path) -> CausalLM:
@@ -115,7 +116,7 @@ def outline_model(path: str | Path) -> CausalLM:
         config = AutoConfig.from_pretrained(folder)
         auto: Any = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
         with torch.device("meta"):
-            return auto.from_config(config)
+            return share_keys(auto.from_config(config, attn_implementation="sdpa"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load a model from {str(path)!r}: {_first_line(error)}"
@@ -179,7 +180,7 @@ def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> Causal
         raise ConfigError(
             f"cannot build a model from {str(folder)!r}: {_first_line(error)}"
         ) from error
-    return model.to(torch.device(device)).requires_grad_(requires_grad=False)
+    return share_keys(model.to(torch.device(device)).requires_grad_(requires_grad=False))
 
 
 TOKENIZERS = ("tokenizer*", "vocab*", "*.tiktoken", "*.gguf", "adapter")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -21,6 +22,7 @@ from transformers import (
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.envs import Task
 from ludus.trainer.config import TrainerConfig
+from ludus.trainer.engines.cached_model import CachedModel, PromptRow
 from ludus.trainer.learning.attention import (
     node_by_node,
     packed_attention,
@@ -33,6 +35,7 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.packing import pack_rows, packed_size, packs
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.grouped_heads import by_group, grouped_attention, share_keys
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes.recipe import load_recipe, recipe_names
 from ludus.trainer.recipes.resolution import resolve
@@ -214,6 +217,70 @@ def test_keys_that_heads_share_are_kept_once_for_the_gradient(groups: int) -> No
         packed_attention(torch.nn.Identity(), q, k, v, None, spans=rows.spans)
     # queries, keys, values, the result, and a sum for each query
     assert sum(kept.values()) == 4 * 96 * (4 * 8 + 2 * groups * 8 + 4 * 8 + 4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_groups_of_heads_attend_under_a_mask_without_a_copy_of_their_keys(data: Any) -> None:
+    rows, groups, share = (data.draw(st.integers(1, high)) for high in (3, 3, 4))
+    total = data.draw(st.integers(2, 40))
+    new, masks = data.draw(st.integers(2, total)), data.draw(st.sampled_from([1, rows]))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
+    heads = groups * share
+    sizes = ((heads, new), (groups, total), (groups, total))
+    inputs = [torch.randn(rows, *size, 8, generator=generator) for size in sizes]
+    mask = torch.rand(masks, 1, new, total, generator=generator) < 0.5
+    mask[..., 0] = True
+    # The oracle: one softmax written out, in float64, over keys that are repeated.
+    exact = [tensor.double().requires_grad_() for tensor in inputs]
+    query, key, value = (
+        tensor.repeat_interleave(share, 1) if tensor.shape[1] != heads else tensor
+        for tensor in exact
+    )
+    scores = (query @ key.transpose(2, 3) * 0.3).masked_fill(~mask, float("-inf"))
+    expected = scores.softmax(-1) @ value
+    direction = torch.randn(expected.shape, generator=generator)
+    gradients = torch.autograd.grad(expected, exact, direction.double())
+    layer = torch.nn.Module()
+    layer.num_key_value_groups = share  # pyright: ignore[reportArgumentType]
+    for attend in (
+        lambda *qkv: grouped_attention(layer, *qkv, mask, scaling=0.3)[0].transpose(1, 2),
+        lambda *qkv: by_group(*qkv, mask, 0.0, 0.3),
+    ):
+        own = [tensor.clone().requires_grad_() for tensor in inputs]
+        attended = attend(*own)
+        assert torch.allclose(attended.double(), expected, atol=1e-5)
+        got = torch.autograd.grad(attended, own, direction)
+        for one, other in zip(got, gradients, strict=True):
+            assert torch.allclose(one.double(), other, atol=1e-4)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers how many numbers the largest tensor has that any operation made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor._base is None:
+                self.numbers = max(self.numbers, tensor.numel())
+        return out
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shared", [False, True])
+def test_prompts_of_an_engine_hold_the_keys_of_a_group_once(shared: bool) -> None:
+    shape = SHAPE | {"hidden_size": 128, "num_attention_heads": 16, "max_position_embeddings": 512}
+    made: Any = LlamaForCausalLM(LlamaConfig(**shape, attn_implementation="sdpa"))
+    model = CachedModel(share_keys(made) if shared else made, 1000)
+    tokens = [*range(3, 35)] * 10
+    model.prompt_logits([PromptRow(tuple(tokens[:300]))], 0)
+    repeated = 16 * 310 * 8
+    with LargestTensor() as largest:
+        model.prompt_logits([PromptRow(tuple(tokens[:310]), base=300)], 0)
+    # The positive control is transformers' own attention.
+    assert (largest.numbers < repeated) == shared, largest.numbers
 
 
 @settings(max_examples=60, deadline=None)
