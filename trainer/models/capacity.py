@@ -100,6 +100,7 @@ def fitting_pass(
     ranks: int = 1,
     engine_copy: bool = True,
     device: str = "",
+    float32_head: bool = False,
 ) -> int:
     """Return the number of tokens that a forward and backward pass of a learner computes.
 
@@ -114,6 +115,7 @@ def fitting_pass(
         ranks: the number of processes that share the weights, whose shards are allocated.
         engine_copy: whether an engine's copy is yet to be allocated.
         device: the device of a model without weights; empty is where the weights are.
+        float32_head: whether ranks gather what is outside of the layers in float32.
     """
     available = free_bytes(model.device) if free is None else free
     whole = sum(weight.numel() for weight in model.parameters())
@@ -122,7 +124,9 @@ def fitting_pass(
         layers = _layers(model.config.get_text_config())
         inside = sum(one.numel() for name, one in model.named_parameters() if ".layers." in name)
         # Two layers and what is outside of them, and the gradient of these before it is reduced.
-        reserved += (dtype.itemsize + 4) * (whole - inside + 2 * inside // layers)
+        outside = 4 if float32_head else dtype.itemsize
+        reserved += (dtype.itemsize + 4) * 2 * inside // layers
+        reserved += (outside + 4) * (whole - inside)
     for weight in model.parameters():
         # The gradient and two moments, and the float32 copy of a weight in half precision.
         if weight.requires_grad:

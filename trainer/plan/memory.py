@@ -6,6 +6,7 @@ The parts and their sizes, for P weights (T of them trained), W ranks and t toke
     activations, logits, a layer's gradient        of a pass, by `pass_trace.py`; the formula of
                                                    `training_bytes` where that cannot be traced
     gathered weights                               of two layers and of what is outside the layers
+    or, where that is more, the end of a pass      the gradient outside the layers, being reduced
     the engine's weights, keys and values          rank 0 alone
 
 Against the peaks of 1, 2 and 4 ranks on a CPU the learner's part was within 10 % for three shapes
@@ -192,7 +193,9 @@ def estimate_memory(
     if reference and not config.trainer.lora.rank:
         parts.append(MemoryPart("the reference's weights", 4 * size.total // ranks))
     parts += _engine(config, outline, kind, size, free)
-    parts += _update(config, outline, tokens, ranks=ranks, trained=size.trained)
+    update = _update(config, outline, tokens, ranks=ranks, trained=size.trained)
+    reduced = _reduction(config, outline, ranks, size.trained / size.total, on_cpu=device == "cpu")
+    parts += max(update, reduced, key=lambda moment: sum(part.bytes for part in moment))
     return MemoryEstimate(
         parts=tuple(parts),
         sampling=tuple(_sampling(config, outline, kind, free)),
@@ -214,6 +217,7 @@ def pass_tokens(
         ranks=ranks,
         engine_copy=config.engine == "local",
         device=device,
+        float32_head=config.model.float32_head,
     )
 
 
@@ -341,14 +345,43 @@ def _gathered(
     """
     if ranks == 1:
         return 0, 0
-    decoder = getattr(outline.base_model, "language_model", outline.base_model)
-    layers = getattr(decoder, "layers", ())
+    layers = _layers(outline)
     total = sum(weight.numel() for weight in outline.parameters())
     inside = sum(weight.numel() for layer in layers for weight in layer.parameters())
     largest = 2 * inside // max(1, len(layers))
     outside, share = total - inside, trained / max(1, total)
     of_layer, of_outside = (kind.itemsize for kind in kinds)
     return of_layer * largest + of_outside * outside, int(4 * share * (largest + outside))
+
+
+def _reduction(
+    config: TrainConfig, outline: PreTrainedModel, ranks: int, share: float, *, on_cpu: bool
+) -> list[MemoryPart]:
+    """Return the parts of the end of a backward pass, where the gradient of what is outside of the
+    layers is reduced: as it came, in one float32 buffer, and as this rank's share of the sum. Of
+    how it came torch keeps the last weight's; between CPUs, gloo copies the buffer.
+
+    Args:
+        config: the settings.
+        outline: the model.
+        ranks: the number of ranks.
+        share: the part of the weights that is trained.
+        on_cpu: whether the ranks compute on CPUs.
+    """
+    if ranks == 1:
+        return []
+    inside = {id(weight) for layer in _layers(outline) for weight in layer.parameters()}
+    weights = [weight.numel() for weight in outline.parameters() if id(weight) not in inside]
+    kind = (torch.float32 if config.model.float32_head else _kind(config)).itemsize
+    buffer, came = 4 * sum(weights), kind * sum(weights)
+    summed = buffer * (1 + on_cpu) + buffer // ranks + kind * weights[-1]
+    name = "the gradient outside of the layers while it is reduced"
+    return [MemoryPart(name, int(share * max(came + buffer, summed)), lasting=False)]
+
+
+def _layers(outline: PreTrainedModel) -> tuple[torch.nn.Module, ...]:
+    decoder = getattr(outline.base_model, "language_model", outline.base_model)
+    return tuple(getattr(decoder, "layers", ()))
 
 
 def _by_formula(

@@ -236,6 +236,7 @@ class ShardedLearner(Learner):
             checkpointed=self.config.checkpoint_layers,
             ranks=self.ranks.world,
             engine_copy=self.engine_copy and not self.ranks.rank,
+            float32_head=self.head.exact,
         )
 
     @property

@@ -106,15 +106,21 @@ def test_ranks_have_room_for_tokens_where_one_process_has_none() -> None:
         model = LlamaForCausalLM(QWEN_7B)
     shard = 4 * sum(one.numel() for one in model.parameters()) // 8
 
-    def fitting(ranks: int, free: int, *, engine_copy: bool) -> int:
+    def fitting(ranks: int, free: int, **options: bool) -> int:
         return capacity.fitting_pass(
-            model, torch.bfloat16, free, ranks=ranks, engine_copy=engine_copy, device="cuda"
+            model, torch.bfloat16, free, ranks=ranks, device="cuda", **options
         )
 
     assert fitting(1, 80 * GB, engine_copy=False) == capacity.MIN_PASS
     alone = fitting(8, 80 * GB - shard, engine_copy=False)
     beside = fitting(8, 80 * GB - shard, engine_copy=True)
     assert alone > beside > capacity.MIN_PASS
+    # A head in float32 has two bytes more gathered of each weight outside of the layers.
+    outside = 2 * QWEN_7B.vocab_size * QWEN_7B.hidden_size
+    per_token = capacity.training_bytes(QWEN_7B, torch.bfloat16)
+    exact = fitting(8, 80 * GB - shard, engine_copy=False, float32_head=True)
+    fewer = capacity.PASS_SHARE["cuda"] * 2 * outside / per_token
+    assert alone - exact == pytest.approx(fewer, rel=0.01)
 
 
 def test_small_models_keep_the_bounds_they_had() -> None:

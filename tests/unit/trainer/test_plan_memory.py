@@ -32,8 +32,15 @@ GB = 1 << 30
 
 
 @pytest.mark.slow
-def test_the_plan_of_two_ranks_is_within_a_tenth_of_their_peak() -> None:
-    options = ("--shapes", "words", "--ranks", "2")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--shapes", "words", "--ranks", "2"),
+        # most of its weights are outside of the layers: the peak is where their gradient is reduced
+        ("--shapes", "vocabulary", "--ranks", "2", "--more", "bfloat16", "checkpoint"),
+    ],
+)
+def test_the_plan_of_two_ranks_is_within_a_tenth_of_their_peak(options: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *options],
         capture_output=True,
