@@ -6,8 +6,8 @@
     python benchmarks/plan.py --shapes grouped vocabulary thin --seed 7
 
 Each cell is a run of `plan_rank.py`: two updates of several passes with the real learner. Blocks of
-64 KB and more go back to the system at once, so that the peak of a process is what was held, not
-what the allocator kept. `held` is the share of the gradient that a rank holds between passes. The
+8 KB and more go back to the system at once, so that what a process has is what is held, not what
+the allocator kept: with blocks of 64 KB, shards of narrow layers are in pages that others share. `held` is the share of the gradient that a rank holds between passes. The
 exit code is 1 if a plan is off by more than 10 %, or if, without `--more`, W ranks hold more than
 1/W of the gradient and 5 %.
 """
@@ -38,7 +38,7 @@ SHAPES = {
 vocabulary of its tokenizer, of which the first words are drawn, without an image.
 """
 NINE = ("words", "deep", "broad")
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "8192", "MALLOC_TRIM_THRESHOLD_": "8192"}
 LIMIT_S = 900
 WANTED = 0.10
 HELD_MORE = 0.05
