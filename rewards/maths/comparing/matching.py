@@ -36,7 +36,7 @@ from .naming import (
 )
 from .products import in_order
 from .quantities import MARKS, same_number, same_value
-from .regions import both_regional, is_regional, same_region, to_region
+from .regions import both_regional, is_regional, is_unsolved, same_region, to_region
 from .relations import FLIPPED, same_relation
 from .several import MAX_SIGNS, elements, is_plural, operands, signs
 from .wording import same_text
@@ -287,6 +287,10 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
         if gold.op == answer.op == "rel":
             return same_relation(gold, answer, judge)
         return _as_written(gold, answer, judge)
+    if is_unsolved(answer) and not is_unsolved(gold):
+        return judge.decided(
+            "set of reals", False, "the answer is an inequality that is not solved"
+        )
     return same_region(first, second, judge)
 
 

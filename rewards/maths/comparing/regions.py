@@ -211,7 +211,7 @@ def _relation(node: Node) -> Region | None:
     signs = node.note.split()
     if signs == ["in"]:
         return to_region(node.args[1]) if is_scalar(node.args[0]) else None
-    if len(signs) == 1 and (solved := solved_for_one(node)) is not None:
+    if (solved := solved_for_one(node)) is not None:
         return solved
     region: Region | None = [Piece(LOWEST, HIGHEST)]
     subject = _subject(node)
@@ -231,6 +231,8 @@ def solved_for_one(node: Node) -> Region | None:
     """Solve an inequality in a single variable that is linear with rational coefficients, such as
     `2x - 3 < 1` or `|x - 1| < 2`; None for any other.
     """
+    if len(node.args) != 2:
+        return None
     left, right = node.args
     sign = node.note
     if (
@@ -257,6 +259,12 @@ def solved_for_one(node: Node) -> Region | None:
         return None
     slope, offset = line
     return _half(sign if slope > 0 else _FLIPPED[sign], num(-offset / slope))
+
+
+def is_unsolved(node: Node) -> bool:
+    """Return whether a node is a linear inequality that is not solved yet: `2x > 10`."""
+    magnitude = node.op == "rel" and node.args[0].op == "func"
+    return node.op == "rel" and not magnitude and solved_for_one(node) is not None
 
 
 def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:

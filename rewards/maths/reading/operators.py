@@ -187,7 +187,9 @@ def starts_factor(parser: Parser, last: Node) -> bool:
     token = parser.here
     match token.kind:
         case "num":
-            return last.op not in EXACT
+            # `(-6) 5` is a product, and `(1) 5` may be the label of a part.
+            bracketed = parser.ahead(-1).kind == "close"
+            return last.op not in EXACT or (bracketed and last.value < 0)
         case "open" if parser.ahead().kind == "mod" or words_in_brackets(parser):
             return False
         case "open" if token.value == "[":
