@@ -230,8 +230,11 @@ class EnvService:
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:
         """Carry out an operation that came on a route rather than in a batch."""
-        # Shielded: the work goes on if the connection is cut, and the client joins it again.
-        return self._outcome(await asyncio.shield(self.sessions.begin(operation)))
+        begun = self.sessions.begin(operation)
+        if not begun.done():
+            # Shielded: the work goes on if the connection is cut, and the client joins it again.
+            await asyncio.shield(begun)
+        return self._outcome(begun.result())
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """Answer `POST /v1/step_batch`: begin all operations and wait for some."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -150,6 +150,7 @@ def convert(value: object, as_type: type[T], *, strict: bool = True) -> T:
         raise Refused(str(error), "invalid") from None
 
 
+@lru_cache(64)  # few are ever sent
 def format_of(content_type: str) -> Format | None:
     """Return the format that a `Content-Type` names, or None for any other type.
 
