@@ -109,7 +109,7 @@ def played(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def test_its_agent_plays_with_tools_and_a_failure_fails_the_run(played: Played) -> None:
     earned = list[float | None]()
-    for row in rows(ENV, 24):
+    for row in rows(ENV, games.EPISODES):
         told = httpx.post(f"{played.relay}/run", json=row, timeout=60)
         expected = worth(row)
         earned.append(expected)

@@ -42,16 +42,16 @@ def texts(blocks: Any) -> str:
     return "\n".join(block.text for block in blocks)
 
 
-def play(environment: Any, index: int) -> tuple[str, list[float | None]]:
-    """An episode by an official client: a tool, then an answer that is right two times in three."""
-    with environment.session(split="train", index=index) as session:
-        question = texts(session.get_prompt())
-        first = session.call_tool("add", {"first": index, "second": 1})
-        assert texts(first.blocks) == str(index + 1)
-        said = games.answer_to(question.splitlines()[-1]) if index % 3 else "no idea"
-        last = session.call_tool("say", {"text": said})
-        assert last.finished
-        return question, [first.reward, last.reward]
+def equals_direct_play(environment: Any) -> None:
+    """A hundred episodes by an official client have the rewards of direct play."""
+    for index, script in enumerate(games.scripts()):
+        with environment.session(split="train", index=index) as session:
+            assert script.question in texts(session.get_prompt())
+            if script.calls:
+                called = session.call_tool("add", {"first": 1, "second": 2})
+                assert (texts(called.blocks), called.reward) == ("3", None)
+            ended = session.call_tool("say", {"text": script.said})
+            assert (ended.reward, ended.finished) == (script.reward, True)
 
 
 def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
@@ -62,11 +62,7 @@ def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
     assert environment.get_task("test", 2).task_spec == {"id": "test/2", "split": "test"}
     assert len(environment.get_task_range("train", 5, 8)) == 3
     assert {"add", "submit", "say"} <= {tool.name for tool in environment.list_tools()}
-    for index in range(games.EPISODES):
-        shown, rewards = play(environment, index)
-        question, _, reward = games.scripted(index)
-        assert question in shown
-        assert rewards == [None, reward]
+    equals_direct_play(environment)
 
 
 def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,11 +74,7 @@ def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch)
     environment = client.environments.get("peers-sums-v0", base_url=url)
     assert environment.list_splits() == ["train", "validation", "test"]
     assert environment.get_task("train", 4).task_spec["id"] == "train/4"
-    for index in range(games.EPISODES):
-        shown, rewards = play(environment, index)
-        question, _, reward = games.scripted(index)
-        assert question in shown
-        assert rewards == [None, reward]
+    equals_direct_play(environment)
     with environment.session(split="train", index=1) as session:
         messages = session.get_messages()
         assert [message.role for message in messages] == ["system", "user"]
