@@ -27,7 +27,8 @@ from .strict import decode_request, read_fields, read_query
 REQUEST_ID = "X-Request-Id"
 """The header of an id that a client or a proxy may choose, and that every reply has."""
 _ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
-_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""A header of another shape is as good as none."""
 
 
 def identify(request: web.BaseRequest, instance: str, number: int) -> str:
@@ -42,7 +43,7 @@ def identify(request: web.BaseRequest, instance: str, number: int) -> str:
         name = f"{instance}-{number:x}"
     request_id.set(name)
     parent = headers.get("traceparent", "")
-    trace_parent.set(parent if parent and _TRACE_PARENT.fullmatch(parent) else "")
+    trace_parent.set(parent if parent and TRACE_PARENT.fullmatch(parent) else "")
     return name
 
 
