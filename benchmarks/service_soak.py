@@ -3,7 +3,7 @@
     python benchmarks/service_soak.py [--minutes 25] [--kill-every-s 240] [--json FILE]
 
 `ludus serve --workers 2` serves an environment and a verifier of this file, which run in worker
-processes. One client plays and scores at a low rate; every third session is dropped without a
+processes. Two clients play and score at a low rate, one over streams and one by plain POSTs; every third session is dropped without a
 close, so that its lease has to end it. In turns a server of the two and a process of user code are
 killed. Each observation and each verdict is computed here as well: an answer that differs is
 *wrong*. An episode that ends with an error is *lost*, but for those of a killed process of user
@@ -41,7 +41,8 @@ from ludus.errors import LudusError, SessionGone
 from ludus.rewards import Sample
 
 ENV, VERIFIER = "soak/chain-v0", "soak/digits"
-PLAYERS, SCORERS, STEPS, PAUSE_S = 8, 4, 6, 0.5
+PLAYERS, SCORERS, STEPS, PAUSE_S = 4, 2, 6, 0.5
+"""Players and scorers of each client."""
 LEASE_S = 60.0
 SAMPLE_S = 10.0
 LONG_S = 300.0
@@ -260,10 +261,11 @@ async def soak(minutes: float, kill_every_s: float) -> tuple[dict[str, object], 
             assert server.stdout is not None
             said = await asyncio.wait_for(asyncio.to_thread(server.stdout.readline), READY_S)
             url = next(word for word in said.split() if word.startswith("http"))
-            async with ludus.connect(url) as client:
+            async with ludus.connect(url) as streams, ludus.connect(url, stream=False) as posts:
                 seeds, numbers = itertools.count(), itertools.count()
-                loads = [play(client, seeds, tally) for _ in range(PLAYERS)]
-                loads += [score(client, numbers, tally) for _ in range(SCORERS)]
+                clients = [streams, posts]
+                loads = [play(one, seeds, tally) for one in clients for _ in range(PLAYERS)]
+                loads += [score(one, numbers, tally) for one in clients for _ in range(SCORERS)]
                 loads += [watch(server.pid, lives, totals), kill(server.pid, kill_every_s, tally)]
                 tasks = [asyncio.create_task(load) for load in loads]
                 ended, _ = await asyncio.wait(
@@ -274,7 +276,7 @@ async def soak(minutes: float, kill_every_s: float) -> tuple[dict[str, object], 
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                tally.done["played again"] = client.traffic.replays
+                tally.done["played again"] = sum(one.traffic.replays for one in clients)
         finally:
             server.terminate()
             server.wait(READY_S)
