@@ -3,11 +3,12 @@
     python benchmarks/service_soak.py [--minutes 25] [--kill-every-s 240] [--json FILE]
 
 `ludus serve --workers 2` serves an environment and a verifier of this file, which run in worker
-processes. Two clients play and score at a low rate, one over streams and one by plain POSTs; every third session is dropped without a
-close, so that its lease has to end it. In turns a server of the two and a process of user code are
-killed. Each observation and each verdict is computed here as well: an answer that differs is
-*wrong*. An episode that ends with an error is *lost*, but for those of a killed process of user
-code, which are *told*: their server lives, and says that the session is gone.
+processes. Two clients play and score at a low rate, one over streams and one by plain POSTs; every
+third session is dropped without a close, so that its lease has to end it. In turns a process of
+user code and a server of the two are killed. Each observation and each verdict is computed here as
+well: an answer that differs is *wrong*. An episode that ends with an error is *lost*, but for those
+of a killed process of user code, which are *told*: their server lives, and says that the session is
+gone.
 
 Every ten seconds the resident memory and the open files of each process are read, the client's too.
 What is printed is, for each process that lived for five minutes, the median of the second and of
