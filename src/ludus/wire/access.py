@@ -16,6 +16,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -185,29 +186,51 @@ def logged(log: AccessLog) -> Middleware:
 
     @web.middleware
     async def write(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started, response = time.perf_counter(), None
-        try:
-            response = await handler(request)
-            return response
-        finally:
-            fault, resource = faulted.get(), request.match_info.route.resource
-            status = CLIENT_CLOSED if response is None else response.status
-            log.write(
-                AccessLine(
-                    request_id=request_id.get(),
-                    principal=asked_by.get().name,
-                    session=request.match_info.get("sid", "") or session_in(asked.get()),
-                    method=request.method,
-                    route=resource.canonical if resource is not None else "",
-                    status=status,
-                    ms=(time.perf_counter() - started) * 1000,
-                    bytes=(response.content_length or 0) if response is not None else 0,
-                    cause=cause_in(fault) if fault is not None else "",
-                    trace=trace_parent.get()[3:35],
-                )
-            )
+        resource, started = request.match_info.route.resource, time.perf_counter()
+        route = resource.canonical if resource is not None else ""
+        return await noted(log, handler(request), request, request.match_info, route, started)
 
     return write
+
+
+async def noted(
+    log: AccessLog,
+    answering: Awaitable[web.StreamResponse],
+    request: web.BaseRequest,
+    path: Mapping[str, str],
+    route: str,
+    started: float,
+) -> web.StreamResponse:
+    """Answer a request, and give `log` its line.
+
+    Args:
+        log: the log.
+        answering: the answer.
+        request: what was asked.
+        path: the parameters in its path.
+        route: the template of its route; empty where no route takes it.
+        started: when it was read, by `time.perf_counter`.
+    """
+    response = None
+    try:
+        response = await answering
+        return response
+    finally:
+        fault = faulted.get()
+        log.write(
+            AccessLine(
+                request_id=request_id.get(),
+                principal=asked_by.get().name,
+                session=path.get("sid", "") or session_in(asked.get()),
+                method=request.method,
+                route=route,
+                status=CLIENT_CLOSED if response is None else response.status,
+                ms=(time.perf_counter() - started) * 1000,
+                bytes=(response.content_length or 0) if response is not None else 0,
+                cause=cause_in(fault) if fault is not None else "",
+                trace=trace_parent.get()[3:35],
+            )
+        )
 
 
 def cause_in(fault: Fault) -> str:
