@@ -65,13 +65,16 @@ def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
     equals_direct_play(environment)
 
 
-def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def client_of_openreward(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     # Of a base_url it talks to a subdomain; these two name the server itself.
     monkeypatch.setenv("OPENREWARD_SESSION_URL", url)
     monkeypatch.setenv("OPENREWARD_API_URL", url)
     monkeypatch.setenv("OPENREWARD_API_KEY", "any")
-    client = openreward.OpenReward()
-    environment = client.environments.get("peers-sums-v0", base_url=url)
+    return openreward.OpenReward().environments.get(name, base_url=url)
+
+
+def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = client_of_openreward(url, "peers-sums-v0", monkeypatch)
     assert environment.list_splits() == ["train", "validation", "test"]
     assert environment.get_task("train", 4).task_spec["id"] == "train/4"
     equals_direct_play(environment)
@@ -98,7 +101,7 @@ def cave(base: Any, output: Any, text_block: Any, tool: Any) -> Any:
 
         @classmethod
         def list_tasks(cls, split: str) -> list[dict[str, Any]]:
-            return [{"number": number} for number in range(5 if split == "train" else 2)]
+            return [{"number": n} for n in range(games.EPISODES if split == "train" else 2)]
 
         def get_prompt(self) -> list[Any]:
             return [text_block(text=f"Guess {self.task_spec['number']}.")]
@@ -111,10 +114,8 @@ def cave(base: Any, output: Any, text_block: Any, tool: Any) -> Any:
         @tool
         def guess(self, params: Guess) -> output:
             """Guess the number."""
-            right = params.number == self.task_spec["number"]
-            return output(
-                blocks=[text_block(text="done")], reward=1.0 if right else 0.25, finished=True
-            )
+            worth = 1 / (1 + abs(params.number - self.task_spec["number"]))
+            return output(blocks=[text_block(text="done")], reward=worth, finished=True)
 
     # Annotations of tools are read as types, and here they are names of this function.
     for method in (Cave.look, Cave.guess):
@@ -144,7 +145,9 @@ def running(server: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package", ["ors", "openreward"])
-def test_ludus_plays_an_environment_of_theirs(package: str) -> None:
+def test_ludus_plays_a_hundred_episodes_of_theirs_to_the_rewards_of_their_client(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if package == "ors":
         from ors import Environment, Server, TextBlock, ToolOutput, tool
 
@@ -154,16 +157,26 @@ def test_ludus_plays_an_environment_of_theirs(package: str) -> None:
 
         server = RewardServer([cave(Environment, ToolOutput, TextBlock, tool)])
     with running(server) as address:
+        if package == "ors":
+            owner = ORS(base_url=address)  # closes its loop when it is collected
+            theirs = owner.environments.get("cave")
+        else:
+            theirs = client_of_openreward(address, "cave", monkeypatch)
         env: Any = ludus.make(f"ors/{address}")
-        for index in range(5):
+        for index in range(games.EPISODES):
+            guess = index + index % 7
+            with theirs.session(split="train", index=index) as session:
+                prompt = texts(session.get_prompt())
+                session.call_tool("look", {"number": 1})
+                wanted = session.call_tool("guess", {"number": guess})
             shown, _ = env.reset(options={"task": f"train/{index}"})
-            assert f"Guess {index}." in str(shown)
+            assert f"Guess {index}." == prompt
+            assert prompt in str(shown)
             looked = env.step(call("look", number=1))
             assert (looked[1], looked[2]) == (0.0, False)
             assert "x " * 5000 in looked[0][0].text
-            said = index if index % 2 else -1
-            ended = env.step(call("guess", number=said))
-            assert (ended[1], ended[2]) == (1.0 if index % 2 else 0.25, True)
+            assert env.step(call("guess", number=guess))[1:3] == (wanted.reward, wanted.finished)
+            assert wanted.reward == 1 / (1 + index % 7)
         env.close()
         client = OrsClient(address)
         assert client.tasks("test").size == 2
