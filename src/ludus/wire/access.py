@@ -40,6 +40,8 @@ MAX_TOGETHER = 1000
 """The most lines that are written at once."""
 FLUSH_S = 0.5
 """The longest time that the writer waits before it looks whether the log is closed."""
+GATHER_S = 0.05
+"""The seconds for which lines gather: to wake up for each would cost as much as its request."""
 CLOSE_S = 5.0
 """The longest time that `close` waits for the last lines."""
 
@@ -143,6 +145,8 @@ class AccessLog:
             lines: list[AccessLine] = []
             with suppress(queue.Empty):
                 lines.append(self._queue.get(timeout=FLUSH_S))
+                if self._queue.qsize() < MAX_TOGETHER:
+                    self._closing.wait(GATHER_S)
                 while len(lines) < MAX_TOGETHER:
                     lines.append(self._queue.get_nowait())
             if lines:
