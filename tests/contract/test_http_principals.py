@@ -24,6 +24,7 @@ from ludus.rewards.serving.server import ScoreService
 from ludus.wire.admission import Admission, FairQueue
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.principals import ANYONE, Grant, Principal, Principals, asked_by
+from ludus.wire.routes import Service
 from ludus.wire.server import HttpServer
 
 ENV = "ludus/arithmetic-v0"
@@ -49,7 +50,7 @@ bytes_in_flight = 1000
 async def serving(folder: Path) -> AsyncGenerator[HttpServer]:
     (folder / "tokens.toml").write_text(TOKENS)
     principals = Principals("operator's", folder / "tokens.toml")
-    services = [EnvService([ENV]), ScoreService(["exact"])]
+    services: list[Service] = [EnvService([ENV]), ScoreService(["exact"])]
     async with HttpServer(services, principals=principals) as server:
         yield server
 
