@@ -41,10 +41,13 @@ def rise(run: RunHistory) -> float | None:
 
 def movement(run: RunHistory) -> float | None:
     """Return by how many errors the reward moved at most, in a run that has not solved its tasks:
-    over the last twenty steps where little differs within groups, and over the run elsewhere.
+    over the last twenty steps where little differs within groups, and over the run elsewhere, where
+    a run that rises is none: what is said to learn is not said to be flat.
     """
     mixed = 1 - (run.mean("group/equal", SHORT) or 0.0)
     span = LONG if mixed < 0.3 else len(run.rows)
+    if mixed >= 0.3 and (rise(run) or 0.0) >= MOVED:
+        return None
     count = min(span, len(run.rows))
     window = min(SHORT, count // 3)
     levels = [

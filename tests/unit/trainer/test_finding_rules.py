@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_a_short_run_says_what_is_wrong_and_nothing_of_trends() -> None:
     assert [name for name, each in diagnosis.findings.items() if each.severity != "info"] == [
         "cut_turns"
     ]
+
+
+def test_a_run_that_learns_is_at_no_step_said_to_be_flat() -> None:
+    usual, flat = PLANTED["grpo"], 0
+    for seed in range(30):
+        draw = random.Random(seed)
+        slope, noise = draw.uniform(0.0, 0.015), draw.uniform(0.02, 0.1)
+        diagnosis = Diagnosis(RunHistory({"steps": 40}, usual["recipe"]))
+        rows = [row for row in (of(usual, row) for row in usual["rows"]) if "reward/mean" in row]
+        for step in range(40):
+            reward = 0.2 + slope * step + draw.gauss(0, noise)
+            mixed = {"reward/mean": reward, "group/equal": 0.0, "group/solved": 0.0}
+            diagnosis.add(rows[0] | mixed | {"step": step + 1.0, "group/failed": 0.0})
+            both = {name for name in ("flat", "learning") if name in diagnosis.findings}
+            both = {name for name in both if diagnosis.findings[name].status == "open"}
+            assert len(both) < 2, (seed, step)
+        flat += "flat" in diagnosis.findings
+    assert flat  # some of the slow ones are
 
 
 @pytest.mark.parametrize("name", ["rate-too-high", "answers-cut"])
