@@ -134,7 +134,9 @@ class Part(ABC):
         """Return what the shipped verifier is given, or a verdict at once."""
 
     async def score(self, sample: Sample) -> Verdict:
-        """Score the part."""
+        """Score the part; an episode that the policy did not bring to its end earns nothing."""
+        if sample.gold is None:
+            return Verdict(0.0, detail="the episode was cut before its answer")
         own = self.own(sample)
         if isinstance(own, Verdict):
             return own

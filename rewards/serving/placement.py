@@ -396,7 +396,10 @@ class WorkerProcesses:
             wrong = f"{self.name} gave {len(reply.verdicts)} verdicts for {number} samples"
             return [Verdict.error(wrong)] * number
         if is_single and format is Format.MSGPACK:
-            self._mean_s += SMOOTHING * (reply.took_s / number - self._mean_s)
+            # The time of an async verifier is not measured and is 0. Samples that are quicker than
+            # the bound below fill the largest frame, and a mean without it would go to 0.
+            mean_s = self._mean_s + SMOOTHING * (reply.took_s / number - self._mean_s)
+            self._mean_s = max(mean_s, FRAME_S / MAX_FRAME)
             self.frame_limit = max(1, min(MAX_FRAME, int(FRAME_S / self._mean_s)))
         return reply.verdicts
 

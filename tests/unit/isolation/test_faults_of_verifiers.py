@@ -347,3 +347,16 @@ async def test_a_sample_that_nobody_waits_for_any_more_is_not_scored() -> None:
         scoring.cancel()
         assert (await host.score(Sample(response="fine"))).reward == 1.0
         assert sum(worker.calls for worker in host.workers) - before == 1
+
+
+async def test_an_async_verifier_scores_for_as_long_as_it_is_asked() -> None:
+    """The time of its calls is not measured: a mean of zeros has to stay a number to divide by."""
+    metrics, limits = ServerMetrics(), WorkerLimits(processes=1, memory_bytes=256 << 20)
+    host = WorkerProcesses("faulty", AsyncFaulty, limits=limits, metrics=metrics, timeout_s=20)
+    await host.start()
+    try:
+        for _ in range(40):
+            samples = (host.score(Sample(response="fine")) for _ in range(100))
+            assert {verdict.reward for verdict in await asyncio.gather(*samples)} == {1.0}
+    finally:
+        await host.stop()
