@@ -136,7 +136,7 @@ class Part(ABC):
     async def score(self, sample: Sample) -> Verdict:
         """Score the part; an episode that the policy did not bring to its end earns nothing."""
         if sample.gold is None:
-            return Verdict(0.0, detail="the episode was cut before its answer")
+            return Verdict.of(0.0, detail="the episode was cut before its answer")
         own = self.own(sample)
         if isinstance(own, Verdict):
             return own
