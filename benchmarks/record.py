@@ -47,6 +47,7 @@ COMMANDS = {
     "one-post": "benchmarks/one_post.py",
     "plan": "benchmarks/plan.py",
     "sandbox": "benchmarks/sandbox.py",
+    "service-soak": "benchmarks/service_soak.py --minutes 18 --kill-every-s 120",
     "strangers": "benchmarks/strangers.py",
     "thoughts": "benchmarks/thoughts.py",
     "tool-calls": "benchmarks/tool_calls.py",

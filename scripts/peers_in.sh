@@ -18,6 +18,8 @@ for kind in reasoning-gym textarena gem verifiers inspect alfworld; do
 done
 openenv="build/peers/openenv/bin/python"   # made by scripts/peers.sh openenv
 [ ! -x "$openenv" ] || export LUDUS_OPENENV_PYTHON="$PWD/$openenv"
+verifiers="build/peers/verifiers/bin"   # likewise; it holds uv, with which the package starts agents
+[ ! -x "$verifiers/uv" ] || PATH="$PATH:$PWD/$verifiers"
 old_mcp="build/peers/old_mcp"   # the SDK of the older era of MCP
 [ -x "$old_mcp/bin/python" ] || "${PYTHON:-python3.11}" -m venv "$old_mcp"
 if "$old_mcp/bin/python" -m pip install --quiet --disable-pip-version-check "mcp==1.30.0" 2>"$old_mcp.log"; then

@@ -13,6 +13,7 @@ import msgspec
 from ludus.errors import LudusError, UnknownEnv
 from ludus.isolation.group import WorkerLimits
 from ludus.wire.address import refuse_repeated
+from ludus.wire.codec import trace_parent
 from ludus.wire.faults import Fault, Refused, fault_of, status_of
 from ludus.wire.page import PageTable, age
 from ludus.wire.principals import asked_by
@@ -230,13 +231,18 @@ class EnvService:
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:
         """Carry out an operation that came on a route rather than in a batch."""
-        # Shielded: the work goes on if the connection is cut, and the client joins it again.
-        return self._outcome(await asyncio.shield(self.sessions.begin(operation)))
+        begun = self.sessions.begin(operation)
+        if not begun.done():
+            # Shielded: the work goes on if the connection is cut, and the client joins it again.
+            await asyncio.shield(begun)
+        return self._outcome(begun.result())
 
     async def batch(self, path: Path, body: BatchBody) -> SentReply:
         """Answer `POST /v1/step_batch`: begin all operations and wait for some."""
         started_items: list[asyncio.Future[Outcome] | Fault] = []
+        trace = trace_parent.get()
         for item in body.items:
+            trace_parent.set(trace)  # the span of an item is not the parent of the next
             try:
                 started_items.append(self.sessions.begin(read_item(item, _OPERATION)))
             except LudusError as error:  # the other items of the batch are played all the same

@@ -408,10 +408,12 @@ class Sessions:
         place = session.place or session.take_seat()
         span = self._begin_span(session, play, seq, principal) if self._context.tracer else None
         future = place.play(play, seq, self._context.instance, asked_format.get())
-        if span is not None:
-            future.add_done_callback(partial(end_span, span))
         session.plays.begun(play, seq, future)
-        future.add_done_callback(partial(self._on_ended, session, operation, principal, started))
+        if future.done():  # as of a plain environment: a callback would cost a turn of the loop
+            self._on_ended(session, operation, principal, started, span, future)
+        else:
+            ended = partial(self._on_ended, session, operation, principal, started, span)
+            future.add_done_callback(ended)
         return future
 
     def _begin_span(
@@ -432,8 +434,11 @@ class Sessions:
         operation: str,
         principal: Principal,
         started: float,
+        span: TraceSpan | None,
         future: asyncio.Future[Outcome],
     ) -> None:
+        if span is not None:
+            end_span(span, future)
         took_s = time.perf_counter() - started
         env = session.served.id
         session.rest()

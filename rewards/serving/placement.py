@@ -22,12 +22,22 @@ from ludus.errors import ConfigError
 from ludus.isolation.group import MAX_LOSSES, AnyWorker, NoFreeWorker, WorkerLimits
 from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
 from ludus.verdict import Verdict
-from ludus.wire.codec import Format, Unkept, encode
+from ludus.wire.codec import Format, Unkept, encode, trace_parent
 from ludus.wire.principals import Principal, asked_by
 from ludus.wire.prometheus import ServerMetrics
 
 from ..protocol import GroupVerifier, Sample, Verifier, failed, is_bug, one_each, usable
-from .worker import AS_JSON, CLOSE, SCORE, SCORE_GROUP, About, Judged, VerifierPart, about_verifier
+from .worker import (
+    AS_JSON,
+    CLOSE,
+    SCORE,
+    SCORE_GROUP,
+    TRACED,
+    About,
+    Judged,
+    VerifierPart,
+    about_verifier,
+)
 
 SHARE = 0.8
 """Share of the machine's memory that is used where no budget is given."""
@@ -83,8 +93,8 @@ FRAME_S = 0.02
 FRAME_TIMEOUT_S = 1.0
 """The seconds after which a frame of several samples is given up, and each of them tried alone."""
 SMOOTHING = 0.2
-_Scoring = tuple[Principal, bytes, asyncio.Future[Verdict]]
-"""Who asks, the encoded sample, and the verdict to come."""
+_Scoring = tuple[Principal, bytes, str, asyncio.Future[Verdict]]
+"""Who asks, the encoded sample, its trace, and the verdict to come."""
 """A sample may wait so long for a free worker, or twice the time of a verdict if that is more."""
 
 
@@ -274,13 +284,13 @@ class WorkerProcesses:
             return self._alone(sample)
         loop = asyncio.get_running_loop()
         future = Unkept[Verdict](loop=loop)
-        self._waiting.append((asked_by.get(), data, future))
+        self._waiting.append((asked_by.get(), data, trace_parent.get(), future))
         if len(self._waiting) == 1:
             loop.call_soon(self._send)
         return future
 
     async def _alone(self, sample: Sample) -> Verdict:
-        return (await self._call(SCORE, [sample], 1))[0]
+        return (await self._call(SCORE, [sample], [trace_parent.get()]))[0]
 
     def _send(self) -> None:
         """Cut what waits into frames, each of one principal, and give each frame to a process.
@@ -297,7 +307,7 @@ class WorkerProcesses:
         room: dict[Principal, int] = {}
         filling: dict[Principal, list[_Scoring]] = {}
         for scoring in waiting:
-            principal, data, future = scoring
+            principal, data, _, future = scoring
             if future.done():  # whoever asked has gone
                 continue
             room[principal] = room.get(principal, 0) - len(data)
@@ -315,39 +325,49 @@ class WorkerProcesses:
         """Score the samples of a frame. If the frame as a whole fails, each is tried once more,
         alone, so that what one does to its process is its own verdict.
         """
-        request = [msgspec.Raw(data) for _, data, _ in frame]
+        request = [msgspec.Raw(data) for _, data, _, _ in frame]
+        traces = [trace for _, _, trace, _ in frame]
         try:
-            verdicts = await self._call(SCORE, request, len(frame))
+            verdicts = await self._call(SCORE, request, traces)
             if not verdicts:
                 self._mean_s, self.frame_limit = FRAME_S, 1
-                alone = [self._call(SCORE, [one], 1, is_again=True) for one in request]
+                alone = [
+                    self._call(SCORE, [one], [trace], is_again=True)
+                    for one, trace in zip(request, traces, strict=True)
+                ]
                 verdicts = [verdict for (verdict,) in await asyncio.gather(*alone)]
         except BaseException as error:
-            for _, _, future in frame:
+            for _, _, _, future in frame:
                 if not future.done():
                     future.set_exception(error)
             raise
-        for (_, _, future), verdict in zip(frame, verdicts, strict=True):
+        for (_, _, _, future), verdict in zip(frame, verdicts, strict=True):
             if not future.done():
                 future.set_result(verdict)
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Judge a group on any free process."""
-        return await self._call(SCORE_GROUP, list(samples), len(samples))
+        traces = [trace_parent.get()] * len(samples)
+        return await self._call(SCORE_GROUP, list(samples), traces)
 
     async def _call(
-        self, tag: int, request: object, number: int, *, is_again: bool = False
+        self, tag: int, request: Sequence[object], traces: Sequence[str], *, is_again: bool = False
     ) -> list[Verdict]:
         """Return the verdicts of a call; none where a frame of several samples failed as a whole.
 
         Args:
             tag: what is asked.
             request: the samples.
-            number: how many they are.
+            traces: the `traceparent` of each.
             is_again: whether they were in a frame that failed.
         """
-        is_frame = tag == SCORE and number > 1
-        body, format = encode(request, Format.MSGPACK)
+        number, is_single = len(request), tag == SCORE
+        is_frame = is_single and number > 1
+        if any(traces):
+            tag += TRACED
+            body, format = encode((request, traces), Format.MSGPACK)
+        else:
+            body, format = encode(request, Format.MSGPACK)
         tag += AS_JSON if format is Format.JSON else 0
         try:
             answer = await self._workers.call(
@@ -375,7 +395,7 @@ class WorkerProcesses:
         if len(reply.verdicts) != number:
             wrong = f"{self.name} gave {len(reply.verdicts)} verdicts for {number} samples"
             return [Verdict.error(wrong)] * number
-        if tag == SCORE:
+        if is_single and format is Format.MSGPACK:
             self._mean_s += SMOOTHING * (reply.took_s / number - self._mean_s)
             self.frame_limit = max(1, min(MAX_FRAME, int(FRAME_S / self._mean_s)))
         return reply.verdicts

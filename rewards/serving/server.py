@@ -19,6 +19,7 @@ from ludus.thoughts import AUTO, marks_of
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served, refuse_repeated
 from ludus.wire.admission import Admission
+from ludus.wire.codec import trace_parent
 from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
 from ludus.wire.page import MAX_CELL, PageTable
 from ludus.wire.principals import asked_by
@@ -363,7 +364,15 @@ class ScoreService:
 
     async def batch(self, path: Path, body: ScoreBatchBody) -> ScoreBatchReply:
         """Answer `POST /v1/score_batch`, with an answer for each item."""
-        started_items = [self._item(item) for item in body.items]
+        started_items: list[ScoreItem | Awaitable[ScoreItem]] = []
+        trace = trace_parent.get()
+        for item in body.items:
+            trace_parent.set(trace)  # the span of an item is not the parent of the next
+            answer = self._item(item)
+            # A task takes the trace along.
+            started_items.append(
+                answer if isinstance(answer, ScoreItem) else asyncio.ensure_future(answer)
+            )
         slow = {n: item for n, item in enumerate(started_items) if not isinstance(item, ScoreItem)}
         late = dict(zip(slow, await asyncio.gather(*slow.values()), strict=True))
         items = [

@@ -8,7 +8,9 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ import msgspec
 from ludus.isolation.part import Answer, WorkerPart
 from ludus.thoughts import NONE
 from ludus.verdict import Verdict
-from ludus.wire.codec import Format, decode
+from ludus.wire.codec import Format, decode, trace_parent
 
 from ..learned.batching import Batched
 from ..measured import KnownJudge, judges_of
@@ -36,8 +38,11 @@ SCORE, SCORE_GROUP, CLOSE = 1, 2, 3
 """What a call asks: a verdict for each of a list of samples, often of one; the verdicts of a group;
 to close the verifier.
 """
+TRACED = 32
+"""Added to a tag whose body is a `Traced`, in the place of the samples alone."""
 AS_JSON = 64
 """Added to a tag whose body is JSON, since msgpack cannot hold an integer beyond 64 bits."""
+FLAGS = TRACED | AS_JSON
 
 
 class About(msgspec.Struct, frozen=True):
@@ -69,6 +74,14 @@ def about_verifier(verifier: Verifier) -> About:
         judges=judges_of(verifier),
         cheap_to_repeat=cheap_to_repeat(verifier),
     )
+
+
+class Traced(msgspec.Struct, frozen=True, array_like=True):
+    """Samples that belong to traces; see `ludus.wire.codec.trace_parent`."""
+
+    samples: list[Sample]
+    traces: list[str]
+    """The `traceparent` of each sample."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -110,12 +123,13 @@ class VerifierPart(WorkerPart):
 
     def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Score samples or a group, or close the verifier."""
-        if tag & ~AS_JSON == SCORE and not self.is_async:
+        if tag & ~FLAGS == SCORE and not self.is_async:
             return self._score_each(tag, body)
         call = self._call_of(tag, body)
         if self.is_async:
             return self._side_by_side(tag, thread_number, call)
         try:
+            trace_parent.set(call.trace)
             scoring = self._settled(call.run())
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)
@@ -125,7 +139,15 @@ class VerifierPart(WorkerPart):
         """Score the samples of a frame in turns; what one raises is its verdict alone."""
         verdicts: list[Verdict] = []
         trace, started = "", time.perf_counter()
-        for sample in decode(body, list[Sample], Format.JSON if tag & AS_JSON else Format.MSGPACK):
+        format = Format.JSON if tag & AS_JSON else Format.MSGPACK
+        if tag & TRACED:
+            traced = decode(body, Traced, format)
+            samples, parents = traced.samples, traced.traces
+        else:
+            samples = decode(body, list[Sample], format)
+            parents = [""] * len(samples)
+        for sample, parent in zip(samples, parents, strict=True):
+            trace_parent.set(parent)  # a thread keeps what its last call has set
             try:
                 heard = sample.marked(NONE) if self._hears_thoughts else sample
                 scoring: object = self._verifier.score(heard)
@@ -149,11 +171,14 @@ class VerifierPart(WorkerPart):
     async def _side_by_side(self, tag: int, thread_number: int, call: _Call) -> Answer:
         assert self._loop is not None
         assert self._thread_of is not None
+        trace_parent.set(call.trace)
         try:
             if call.is_async:
                 scoring = call.run()
             else:
-                scoring = await self._loop.run_in_executor(self._thread_of(thread_number), call.run)
+                thread = self._thread_of(thread_number)
+                run = partial(copy_context().run, call.run)
+                scoring = await self._loop.run_in_executor(thread, run)
             scoring = await scoring if inspect.isawaitable(scoring) else scoring
         except BaseException as error:
             return self._answer(tag, failed(self._name, error), call.number, error)
@@ -161,26 +186,28 @@ class VerifierPart(WorkerPart):
 
     def _call_of(self, tag: int, body: bytes) -> _Call:
         verifier = self._verifier
-        format = Format.JSON if tag & AS_JSON else Format.MSGPACK
-        match tag & ~AS_JSON:
-            case 1:
-                (sample,) = decode(body, list[Sample], format)
-                sample = sample.marked(NONE) if self._hears_thoughts else sample
-                return _Call(lambda: verifier.score(sample), self.is_async, 1)
-            case 2:
-                assert isinstance(verifier, GroupVerifier)
-                samples = [each.heard_by(verifier) for each in decode(body, list[Sample], format)]
-                grouped = inspect.iscoroutinefunction(verifier.score_group)
-                return _Call(lambda: verifier.score_group(samples), grouped, len(samples))
-            case _:
-                close = getattr(verifier, "close", None) or (lambda: None)
-                return _Call(close, inspect.iscoroutinefunction(close), 0)
+        if tag & ~FLAGS == CLOSE:
+            close = getattr(verifier, "close", None) or (lambda: None)
+            return _Call(close, inspect.iscoroutinefunction(close), 0)
+        format, trace = Format.JSON if tag & AS_JSON else Format.MSGPACK, ""
+        if tag & TRACED:
+            traced = decode(body, Traced, format)
+            samples, trace = traced.samples, traced.traces[0]
+        else:
+            samples = decode(body, list[Sample], format)
+        if tag & ~FLAGS == SCORE:
+            sample = samples[0].marked(NONE) if self._hears_thoughts else samples[0]
+            return _Call(lambda: verifier.score(sample), self.is_async, 1, trace)
+        assert isinstance(verifier, GroupVerifier)
+        heard = [each.heard_by(verifier) for each in samples]
+        grouped = inspect.iscoroutinefunction(verifier.score_group)
+        return _Call(lambda: verifier.score_group(heard), grouped, len(heard), trace)
 
     def _answer(
         self, tag: int, outcome: object, number: int, error: BaseException | None = None
     ) -> Answer:
         trace = "" if error is None else _trace(error)
-        single = tag & ~AS_JSON == SCORE
+        single = tag & ~FLAGS == SCORE
         values = [outcome] if single else one_each(outcome, number) if number else []
         verdicts = [usable(self._name, verdict) for verdict in values]
         return tag, msgspec.msgpack.encode(Judged(verdicts, trace))
@@ -193,6 +220,8 @@ class _Call:
     """Whether `run` gives a coroutine, and may be called on the loop."""
     number: int
     """Number of samples in the call."""
+    trace: str = ""
+    """The `traceparent` of the call."""
 
 
 def _trace(error: BaseException) -> str:

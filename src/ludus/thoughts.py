@@ -77,6 +77,8 @@ class Thoughts:
         What was said follows the last thought. Thoughts that never end leave nothing said. A mark
         in quotation marks, or later in a block of code, is only being talked about.
         """
+        if self.mark.search(text) is None:  # as most turns, which this makes cheap
+            return None
         start = _past(_SPACE, text)
         opening = self._opening.match(text, start)
         bounds = self._block(text, start)

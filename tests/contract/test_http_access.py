@@ -7,12 +7,14 @@ import json
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -32,6 +34,7 @@ from ludus.wire.codec import trace_parent
 from ludus.wire.faults import CAUSES
 from ludus.wire.principals import Principals
 from ludus.wire.prometheus import ServerMetrics
+from ludus.wire.routes import Service
 from ludus.wire.server import HttpServer
 from ludus.wire.tracing import Tracer
 
@@ -58,7 +61,10 @@ class Asks(TextEnv):
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncGenerator[HttpServer]:
     limits = SessionLimits(max_sessions=2)
-    services = [EnvService([ServedEnv(ENV, factory=Asks)], limits=limits), ScoreService(["exact"])]
+    services: list[Service] = [
+        EnvService([ServedEnv(ENV, factory=Asks)], limits=limits),
+        ScoreService(["exact"]),
+    ]
     async with HttpServer(services, **options) as server:
         yield server
 
@@ -271,6 +277,137 @@ async def test_a_step_is_a_span_and_its_verdict_an_event() -> None:
     assert score.events[0].name == "gen_ai.evaluation.result"
     assert not reset.events
     assert "secret" not in str(received)
+
+
+@ludus.verifier("test/asks")
+class AsksToo:
+    """Tells the trace that its calls would belong to; in a worker process."""
+
+    def score(self, sample: Sample) -> Verdict:
+        """Tell it."""
+        return Verdict.of(0.5, trace_headers().get("traceparent", ""))
+
+
+@pytest.mark.parametrize("way", ["stream", "batches"])
+async def test_each_operation_is_a_span_of_its_callers_trace(way: str, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs the extra otel")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.trace import SpanContext
+
+    received, log = InMemorySpanExporter(), tmp_path / "log"
+    rollouts = TracerProvider().get_tracer("rollouts")
+    inside: dict[str, str] = {}
+    roots: dict[str, SpanContext] = {}
+
+    async def roll(server: Any, name: str) -> None:
+        with rollouts.start_as_current_span(name) as root:
+            roots[name] = root.get_span_context()
+            env = server.make_async(ENV)
+            await env.reset()
+            for turn in range(3):
+                observation, *_ = await env.step("where")
+                inside[f"{name} step {turn}"] = str(observation)
+            await env.step("judged")
+            verdict = await server.verifier("test/asks").score(Sample(response="a"))
+            inside[f"{name} score"] = verdict.detail
+            await env.close()
+
+    tracer = Tracer("http://127.0.0.1:9", exporter=received)
+    services: list[Service] = [
+        EnvService([ServedEnv(ENV, factory=Asks)]),
+        ScoreService(["test/asks"]),
+    ]
+    async with (
+        HttpServer(services, tracer=tracer, access_log=AccessLog(str(log))) as server,
+        ludus.connect(server.url, stream=way == "stream") as client,
+    ):
+        # In step with each other, so that one frame carries operations of many traces.
+        await asyncio.gather(*(roll(client, f"rollout {number}") for number in range(6)))
+        await client.make_async(ENV).reset()  # outside any trace
+    spans = received.get_finished_spans()
+    assert len(spans) == 6 * 6 + 1
+    assert len({span.context.span_id for span in spans}) == len(spans)
+    by_id = {f"{span.context.span_id:016x}": span for span in spans}
+    # A server's span has a rollout for its parent, and no other operation.
+    parents = Counter(span.parent.span_id for span in spans if span.parent is not None)
+    if way == "stream":
+        assert parents == {root.span_id: 6 for root in roots.values()}
+        assert sum(span.parent is None for span in spans) == 1
+    else:  # a batch of many callers is one request
+        assert parents.keys() <= {root.span_id for root in roots.values()}
+    for told, parent in inside.items():
+        trace_id, span_id = parent.split("-")[1:3]
+        span = by_id[span_id]
+        assert span.name.startswith("score" if told.endswith("score") else "step"), told
+        if way == "stream":
+            assert int(trace_id, 16) == roots[told[: len("rollout 0")]].trace_id, told
+    assert len(set(inside.values())) == len(inside)
+    judged = [span for span in spans if span.events]
+    assert len(judged) == 12
+    for span in judged:
+        (event,) = span.events
+        assert event.name == "gen_ai.evaluation.result"
+        score = 0.5 if span.name.startswith("score") else 0.25
+        assert event.attributes is not None
+        assert event.attributes["gen_ai.evaluation.score.value"] == score
+    if way == "stream":
+        logged = {line.get("trace", "") for line in lines(log) if line["route"] == "step"}
+        assert logged == {f"{root.trace_id:032x}" for root in roots.values()}
+
+
+async def test_a_stream_takes_a_trace_with_each_operation() -> None:
+    """As a foreign client sends it: with a trace, without one, and with what is none."""
+    async with (
+        serving() as server,
+        aiohttp.ClientSession(server.url, headers={"traceparent": PARENT}) as http,
+        http.ws_connect("/v1/stream") as stream,
+    ):
+        hello = await stream.receive_json()
+        assert hello["takes_traces"]
+        other = f"00-{'a' * 32}-{'b' * 16}-01"
+        steps = [(1, other), (2, None), (3, "00-x"), (4, ""), (5, other)]
+        create = {"op": "create", "env": ENV, "session": "a", "reset": {}}
+        await stream.send_json([[0, create]])
+        await stream.receive_json()
+        told = []
+        for seq, trace in steps:
+            step = {"op": "step", "session": "a", "seq": seq, "action": "where"}
+            await stream.send_json([[seq, step, *([] if trace is None else [trace])]])
+            ((_, status, body),) = await stream.receive_json()
+            assert status == 200
+            told.append(body["observation"])
+        assert told == [other, PARENT, PARENT, PARENT, other]
+        await stream.send_json([[6, {"op": "delete", "session": "a"}, other, "more"]])
+        assert (await stream.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_a_server_that_takes_no_traces_is_sent_none() -> None:
+    frames: list[Any] = []
+
+    async def converse(request: web.Request) -> web.WebSocketResponse:
+        stream = web.WebSocketResponse()
+        await stream.prepare(request)
+        assert "traceparent" not in request.headers
+        await stream.send_json({"instance": "old", "max_bytes": 1 << 20})
+        async for message in stream:
+            frames.extend(msgspec.msgpack.decode(message.data))
+            answers = [(number, 200, Verdict.of(1.0)) for number, *_ in frames[-1:]]
+            await stream.send_bytes(msgspec.msgpack.encode(answers))
+        return stream
+
+    old = web.Application()
+    old.router.add_get("/v1/stream", converse)
+    runner = web.AppRunner(old)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listener).start()
+    trace_parent.set(PARENT)
+    async with ludus.connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+        verdict = await client.verifier("exact").score(Sample(response="a", gold="a"))
+    await runner.cleanup()
+    assert verdict.ok
+    assert [len(item) for item in frames] == [2]
 
 
 def attributes(holder: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from ludus.rewards.serving.server import ScoreService
 from ludus.wire.admission import Admission, FairQueue
 from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.principals import ANYONE, Grant, Principal, Principals, asked_by
+from ludus.wire.routes import Service
 from ludus.wire.server import HttpServer
 
 ENV = "ludus/arithmetic-v0"
@@ -49,7 +50,7 @@ bytes_in_flight = 1000
 async def serving(folder: Path) -> AsyncGenerator[HttpServer]:
     (folder / "tokens.toml").write_text(TOKENS)
     principals = Principals("operator's", folder / "tokens.toml")
-    services = [EnvService([ENV]), ScoreService(["exact"])]
+    services: list[Service] = [EnvService([ENV]), ScoreService(["exact"])]
     async with HttpServer(services, principals=principals) as server:
         yield server
 
@@ -165,6 +166,30 @@ def test_a_file_of_tokens_with_a_mistake_is_refused_and_the_old_one_stays(
     assert alice.name == "alice"
     with pytest.raises(Refused, match="no scope"):
         alice.require("admin")
+
+
+def test_a_token_that_was_right_is_refused_once_the_file_has_another(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text("[alice]\ntoken = 'old'\nscopes = ['score:*']")
+    principals = Principals("own", file)
+    before = principals.of("old")
+    assert before is not None
+    assert principals.of("old") is before
+    assert principals.of("new") is None
+    file.write_text("[alice]\ntoken = 'new'\nscopes = ['*']")
+    principals.read_again()
+    assert principals.of("old") is None
+    after = principals.of("new")
+    assert after is not None
+    assert after.may_all
+    file.write_text("[alice]\ntoken = 'new'\nscopes = ['env:*']")
+    principals.read_again()
+    narrower = principals.of("new")
+    assert narrower is not None
+    assert not narrower.may("score:exact")
+    own = principals.of("own")
+    assert own is not None
+    assert own.name == "operator"
 
 
 def test_nobody_who_waits_keeps_others_out() -> None:

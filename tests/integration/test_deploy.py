@@ -268,7 +268,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 def test_prometheus_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
     promtool = tool("promtool", "apt-get install prometheus")
-    assert "8 rules found" in passes(promtool, "check", "rules", str(DEPLOY / "alerts.yaml"))
+    assert "10 rules found" in passes(promtool, "check", "rules", str(DEPLOY / "alerts.yaml"))
     (tmp_path / "token").write_text("secret")
     shutil.copy(DEPLOY / "alerts.yaml", tmp_path)
     config = (DEPLOY / "prometheus.yaml").read_text("utf-8")
@@ -335,7 +335,7 @@ async def nginx(folder: Path, replicas: list[str]) -> AsyncGenerator[str]:
         f"{kind}_temp_path {folder}/{kind};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    config = config.replace("http {", f"http {{ access_log off; {temporary}", 1)
+    config = config.replace("http {", f"http {{ {temporary}", 1)
     (folder / "nginx.conf").write_text(f"pid {folder}/pid; daemon off;\n{config}")
     log = str(folder / "error.log")
     process = await asyncio.create_subprocess_exec(

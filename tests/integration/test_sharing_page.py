@@ -41,7 +41,12 @@ def share_packages(folder: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_the_commands_run_as_written(page: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env = {
+        **os.environ,
+        **IDENTITY,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip's word for yes: the backend is here, without an index
+    }
     servers = list[subprocess.Popen[bytes]]()
     try:
         for line in commands(page):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import ludus
+from ludus.messages import ToolCall, assistant
 
 SECRET = "the-gold-is"
 """Begins every gold; no policy of these tests writes it, so whoever shows it has leaked."""
@@ -15,8 +16,9 @@ SECRET = "the-gold-is"
 class Sums(ludus.TextEnv):
     """Add two numbers, by a tool or by head, and say the sum.
 
-    `break` is an action that this environment cannot score, `crash` one in which it fails, and
-    `sleep S` takes S seconds and no turn's worth.
+    `about N` earns the less the further N is from the sum. `break` is an action that this
+    environment cannot score, `crash` one in which it fails, and `sleep S` takes S seconds and no
+    turn's worth.
     """
 
     system_prompt = "Add the numbers."
@@ -37,6 +39,8 @@ class Sums(ludus.TextEnv):
         if word == "sleep":
             time.sleep(float(rest))
             return f"slept {rest}", 0.25, False, False, {}
+        if word == "about":
+            return "done", 1 / (1 + abs(int(rest) - self.a - self.b)), True, False, {}
         right = action.strip() == str(self.a + self.b)
         return "done", float(right), True, False, {"gold": self.gold()}
 
@@ -74,14 +78,41 @@ def answer_to(question: str) -> str:
 
 
 EPISODES = 100
-"""How many episodes a bridge plays whose rewards are held against direct play."""
+"""How many episodes each bridge plays whose rewards are held against direct play."""
+CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
+"""A call of `add`, as a policy with the format `hermes` writes it; its result is 3."""
 
 
-def scripted(index: int) -> tuple[str, str, float]:
-    """The question of `train/INDEX`, what is said to it (one in three says nothing of use), and the
-    reward of that by direct play.
+class Script(NamedTuple):
+    """An episode whose every action is fixed."""
+
+    task: str
+    question: str
+    calls: bool
+    """Whether `add` is called with 1 and 2 before the answer."""
+    said: str
+    reward: float
+    """The sum of the rewards by direct play."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What a policy says, action by action."""
+        return [CALL, self.said] if self.calls else [self.said]
+
+
+def scripts(split: str = "train") -> list[Script]:
+    """Return the first tasks of a split of `Sums`, each with the actions of an episode and its
+    reward by direct play: every second one calls a tool, and answers are right, near or of no use.
     """
     local = ludus.make(Sums)
-    question = str(local.reset(seed=0, options={"task": f"train/{index}"})[0])
-    said = answer_to(question) if index % 3 else "no idea"
-    return question, said, float(local.step(said)[1])
+    episodes = list[Script]()
+    for index in range(EPISODES):
+        task, calls = f"{split}/{index}", index % 2 == 1
+        question = str(local.reset(seed=0, options={"task": task})[0])
+        right = answer_to(question)
+        said = (right, f"about {int(right) + index}", "no idea")[index % 3]
+        call = ToolCall(name="add", arguments={"first": 1, "second": 2}, id="call_0")
+        earned = float(local.step(assistant("", [call]))[1]) if calls else 0.0
+        reward = earned + float(local.step(said)[1])
+        episodes.append(Script(task, question, calls, said, reward))
+    return episodes

@@ -1,4 +1,4 @@
-"""A server of openenv-core for tests: an echo that pays 1 for the word it has shown."""
+"""A server of OpenEnv for tests: its word pays 1, and the first letter of the word half."""
 
 import random
 import sys
@@ -32,7 +32,8 @@ class SayEnvironment(Environment):  # type: ignore[misc]
     def step(self, action: SayAction, **_: Any) -> SayObservation:
         if action.text == "boom":
             raise RuntimeError("the board fell down")
-        return SayObservation(shown="", done=True, reward=float(action.text == self.word))
+        reward = 1.0 if action.text == self.word else 0.5 * (action.text == self.word[0])
+        return SayObservation(shown="", done=True, reward=reward)
 
     @property
     def state(self) -> State:

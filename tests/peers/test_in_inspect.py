@@ -1,5 +1,7 @@
 """inspect_ai: its solvers ask the policy, and its scorers say the reward."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import ludus
 from ludus.envs import GymEnv
 from ludus.envs.checks import check_env
+from ludus.envs.tasks import SPLITS
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message
 from ludus.verdict import Status
@@ -16,6 +19,29 @@ from .in_pythons import python_with
 
 pytestmark = pytest.mark.peers
 TASKS = str(Path(__file__).with_name("in_tasks") / "evaluations.py")
+
+THEIRS = """
+import importlib.util, json, sys
+import inspect_ai
+from inspect_ai.model import ModelAPI, ModelOutput, get_model, modelapi
+from inspect_ai.scorer import value_to_float
+
+@modelapi(name="scripted")
+class Scripted(ModelAPI):
+    async def generate(self, input, tools, tool_choice, config):
+        return ModelOutput.from_content("scripted/model", answers[input[-1].text])
+
+spec = importlib.util.spec_from_file_location("evaluations", sys.argv[1])
+evaluations = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(evaluations)
+rounds = []
+for answers in json.load(sys.stdin):
+    model = get_model("scripted/model", memoize=False)
+    (log,) = inspect_ai.eval(evaluations.sums(), model=model, display="none", log_dir=sys.argv[2])
+    number = value_to_float()
+    rounds.append({one.input: number(one.scores["match"].value) for one in log.samples})
+print("rounds:", json.dumps(rounds))
+"""
 
 
 def opened(name: str) -> GymEnv:
@@ -33,6 +59,30 @@ def test_an_answer_is_scored_by_the_tasks_own_scorer() -> None:
         assert info["briefing"].system_prompt == "Be brief."
         number = int(shown(observation).partition("+")[0])
         assert env.step(said.format(right=2 * number))[1] == reward
+    env.close()
+
+
+def test_120_episodes_have_the_rewards_of_the_packages_own_evaluation(tmp_path: Path) -> None:
+    """Three answers to each of 40 samples, right, wordy and wrong in turn."""
+    answers = [
+        {f"{n}+{n}?": (str(2 * n), f"It is {2 * n}", "0")[(n + turn) % 3] for n in range(1, 41)}
+        for turn in range(3)
+    ]
+    evaluated = subprocess.run(
+        [python_with("inspect"), "-c", THEIRS, TASKS, str(tmp_path)],
+        input=json.dumps(answers), capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    rounds = json.loads(evaluated.stdout.partition("rounds: ")[2])
+    assert {reward for rewards in rounds for reward in rewards.values()} == {0.0, 1.0}
+    env = opened("sums")
+    splits = [env.tasks(split) for split in SPLITS]
+    tasks = [one.at(index).id for one in splits for index in range(one.size or 0)]
+    for said, wanted in zip(answers, rounds, strict=True):
+        rewards = dict[str, float]()
+        for task in tasks:
+            question = shown(env.reset(options={"task": task})[0])
+            rewards[question] = float(env.step(said[question])[1])
+        assert rewards == wanted
     env.close()
 
 

@@ -33,18 +33,22 @@ from ludus.integrations.inspect_ai import ludus_task
 from tests.peers import games
 
 @task
-def sums(count=4):
+def sums(count):
     return ludus_task(games.Sums, split="test", count=count)
 """
 MODEL = f"""{FIND}
 from inspect_ai.model import ModelAPI, ModelOutput, modelapi
 from tests.peers import games
 
+SCRIPTS = {{script.question: script for script in games.scripts("test")}}
+
 @modelapi(name="adds")
 class Adds(ModelAPI):
     async def generate(self, input, tools, tool_choice, config):
-        right = games.answer_to(input[-1].text)
-        return ModelOutput.from_content("adds/model", right if int(right) % 2 else "no idea")
+        script = next(SCRIPTS[one.text] for one in input if one.role == "user")
+        if script.calls and input[-1].role == "user":
+            return ModelOutput.for_tool_call("adds/model", "add", {{"first": 1, "second": 2}})
+        return ModelOutput.from_content("adds/model", script.said)
 """
 
 
@@ -117,12 +121,18 @@ def test_a_split_that_is_not_there_is_told() -> None:
         ludus_task(games.Sums, split="dev")
 
 
-def test_its_command_evaluates_a_file(tmp_path: Path) -> None:
+def test_a_hundred_episodes_of_its_command_have_the_rewards_of_direct_play(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(TASK)
     (tmp_path / "adds.py").write_text(MODEL)
     (tmp_path / "adds-1.dist-info").mkdir()  # a model is found by an entry point
     (tmp_path / "adds-1.dist-info" / "entry_points.txt").write_text("[inspect_ai]\nadds = adds\n")
-    command = [str(Path(sys.executable).with_name("inspect")), "eval", "sums.py", "-T", "count=6"]
+    command = [
+        str(Path(sys.executable).with_name("inspect")),
+        "eval",
+        "sums.py",
+        "-T",
+        f"count={games.EPISODES}",
+    ]
     command += ["--model", "adds/model", "--display", "none", "--log-format", "json"]
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ran = subprocess.run(
@@ -130,12 +140,13 @@ def test_its_command_evaluates_a_file(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     (log,) = (tmp_path / "logs").glob("*.json")
-    (result,) = json.loads(log.read_text())["results"]["scores"]
-    local = ludus.make(games.Sums)
-    asked = [str(local.reset(seed=0, options={"task": f"test/{n}"})[0]) for n in range(6)]
-    rewards = [int(games.answer_to(one)) % 2 for one in asked]
-    assert 0 < sum(rewards) < 6
-    assert result["metrics"]["mean"]["value"] == pytest.approx(sum(rewards) / 6)
+    told = json.loads(log.read_text())
+    rewards = {one["id"]: one["scores"]["ludus_reward"]["value"] for one in told["samples"]}
+    expected = {script.task: script.reward for script in games.scripts("test")}
+    assert rewards == expected
+    (result,) = told["results"]["scores"]
+    mean = sum(expected.values()) / games.EPISODES
+    assert result["metrics"]["mean"]["value"] == pytest.approx(mean)
 
 
 def test_its_reader_opens_what_is_exported(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 import ludus
 from ludus.envs.checks import check_env
+from ludus.envs.tasks import SPLITS
 from ludus.errors import RewardUnavailable
 from ludus.integrations.nemo_gym import rows
-from ludus.messages import ToolCall, assistant
+from ludus.messages import ToolCall, as_messages, assistant
 from ludus.verdict import Status
 from ludus.wire.address import format_served
 
@@ -109,7 +110,7 @@ def played(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def test_its_agent_plays_with_tools_and_a_failure_fails_the_run(played: Played) -> None:
     earned = list[float | None]()
-    for row in rows(ENV, 24):
+    for row in rows(ENV, games.EPISODES):
         told = httpx.post(f"{played.relay}/run", json=row, timeout=60)
         expected = worth(row)
         earned.append(expected)
@@ -205,7 +206,25 @@ def test_aggregated_metrics_are_those_of_the_package(played: Played) -> None:
             assert group == pytest.approx({key: other[key] for key in group})
 
 
-def test_a_resources_server_of_the_package_is_played(tmp_path: Path) -> None:
+def counts(question: str) -> list[int]:
+    """What is added, call by call, in the row of a question."""
+    return [1, 2 + int(question.partition(":")[0]) % 2]
+
+
+def adds(body: dict[str, Any]) -> dict[str, Any]:
+    """A policy that adds what `counts` says, and is then done."""
+    made = sum(one.get("type") == "function_call_output" for one in body["input"])
+    question = next(one["content"] for one in body["input"] if one.get("role") == "user")
+    if made == len(counts(question)):
+        return says("done")
+    call = {**WIRE["call"]["output"][0], "name": "increment_counter", "call_id": f"call_{made}"}
+    call["arguments"] = json.dumps({"count": counts(question)[made]})
+    return {**WIRE["call"], "output": [call]}
+
+
+def test_a_hundred_rows_of_a_resources_server_have_the_rewards_of_the_packages_agent(
+    tmp_path: Path,
+) -> None:
     gym = NemoGym(python_with_nemo_gym(), tmp_path)
     url = gym.add("counters", COUNTERS, domain="agent")
     tools = [
@@ -214,31 +233,53 @@ def test_a_resources_server_of_the_package_is_played(tmp_path: Path) -> None:
         {"type": "function", "name": "get_counter_value", "description": "", "strict": True,
          "parameters": {"type": "object", "properties": {}}},
     ]  # fmt: skip
-    asked = {"input": [{"role": "user", "content": "add 1, then 2"}], "tools": tools}
+    asked = {
+        f"{n}: add twice": {"initial_count": n, "expected_count": n + 3}
+        for n in range(games.EPISODES)
+    }
+    lines = [
+        {"responses_create_params": {"input": [{"role": "user", "content": question}],
+                                     "tools": tools}, **row}
+        for question, row in asked.items()
+    ]  # fmt: skip
     data = tmp_path / "rows.jsonl"
-    data.write_text(
-        "".join(
-            json.dumps(
-                {"responses_create_params": asked, "initial_count": n, "expected_count": n + 3}
-            ) + "\n"
-            for n in range(20)
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with scripted_model(adds) as model:
+        gym.at("policy_model", "responses_api_models", model)
+        gym.add(
+            "agent", AGENT,
+            resources_server={"type": "resources_servers", "name": "counters"},
+            model_server={"type": "responses_api_models", "name": "policy_model"},
+        )  # fmt: skip
+        relay = gym.add(
+            "relay", LEGACY, agent_server={"type": "responses_api_agents", "name": "agent"}
         )
-    )  # fmt: skip
-    with gym.running():
-        env = ludus.make(f"nemo-gym/{url}", data=str(data))
-        other = ludus.make(f"nemo-gym/{url}", data=str(data))
-        for number in range(10):
-            env.reset(seed=number)
-            other.reset(seed=number + 1)  # a session of its own beside the first
-            for count in (1, 2 + number % 2):
-                call = ToolCall(name="increment_counter", arguments={"count": count}, id="c")
-                env.step(assistant("", [call]))
-            assert env.step("done")[1:3] == (float(number % 2 == 0), True)
-            assert other.step("done")[1:3] == (0.0, True)
-        env.close()
-        other.close()
-        named = format_served(f"nemo-gym/{url}", {"data": str(data)})
-        assert not check_env(named).failures
+        with gym.running():
+            wanted = {
+                question_of(line): httpx.post(f"{relay}/run", json=line, timeout=60).json()[
+                    "reward"
+                ]
+                for line in lines
+            }
+            assert set(wanted.values()) == {0.0, 1.0}
+            env = ludus.make(f"nemo-gym/{url}", data=str(data))
+            other = ludus.make(f"nemo-gym/{url}", data=str(data))
+            played = dict[str, float]()
+            splits = [env.tasks(split) for split in SPLITS]
+            for task in (one.at(index).id for one in splits for index in range(one.size or 0)):
+                question = as_messages(env.reset(options={"task": task})[0])[-1].text
+                other.reset(options={"task": task})  # a session of its own beside the first
+                for count in counts(question):
+                    call = ToolCall(name="increment_counter", arguments={"count": count}, id="c")
+                    env.step(assistant("", [call]))
+                _, played[question], over, *_ = env.step("done")
+                assert over
+                assert other.step("done")[1:3] == (0.0, True)
+            env.close()
+            other.close()
+            assert played == wanted
+            named = format_served(f"nemo-gym/{url}", {"data": str(data)})
+            assert not check_env(named).failures
 
 
 def test_a_sample_that_the_package_masks_has_no_reward(tmp_path: Path) -> None:

@@ -42,16 +42,16 @@ def texts(blocks: Any) -> str:
     return "\n".join(block.text for block in blocks)
 
 
-def play(environment: Any, index: int) -> tuple[str, list[float | None]]:
-    """An episode by an official client: a tool, then an answer that is right two times in three."""
-    with environment.session(split="train", index=index) as session:
-        question = texts(session.get_prompt())
-        first = session.call_tool("add", {"first": index, "second": 1})
-        assert texts(first.blocks) == str(index + 1)
-        said = games.answer_to(question.splitlines()[-1]) if index % 3 else "no idea"
-        last = session.call_tool("say", {"text": said})
-        assert last.finished
-        return question, [first.reward, last.reward]
+def equals_direct_play(environment: Any) -> None:
+    """A hundred episodes by an official client have the rewards of direct play."""
+    for index, script in enumerate(games.scripts()):
+        with environment.session(split="train", index=index) as session:
+            assert script.question in texts(session.get_prompt())
+            if script.calls:
+                called = session.call_tool("add", {"first": 1, "second": 2})
+                assert (texts(called.blocks), called.reward) == ("3", None)
+            ended = session.call_tool("say", {"text": script.said})
+            assert (ended.reward, ended.finished) == (script.reward, True)
 
 
 def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
@@ -62,27 +62,22 @@ def test_the_sdks_client_gets_the_rewards_of_ludus(url: str) -> None:
     assert environment.get_task("test", 2).task_spec == {"id": "test/2", "split": "test"}
     assert len(environment.get_task_range("train", 5, 8)) == 3
     assert {"add", "submit", "say"} <= {tool.name for tool in environment.list_tools()}
-    for index in range(games.EPISODES):
-        shown, rewards = play(environment, index)
-        question, _, reward = games.scripted(index)
-        assert question in shown
-        assert rewards == [None, reward]
+    equals_direct_play(environment)
 
 
-def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def client_of_openreward(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     # Of a base_url it talks to a subdomain; these two name the server itself.
     monkeypatch.setenv("OPENREWARD_SESSION_URL", url)
     monkeypatch.setenv("OPENREWARD_API_URL", url)
     monkeypatch.setenv("OPENREWARD_API_KEY", "any")
-    client = openreward.OpenReward()
-    environment = client.environments.get("peers-sums-v0", base_url=url)
+    return openreward.OpenReward().environments.get(name, base_url=url)
+
+
+def test_openrewards_client_plays_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = client_of_openreward(url, "peers-sums-v0", monkeypatch)
     assert environment.list_splits() == ["train", "validation", "test"]
     assert environment.get_task("train", 4).task_spec["id"] == "train/4"
-    for index in range(games.EPISODES):
-        shown, rewards = play(environment, index)
-        question, _, reward = games.scripted(index)
-        assert question in shown
-        assert rewards == [None, reward]
+    equals_direct_play(environment)
     with environment.session(split="train", index=1) as session:
         messages = session.get_messages()
         assert [message.role for message in messages] == ["system", "user"]
@@ -106,7 +101,7 @@ def cave(base: Any, output: Any, text_block: Any, tool: Any) -> Any:
 
         @classmethod
         def list_tasks(cls, split: str) -> list[dict[str, Any]]:
-            return [{"number": number} for number in range(5 if split == "train" else 2)]
+            return [{"number": n} for n in range(games.EPISODES if split == "train" else 2)]
 
         def get_prompt(self) -> list[Any]:
             return [text_block(text=f"Guess {self.task_spec['number']}.")]
@@ -119,10 +114,8 @@ def cave(base: Any, output: Any, text_block: Any, tool: Any) -> Any:
         @tool
         def guess(self, params: Guess) -> output:
             """Guess the number."""
-            right = params.number == self.task_spec["number"]
-            return output(
-                blocks=[text_block(text="done")], reward=1.0 if right else 0.25, finished=True
-            )
+            worth = 1 / (1 + abs(params.number - self.task_spec["number"]))
+            return output(blocks=[text_block(text="done")], reward=worth, finished=True)
 
     # Annotations of tools are read as types, and here they are names of this function.
     for method in (Cave.look, Cave.guess):
@@ -152,7 +145,9 @@ def running(server: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package", ["ors", "openreward"])
-def test_ludus_plays_an_environment_of_theirs(package: str) -> None:
+def test_ludus_plays_a_hundred_episodes_of_theirs_to_the_rewards_of_their_client(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if package == "ors":
         from ors import Environment, Server, TextBlock, ToolOutput, tool
 
@@ -162,16 +157,26 @@ def test_ludus_plays_an_environment_of_theirs(package: str) -> None:
 
         server = RewardServer([cave(Environment, ToolOutput, TextBlock, tool)])
     with running(server) as address:
+        if package == "ors":
+            owner = ORS(base_url=address)  # closes its loop when it is collected
+            theirs = owner.environments.get("cave")
+        else:
+            theirs = client_of_openreward(address, "cave", monkeypatch)
         env: Any = ludus.make(f"ors/{address}")
-        for index in range(5):
+        for index in range(games.EPISODES):
+            guess = index + index % 7
+            with theirs.session(split="train", index=index) as session:
+                prompt = texts(session.get_prompt())
+                session.call_tool("look", {"number": 1})
+                wanted = session.call_tool("guess", {"number": guess})
             shown, _ = env.reset(options={"task": f"train/{index}"})
-            assert f"Guess {index}." in str(shown)
+            assert f"Guess {index}." == prompt
+            assert prompt in str(shown)
             looked = env.step(call("look", number=1))
             assert (looked[1], looked[2]) == (0.0, False)
             assert "x " * 5000 in looked[0][0].text
-            said = index if index % 2 else -1
-            ended = env.step(call("guess", number=said))
-            assert (ended[1], ended[2]) == (1.0 if index % 2 else 0.25, True)
+            assert env.step(call("guess", number=guess))[1:3] == (wanted.reward, wanted.finished)
+            assert wanted.reward == 1 / (1 + index % 7)
         env.close()
         client = OrsClient(address)
         assert client.tasks("test").size == 2

@@ -107,11 +107,10 @@ async def test_rewards_are_those_of_the_environment_and_calls_are_played() -> No
 async def test_a_hundred_episodes_have_the_rewards_of_direct_play() -> None:
     tokens = tokenizer()
     renderer = renderers.get_renderer("qwen3_instruct", tokens)
-    for index in range(games.EPISODES):
-        _, said, reward = games.scripted(index)
-        made = LudusGroupBuilder(ENV, f"train/{index}", renderer, group_size=1)
-        played = await rollouts.do_group_rollout(made, Scripted(tokens, [said]))
-        assert played.get_total_rewards() == [reward]
+    for script in games.scripts():
+        made = LudusGroupBuilder(ENV, script.task, renderer, group_size=1)
+        played = await rollouts.do_group_rollout(made, Scripted(tokens, script.lines))
+        assert played.get_total_rewards() == [script.reward]
 
 
 async def test_a_verdict_that_is_not_ok_fails_the_trajectory() -> None:

@@ -15,6 +15,7 @@ import pytest
 import ludus
 from ludus.errors import ConfigError, MissingExtra, UnknownTask
 from ludus.integrations.trl import TrlBridge, verifier_reward
+from ludus.messages import ToolCall, assistant
 
 from . import games
 
@@ -93,6 +94,26 @@ def test_rewards_are_those_of_the_environment_and_failures_are_none(bridge: TrlB
         assert local.step(said[index])[1] == got[index]
 
 
+@pytest.mark.parametrize("scored_by", ["reward_funcs", "environment"])
+def test_a_hundred_episodes_have_the_rewards_of_direct_play(scored_by: Any) -> None:
+    bridge, scripts = TrlBridge(games.Sums, scored_by=scored_by), games.scripts()
+    envs: list[Any] = [bridge.environment_factory() for _ in scripts]
+    rows = bridge.dataset(games.EPISODES)
+    for index, (env, script) in enumerate(zip(envs, scripts, strict=True)):
+        assert (rows[index]["task"], env.reset(**rows[index])) == (script.task, script.question)
+        if script.calls:
+            assert env.add(first=1, second=2) == "3"
+        if scored_by == "environment":
+            env.say(text=script.said)
+    if scored_by == "environment":
+        rewards = [env.get_reward() for env in envs]
+    else:
+        said = [[{"role": "assistant", "content": script.said}] for script in scripts]
+        rewards = bridge.reward_funcs[0](rows["prompt"], said, environments=envs)
+    assert rewards == [script.reward for script in scripts]
+    bridge.close()
+
+
 def test_an_episode_that_cannot_begin_counts_for_nothing() -> None:
     class Closed(games.Sums):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -138,10 +159,12 @@ def test_a_verifier_is_a_reward_function() -> None:
 
 # --- the trainer ---------------------------------------------------------------------------------
 
-CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
+GROUP, STEPS = 12, 9
 
 
-def test_two_steps_of_the_trainer_with_real_tool_calls(bridge: TrlBridge, tmp_path: Path) -> None:
+def test_a_hundred_episodes_of_the_trainer_have_the_rewards_of_direct_play(
+    bridge: TrlBridge, tmp_path: Path
+) -> None:
     """A tiny model has learnt by heart to call a tool and then to say one of three things. The
     trainer must get the environment's own reward for each, and none for `break`.
     """
@@ -159,9 +182,9 @@ def test_two_steps_of_the_trainer_with_real_tool_calls(bridge: TrlBridge, tmp_pa
         model=model_that_calls(row["prompt"], question, endings, bridge),
         args=trl.GRPOConfig(
             output_dir=str(tmp_path),
-            max_steps=2,
-            per_device_train_batch_size=12,
-            num_generations=12,
+            max_steps=STEPS,
+            per_device_train_batch_size=GROUP,
+            num_generations=GROUP,
             max_completion_length=256,
             learning_rate=1e-5,
             logging_steps=1,
@@ -176,18 +199,19 @@ def test_two_steps_of_the_trainer_with_real_tool_calls(bridge: TrlBridge, tmp_pa
         reward_funcs=[reward],
     )
     trainer.train()
-    assert trainer.state.global_step == 2
-    assert len(seen) == 24
+    assert trainer.state.global_step == STEPS
+    assert len(seen) == STEPS * GROUP >= games.EPISODES
     local = ludus.make(games.Sums)
     called, worth = 0, set[float | None]()
     for completion, got in seen:
         local.reset(seed=0, options={"task": row["task"]})
         ours: float | None = 0.0
-        for message in completion:
-            if message["role"] == "tool":
-                called += 1
-                assert message["content"] == "3"
-        last = completion[-1]
+        *calling, last = completion
+        for asked, told in zip(calling[::2], calling[1::2], strict=True):
+            call = asked["tool_calls"][0]["function"]  # now and then a wrong one, which is told
+            shown = local.step(assistant("", [ToolCall(**call, id="call_0")]))[0]
+            assert told["content"] == (shown if isinstance(shown, str) else shown[-1].text)
+            called += told["content"] == "3"
         assert last["role"] == "assistant"
         try:
             ours = float(local.step(last["content"])[1])
@@ -195,12 +219,12 @@ def test_two_steps_of_the_trainer_with_real_tool_calls(bridge: TrlBridge, tmp_pa
             ours = None
         assert got == ours
         worth.add(got)
-    assert called >= 12
+    assert called >= games.EPISODES // 2
     assert worth == {1.0, 0.0, None}
     logs = [log for log in trainer.state.log_history if "reward" in log]
-    assert len(logs) == 2
+    assert len(logs) == STEPS
     for number, log in enumerate(logs):
-        scored = [got for _, got in seen[12 * number : 12 * number + 12] if got is not None]
+        scored = [got for _, got in seen[GROUP * number : GROUP * (number + 1)] if got is not None]
         assert math.isclose(log["reward"], sum(scored) / len(scored), abs_tol=1e-4)
         assert log["tools/call_frequency"] > 0
 
@@ -286,7 +310,12 @@ def model_that_calls(
         head = tokenizer.apply_chat_template(start, add_generation_prompt=True, **told)
         result = "<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>"
         tail = f"<|im_end|>\n{result}\n<|im_start|>assistant\n"
-        parts = [(head, False), (CALL, True), (tail, None), (one["messages"][-1]["content"], True)]
+        parts = [
+            (head, False),
+            (games.CALL, True),
+            (tail, None),
+            (one["messages"][-1]["content"], True),
+        ]
         ids, labels = [], []
         for text, is_learnt in [*parts, ("<|im_end|>", True)]:
             piece = tokenizer.encode(text, add_special_tokens=False)
@@ -310,7 +339,7 @@ def test_a_checkpoint_of_ludus_trains_in_trl(bridge: TrlBridge, tmp_path: Path) 
     tiny: Any = pytest.importorskip("ludus.trainer.models.tiny")
     folder = tiny.write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    read = tokenizer.parse_response(CALL + "<|im_end|>", prefix="<|im_start|>assistant\n")
+    read = tokenizer.parse_response(games.CALL + "<|im_end|>", prefix="<|im_start|>assistant\n")
     assert read["tool_calls"][0]["function"]["name"] == "add"
     trainer = trl.GRPOTrainer(
         model=str(folder),

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from . import games
 vf: Any = pytest.importorskip("verifiers.v1", reason="make test-peers installs verifiers")
 
 ENV = "peers/sums-v0"
-CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +42,18 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def model_that_says(*lines: str) -> AsyncGenerator[tuple[str, list[str]]]:
-    """A server in OpenAI's dialect that streams these lines, in order; keeps what it was shown."""
-    said, seen = iter(lines), list[str]()
+async def model_that_says(says: Callable[[Any], str]) -> AsyncGenerator[tuple[str, list[str]]]:
+    """A server in OpenAI's dialect that streams what `says` answers to messages; keeps what it was
+    shown.
+    """
+    seen = list[str]()
 
     async def chat(request: web.Request) -> web.StreamResponse:
         seen.append(await request.text())
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-        delta = {"role": "assistant", "content": next(said)}
+        delta = {"role": "assistant", "content": says(json.loads(seen[-1])["messages"])}
         choices: list[Any] = [
             {"index": 0, "delta": delta, "finish_reason": None},
             {"index": 0, "delta": {}, "finish_reason": "stop"},
@@ -99,11 +100,12 @@ async def test_rewards_are_ours_and_failures_fail_the_episode(plugin: str) -> No
     local = ludus.make(games.Sums)
     right = games.answer_to(str(local.reset(seed=0, options={"task": "train/0"})[0]))
     scripts: list[tuple[list[str], float | None]] = [
-        ([CALL, "sleep 0", right], 1.25),
+        ([games.CALL, "sleep 0", right], 1.25),
         (["no idea"], 0.0),
         (["break"], None),
     ]
-    async with model_that_says(*(line for lines, _ in scripts for line in lines)) as (url, seen):
+    lines = iter([line for lines, _ in scripts for line in lines])
+    async with model_that_says(lambda _: next(lines)) as (url, seen):
         os.environ["PEER_KEY"] = "none"
         client = vf.EvalClientConfig(base_url=url, api_key_var="PEER_KEY")
         context = vf.ModelContext(model="m", client=client)
@@ -121,8 +123,14 @@ async def test_rewards_are_ours_and_failures_fail_the_episode(plugin: str) -> No
     assert not [text for text in seen if games.SECRET in text]
 
 
-async def test_its_eval_command_scores_as_we_do(tmp_path: Path) -> None:
-    """`vf-eval NAME`, as a user runs it; a taskset with an end needs no `-n`."""
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_a_hundred_episodes_of_its_command_have_the_rewards_of_direct_play(
+    tmp_path: Path,
+) -> None:
+    """`vf-eval NAME`, as a user runs it; a taskset with an end needs no `-n`. Of one task more the
+    answer cannot be scored.
+    """
     (tmp_path / "evaluated_sums.py").write_text(
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
         "import tests.peers.games\n"
@@ -130,12 +138,26 @@ async def test_its_eval_command_scores_as_we_do(tmp_path: Path) -> None:
         f"Taskset, Env = verifiers_plugin({ENV!r})\n"
         "__all__ = ['Env', 'Taskset']\n"
     )
-    question = ludus.make(games.Sums).reset(seed=0, options={"task": "test/0"})[0]
+    scripts = games.scripts("test")
+    by_question = {script.question: script for script in scripts}
+
+    def says(messages: Any) -> str:
+        question, *rest = [one["content"] for one in messages if one["role"] == "user"]
+        script = by_question.get(question)
+        return script.lines[len(rest)] if script else "break"
+
     beside = Path(sys.executable).parent
-    async with model_that_says(games.answer_to(str(question)), "no idea", "break") as (url, seen):
-        command = [str(beside / "vf-eval"), "evaluated_sums", "-m", "m", "-c", "1", "--no-push"]
+    async with model_that_says(says) as (url, seen):
+        command = [str(beside / "vf-eval"), "evaluated_sums", "-m", "m", "-c", "8", "--no-push"]
         command += ["--client.base-url", url, "--client.api-key-var", "PEER_KEY", "--no-rich"]
-        command += ["--env.taskset.count", "3", "--env.taskset.split", "test", "-o", "out"]
+        command += [
+            "--env.taskset.count",
+            str(games.EPISODES + 1),
+            "--env.taskset.split",
+            "test",
+            "-o",
+            "out",
+        ]
         ran = await asyncio.create_subprocess_exec(
             *command,
             cwd=tmp_path,
@@ -148,14 +170,15 @@ async def test_its_eval_command_scores_as_we_do(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        told, _ = await asyncio.wait_for(ran.communicate(), 120)
-    assert len(seen) == 3, told.decode()[-2000:]
+        told, _ = await asyncio.wait_for(ran.communicate(), 600)
+    assert len(seen) == sum(len(script.lines) for script in scripts) + 1, told.decode()[-2000:]
     (kept,) = tmp_path.glob("out/*/traces.jsonl")
     text = kept.read_text()
     traces = [trace for line in text.splitlines() for trace in json.loads(line)["traces"]]
     rewards = {trace["task"]["data"]["task"]: trace["rewards"] for trace in traces}
-    assert [rewards[f"test/{n}"]["ludus"]["score"] for n in range(2)] == [1.0, 0.0]
-    assert rewards["test/2"] == {}
+    assert rewards.pop(f"test/{games.EPISODES}") == {}
+    scores = {task: told["ludus"]["score"] for task, told in rewards.items()}
+    assert scores == {script.task: script.reward for script in scripts}
     assert games.SECRET not in text
 
 

@@ -36,7 +36,6 @@ tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")
 
 ENV = "peers/sums-v0"
-CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
 LOGPROB = -0.5
 SOURCE_VARIABLE = "LUDUS_PRIME_RL"
 """Names a checkout of prime-rl, for an interpreter that has what its orchestrator imports.
@@ -96,7 +95,7 @@ class Engine:
     def says(self, shown: str) -> str:
         """Answer the prompt: a call first; then wrong, a failure of ours and right, in turn."""
         if "<tool_response>" not in shown:
-            return CALL
+            return games.CALL
         question = next(line for line in shown.splitlines() if " + " in line).split("<|im_end|>")[0]
         number = self.begun[question] = self.begun.get(question, 0) + 1
         return ("no idea", "break", games.answer_to(question), "crash")[number % 4]
@@ -217,7 +216,7 @@ async def test_groups_of_rollouts_are_trained_without_those_that_failed(plugin: 
                 for one, trainable in zip(node.token_ids, node.mask, strict=True)
                 if trainable
             ]
-            assert CALL in engine.tokenizer.decode(sampled_ids)
+            assert games.CALL in engine.tokenizer.decode(sampled_ids)
             logprobs = [one for node in branch.nodes for one in node.logprobs]
             assert set(logprobs) <= {0.0, LOGPROB}
         for trace in (trace for one in failed for trace in one.traces):
@@ -292,5 +291,5 @@ async def test_prime_rl_itself_learns_from_what_has_a_reward(plugin: Path) -> No
         assert {sample.logprobs[n] for n in trained} == {LOGPROB}
     assert set(credited) == {-0.5, 0.5}  # with two zeros more they would be -0.25 and 0.75
     assert "no idea" in credited[-0.5]
-    assert all(CALL in text for text in credited.values())
+    assert all(games.CALL in text for text in credited.values())
     assert not [text for text in credited.values() if "break" in text or "crash" in text]

@@ -30,7 +30,6 @@ transformers: Any = pytest.importorskip("transformers")
 tokenizers: Any = pytest.importorskip("tokenizers")
 
 ENV = "peers/sums-v0"
-CALL = '<tool_call>\n{"name": "add", "arguments": {"first": 1, "second": 2}}\n</tool_call>'
 TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -68,7 +67,9 @@ class ScriptedServer:
         return replica.TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids))
 
 
-async def played(tokenizer: Any, *lines: str, length: int = 4096) -> tuple[Any, ScriptedServer]:
+async def played(
+    tokenizer: Any, *lines: str, length: int = 4096, index: int = 3
+) -> tuple[Any, ScriptedServer]:
     rollout = {"prompt_length": 4096, "response_length": length, "multi_turn": {}}
     config = omegaconf.OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
     server = ScriptedServer(tokenizer, *lines)
@@ -80,7 +81,7 @@ async def played(tokenizer: Any, *lines: str, length: int = 4096) -> tuple[Any, 
         None,
         loops.DictConfigWrap(omegaconf.OmegaConf.create({})),
     )
-    (row,) = bridge.rows(ENV, 1, offset=3)
+    (row,) = bridge.rows(ENV, 1, offset=index)
     return await loop.run({"temperature": 1.0}, **row), server
 
 
@@ -99,7 +100,7 @@ async def test_rewards_are_those_of_the_environment_token_in_token_out(tokenizer
     for said, worth in ((right_answer(), 1.0), ("no idea", 0.0)):
         output, _ = await played(tokenizer, said)
         assert output.reward_score == worth
-    output, server = await played(tokenizer, CALL, "sleep 0", right_answer())
+    output, server = await played(tokenizer, games.CALL, "sleep 0", right_answer())
     assert output.reward_score == 1.25
     whole = output.prompt_ids + output.response_ids
     assert (
@@ -109,7 +110,10 @@ async def test_rewards_are_those_of_the_environment_token_in_token_out(tokenizer
     written = [
         one for one, own in zip(output.response_ids, output.response_mask, strict=True) if own
     ]
-    assert tokenizer.decode(written, skip_special_tokens=True) == CALL + "sleep 0" + right_answer()
+    assert (
+        tokenizer.decode(written, skip_special_tokens=True)
+        == games.CALL + "sleep 0" + right_answer()
+    )
     logprobs = zip(output.response_logprobs, output.response_mask, strict=True)
     assert all((value == -0.5) == bool(own) for value, own in logprobs)
     read = tokenizer.decode(server.seen[2])
@@ -117,6 +121,13 @@ async def test_rewards_are_those_of_the_environment_token_in_token_out(tokenizer
     assert '"add"' in read
     assert "demonstrate" not in read
     assert games.SECRET not in tokenizer.decode(whole)
+
+
+async def test_a_hundred_episodes_have_the_rewards_of_direct_play(tokenizer: Any) -> None:
+    for index, script in enumerate(games.scripts()):
+        output, server = await played(tokenizer, *script.lines, index=index)
+        assert script.question in tokenizer.decode(server.seen[0])
+        assert output.reward_score == script.reward
 
 
 async def test_an_episode_without_a_reward_is_played_again_and_never_a_number(
@@ -129,7 +140,7 @@ async def test_an_episode_without_a_reward_is_played_again_and_never_a_number(
 
 
 async def test_a_response_that_is_full_ends_the_rollout(tokenizer: Any) -> None:
-    output, server = await played(tokenizer, CALL, "1", length=20)
+    output, server = await played(tokenizer, games.CALL, "1", length=20)
     assert (len(output.response_ids), len(output.response_mask), len(server.seen)) == (20, 20, 1)
     assert output.reward_score == 0.0
 
@@ -188,7 +199,7 @@ async def test_an_interaction_has_the_methods_of_verls_own(tokenizer: Any) -> No
     async def say(text: str) -> Any:
         return await one.generate_response(name, [{"role": "assistant", "content": text}])
 
-    over, told, reward, more = await say(CALL)
+    over, told, reward, more = await say(games.CALL)
     assert (over, told, reward, more) == (False, "<tool_response>\n3\n</tool_response>", 0.0, {})
     assert (await say("sleep 0"))[2] == 0.25
     assert (await say(right_answer()))[::2] == (True, 1.0)

@@ -16,6 +16,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -39,6 +40,8 @@ MAX_TOGETHER = 1000
 """The most lines that are written at once."""
 FLUSH_S = 0.5
 """The longest time that the writer waits before it looks whether the log is closed."""
+GATHER_S = 0.05
+"""The seconds for which lines gather: to wake up for each would cost as much as its request."""
 CLOSE_S = 5.0
 """The longest time that `close` waits for the last lines."""
 
@@ -142,6 +145,8 @@ class AccessLog:
             lines: list[AccessLine] = []
             with suppress(queue.Empty):
                 lines.append(self._queue.get(timeout=FLUSH_S))
+                if self._queue.qsize() < MAX_TOGETHER:
+                    self._closing.wait(GATHER_S)
                 while len(lines) < MAX_TOGETHER:
                     lines.append(self._queue.get_nowait())
             if lines:
@@ -185,29 +190,51 @@ def logged(log: AccessLog) -> Middleware:
 
     @web.middleware
     async def write(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started, response = time.perf_counter(), None
-        try:
-            response = await handler(request)
-            return response
-        finally:
-            fault, resource = faulted.get(), request.match_info.route.resource
-            status = CLIENT_CLOSED if response is None else response.status
-            log.write(
-                AccessLine(
-                    request_id=request_id.get(),
-                    principal=asked_by.get().name,
-                    session=request.match_info.get("sid", "") or session_in(asked.get()),
-                    method=request.method,
-                    route=resource.canonical if resource is not None else "",
-                    status=status,
-                    ms=(time.perf_counter() - started) * 1000,
-                    bytes=(response.content_length or 0) if response is not None else 0,
-                    cause=cause_in(fault) if fault is not None else "",
-                    trace=trace_parent.get()[3:35],
-                )
-            )
+        resource, started = request.match_info.route.resource, time.perf_counter()
+        route = resource.canonical if resource is not None else ""
+        return await noted(log, handler(request), request, request.match_info, route, started)
 
     return write
+
+
+async def noted(
+    log: AccessLog,
+    answering: Awaitable[web.StreamResponse],
+    request: web.BaseRequest,
+    path: Mapping[str, str],
+    route: str,
+    started: float,
+) -> web.StreamResponse:
+    """Answer a request, and give `log` its line.
+
+    Args:
+        log: the log.
+        answering: the answer.
+        request: what was asked.
+        path: the parameters in its path.
+        route: the template of its route; empty where no route takes it.
+        started: when it was read, by `time.perf_counter`.
+    """
+    response = None
+    try:
+        response = await answering
+        return response
+    finally:
+        fault = faulted.get()
+        log.write(
+            AccessLine(
+                request_id=request_id.get(),
+                principal=asked_by.get().name,
+                session=path.get("sid", "") or session_in(asked.get()),
+                method=request.method,
+                route=route,
+                status=CLIENT_CLOSED if response is None else response.status,
+                ms=(time.perf_counter() - started) * 1000,
+                bytes=(response.content_length or 0) if response is not None else 0,
+                cause=cause_in(fault) if fault is not None else "",
+                trace=trace_parent.get()[3:35],
+            )
+        )
 
 
 def cause_in(fault: Fault) -> str:

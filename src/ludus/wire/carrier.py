@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -27,8 +28,8 @@ import msgspec
 from ludus.background import end_task
 from ludus.errors import ConfigError, LudusError, RequestRejected, RequestTimeout, ServerUnreachable
 
-from .client import AsyncTransport, Client, other_loop, protocol_error, unreachable
-from .codec import MAX_ITEMS, PATH, SEE_OTHER, Format, Hello, decode, encode
+from .client import AsyncTransport, Client, other_loop, protocol_error, trace_headers, unreachable
+from .codec import MAX_ITEMS, PATH, SEE_OTHER, Format, Hello, decode, encode, trace_parent
 from .faults import Fault, error_of, is_too_large
 
 HANDSHAKE_S = 10.0
@@ -60,6 +61,8 @@ class _Pending:
     """The time at which the caller asked, by `time.monotonic`."""
     deadline: float
     """The time at which the operation fails, by `time.monotonic`."""
+    trace: str
+    """The `traceparent` of what the caller does; empty outside a trace."""
     sent: bool = False
     """Whether the operation went into a frame. One that never did shows nothing about whether the
     connection is alive.
@@ -102,6 +105,8 @@ class ClientStream:
         """How many connections in a row broke without an answer; see `MAX_SILENT_LOSSES`."""
         self._max_bytes = 0
         """The largest frame in bytes that the server takes, as its `Hello` says."""
+        self._takes_traces = False
+        """Whether the server takes the trace of an operation, as its `Hello` says."""
         self._heard = 0.0
         """The time of the last frame from the server, by `time.monotonic`."""
 
@@ -132,7 +137,10 @@ class ClientStream:
         now = time.monotonic()
         deadline = now + timeout_s
         future = loop.create_future()
-        self._pending[number] = _Pending(operation, as_type, future, now, deadline)
+        trace = trace_parent.get()
+        if not trace and "opentelemetry.trace" in sys.modules:
+            trace = trace_headers().get("traceparent", "")
+        self._pending[number] = _Pending(operation, as_type, future, now, deadline, trace)
         self._unsent.append(number)
         if deadline < self._sweep_at:
             self._plan_sweep(deadline)
@@ -179,9 +187,10 @@ class ClientStream:
         url = self._client.url
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                socket = await self._transport.stream(
-                    url + PATH, dict(self._client.build("GET", PATH, None).headers)
-                )
+                headers = dict(self._client.build("GET", PATH, None).headers)
+                # Each operation names its own trace, and has none of whatever opened the stream.
+                headers.pop("traceparent", None)
+                socket = await self._transport.stream(url + PATH, headers)
         except aiohttp.WSServerHandshakeError as error:
             return self._use_http(math.inf if error.status in NO_STREAMS else PAUSE_S)
         except TimeoutError:  # the same operation over plain HTTP fails with a reason, or succeeds
@@ -201,7 +210,7 @@ class ClientStream:
         hello = await socket.receive(HANDSHAKE_S)
         if hello.type is aiohttp.WSMsgType.TEXT:
             said = decode(hello.data.encode(), Hello, Format.JSON)
-            self._max_bytes = said.max_bytes
+            self._max_bytes, self._takes_traces = said.max_bytes, said.takes_traces
             self._client.contact.made, self._client.contact.instance = True, said.instance
             writing = asyncio.create_task(self._write(socket), name="ludus-stream-writer")
             try:
@@ -264,7 +273,13 @@ class ClientStream:
         # Checked anew for each half of a frame that was too large: meanwhile operations may have
         # been cancelled or have failed at their deadline.
         waited = [n for n in numbers if n in self._pending and not self._pending[n].future.done()]
-        frame = [(number, self._pending[number].operation) for number in waited]
+        asked = [(number, self._pending[number]) for number in waited]
+        frame = [
+            (number, one.operation, one.trace)
+            if one.trace and self._takes_traces
+            else (number, one.operation)
+            for number, one in asked
+        ]
         if not frame:
             return
         try:

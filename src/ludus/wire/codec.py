@@ -3,10 +3,11 @@
 Structs are validated here, once. Two errors are told apart: bytes that are not in the format at all
 (400), and a value of the wrong shape (422, naming the field).
 
-A stream is a WebSocket. A frame of a client is a list of `[number, operation]`. A frame of the
-server is a list of `[number, status, body]`; an operation is answered as soon as it is done, and no
-answer waits for another. Binary frames are msgpack, text frames are JSON. The first frame of the
-server is a `Hello`.
+A stream is a WebSocket. A frame of a client is a list of `[number, operation]`, or of `[number,
+operation, traceparent]` where an operation belongs to a trace. A frame of the server is a list of
+`[number, status, body]`; an operation is answered as soon as it is done, and no answer waits for
+another. Binary frames are msgpack, text frames are JSON. The first frame of the server is a
+`Hello`.
 
 A stream holds no state. Sessions are named and operations numbered as over plain HTTP, so whatever
 was under way when a connection broke is sent again on the next connection, or by another route.
@@ -17,8 +18,8 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from enum import StrEnum
-from functools import partial
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy
@@ -150,6 +151,7 @@ def convert(value: object, as_type: type[T], *, strict: bool = True) -> T:
         raise Refused(str(error), "invalid") from None
 
 
+@lru_cache(64)  # few are ever sent
 def format_of(content_type: str) -> Format | None:
     """Return the format that a `Content-Type` names, or None for any other type.
 
@@ -220,3 +222,17 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
     """The largest frame in bytes that the client may send."""
     protocol: int = PROTOCOL
+    takes_traces: bool = False
+    """Whether an operation may have a `traceparent` behind it; an older server refuses one."""
+
+
+class Sent(
+    msgspec.Struct, Generic[T], frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """An operation in a frame of a client."""
+
+    number: int
+    """Chosen by the client, and sent back with the answer."""
+    operation: T
+    trace: str = ""
+    """The `traceparent` of the operation; empty for that of the request which opened the stream."""

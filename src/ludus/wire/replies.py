@@ -7,27 +7,38 @@ import logging
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import cast
 
 from aiohttp import web
 
 from .access import faulted
 from .client import INSTANCE_HEADER
-from .codec import LARGE_BYTES, Format, encode, request_id
-from .faults import Fault, FaultReply, fault_of, status_of
+from .codec import LARGE_BYTES, Encoded, Format, encode, request_id
+from .faults import Fault, FaultReply, Refused, fault_of, status_of
+from .plain import PlainReply
+from .principals import Principals
 from .prometheus import ServerMetrics
+from .requests import REQUEST_ID, authorize
 from .routes import Route
 
 logger = logging.getLogger(__name__)
 
 
-def no_route(request: web.Request, error: web.HTTPException, served: Sequence[str]) -> Fault:
+def no_route(
+    request: web.Request, error: web.HTTPException, principals: Principals, served: Sequence[str]
+) -> Fault:
     """Build the fault for a path or a method that nothing here takes.
 
     Args:
         request: what was asked.
         error: what the router raised.
+        principals: those who are told what is served here.
         served: the names of the services.
     """
+    try:
+        authorize(request, principals)
+    except Refused as refusal:  # what is served here is not for strangers
+        return fault_of(refusal)
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
         message = f"{request.path} takes {allowed}, not {request.method}"
@@ -51,6 +62,7 @@ class Replies:
         # Looking a counter up by its labels costs more than counting.
         self._requests = cache(metrics.requests.labels)
         self._instance = instance
+        self._instance_line = f"{INSTANCE_HEADER}: {instance}\r\n"
 
     def answer(
         self, reply: object, format: Format, *, route: Route | None = None, status: int = 200
@@ -59,9 +71,20 @@ class Replies:
         data, became = encode(reply, format)
         self._requests(route.path if route else "-", str(status)).inc()
         headers = {"Content-Type": became.value, INSTANCE_HEADER: self._instance}
+        headers[REQUEST_ID] = request_id.get()
         # a large body is written piece by piece, so that it does not hold up the event loop
         body = io.BytesIO(data) if len(data) > LARGE_BYTES else data
         return web.Response(status=status, body=body, headers=headers)
+
+    def plain(self, reply: object, format: Format, route: Route) -> web.StreamResponse:
+        """Encode a success for a plain request; see `PlainReply`."""
+        data, became = encode(reply, format)
+        if len(data) > LARGE_BYTES:
+            return self.answer(Encoded(data, became), became, route=route)
+        self._requests(route.path, "200").inc()
+        lines = f"{self._instance_line}{REQUEST_ID}: {request_id.get()}\r\n"
+        # aiohttp asks no more of a response than a `PlainReply` has.
+        return cast(web.StreamResponse, PlainReply(data, became, lines))
 
     def failure(
         self, error: Exception, format: Format, *, route: Route | None = None

@@ -9,25 +9,29 @@ import asyncio
 import base64
 import re
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 from urllib.parse import unquote
 
+import msgspec
 from aiohttp import web
 
 from .address import check_host
-from .codec import Format, accepted, format_of, request_id, trace_parent
+from .codec import Format, accepted, convert, decode, format_of, request_id, trace_parent
 from .faults import QueueFull, Refused
 from .principals import ANYONE, Principal, Principals
+from .routes import Path, Route
+from .strict import decode_request, read_fields, read_query
 
 REQUEST_ID = "X-Request-Id"
 """The header of an id that a client or a proxy may choose, and that every reply has."""
 _ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
-_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""A header of another shape is as good as none."""
 
 
-def identify(request: web.Request, instance: str, number: int) -> str:
+def identify(request: web.BaseRequest, instance: str, number: int) -> str:
     """Return the id of a request, and note it with the request's trace for whatever answers it.
 
     The id is the client's own where that is one of 1 to 128 letters, digits and `_.:/+=-`; a
@@ -39,13 +43,25 @@ def identify(request: web.Request, instance: str, number: int) -> str:
         name = f"{instance}-{number:x}"
     request_id.set(name)
     parent = headers.get("traceparent", "")
-    trace_parent.set(parent if parent and _TRACE_PARENT.fullmatch(parent) else "")
+    trace_parent.set(parent if parent and TRACE_PARENT.fullmatch(parent) else "")
     return name
 
 
-def authorize(request: web.Request, principals: Principals, *, is_page: bool = False) -> Principal:
+def authorize(
+    request: web.Request,
+    principals: Principals,
+    *,
+    path: Mapping[str, str] | None = None,
+    is_page: bool = False,
+) -> Principal:
     """Return who asks, by the token; a server without tokens goes by the `Host` header. A page is
     also shown to a browser that has the token as its password, whatever the user's name.
+
+    Args:
+        request: what was asked.
+        principals: those who may ask.
+        path: the parameters in the path, of a request that the router has not seen.
+        is_page: whether a password will do.
 
     Raises:
         Refused: the token is missing or wrong (401), or a server without tokens was addressed by
@@ -61,8 +77,9 @@ def authorize(request: web.Request, principals: Principals, *, is_page: bool = F
         shown = shown.strip() if scheme.lower() == "bearer" else ""
     # Clients of other projects send a key of their own, or have it in the path.
     shown = shown or request.headers.get("X-API-Key", "")
-    shown = request.match_info.get("token", shown)
-    if not shown and request.match_info.http_exception is not None:
+    if path is None:
+        shown = request.match_info.get("token", shown)
+    if not shown and path is None and request.match_info.http_exception is not None:
         # No route takes this path: whoever has a token in its first part may be told so.
         # The target may hold no slash at all, as in `OPTIONS *`.
         shown = unquote(request.rel_url.raw_path.partition("/")[2].partition("/")[0])
@@ -273,6 +290,34 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
         raise Refused(f"the body cannot be inflated: {error}", "malformed") from None
     except (ConnectionError, web.RequestPayloadError):
         raise Refused("the connection ended within the body", "malformed") from None
+
+
+async def read_payload(
+    route: Route, request: web.Request, path: Path, max_bytes: int, held: Held
+) -> msgspec.Struct:
+    """Read what a request asks of a route: from its path and its body, or its query.
+
+    Args:
+        route: the route.
+        request: a request whose body has not been read.
+        path: the parameters in its path.
+        max_bytes: the most bytes of the body, after inflation.
+        held: counts the bytes read.
+
+    Raises:
+        Refused, QueueFull: see `read_body`; malformed (400), or of the wrong shape (422).
+    """
+    from_path = {field: path[name] for name, field in route.in_path.items()}
+    if not route.in_body:
+        if route.dialect:
+            return convert(dict(request.query), route.payload, strict=False)
+        return read_query(request.query, route.payload, from_path)
+    format = body_format(request)
+    body = await read_body(request, max_bytes, held)
+    if from_path:
+        return read_fields(body, from_path, route.payload, format)
+    # On ludus's own wire an unknown field is refused; other protocols have rules of their own.
+    return (decode if route.dialect else decode_request)(body, route.payload, format)
 
 
 async def discard_body(request: web.Request, *, is_known: bool) -> None:

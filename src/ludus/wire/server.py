@@ -39,9 +39,10 @@ from .address import BACKLOG, is_loopback, listen, listen_at
 from .admission import MAX_CONNECTIONS, STRANGER_S, Door
 from .asgi import AsgiApp, call_asgi
 from .chaos import Chaos
-from .codec import PATH, Format, asked_format, convert, decode
+from .codec import PATH, Format, asked_format
 from .faults import Fault, QueueFull, Refused, fault_of
 from .page import show
+from .plain import PlainRoutes
 from .principals import Principal, Principals, asked_by
 from .prometheus import CONTENT_TYPE, ServerMetrics
 from .replies import Replies, no_route
@@ -50,12 +51,12 @@ from .requests import (
     Bytes,
     Held,
     authorize,
-    body_format,
     cut,
     discard_body,
     expect_later,
     identify,
     read_body,
+    read_payload,
     reply_format,
 )
 from .routes import (
@@ -63,6 +64,7 @@ from .routes import (
     DrainedService,
     Endpoint,
     Health,
+    Path,
     Route,
     Service,
     describe,
@@ -72,7 +74,6 @@ from .routes import (
     tables_of,
 )
 from .stream_server import ServerStreams, streams_of
-from .strict import decode_request, read_fields, read_query
 from .tls import ServerTls
 from .tracing import Tracer
 
@@ -163,6 +164,7 @@ class HttpServer:
         self._max_body_bytes = max_body_bytes
         self._max_requests = max_requests
         self._chaos = chaos or Chaos()
+        self._has_chaos = self._chaos.any
         self._mounted = [
             Endpoint("*", path, partial(call_asgi, app)) for path, app in (mounted or {}).items()
         ]
@@ -247,7 +249,8 @@ class HttpServer:
             client_max_size=self._max_body_bytes, middlewares=[*log, self._unrouted]
         )
         router = application.router
-        for route in [route for service in self.services for route in service.routes()]:
+        routes = [route for service in self.services for route in service.routes()]
+        for route in routes:
             self._add(router, route, partial(self._answer, route))
         for endpoint in [*endpoints_of(self.services), *self._mounted]:
             self._add(router, endpoint, partial(self._at_endpoint, endpoint))
@@ -272,19 +275,20 @@ class HttpServer:
         )
         await self._runner.setup()
         assert self._runner.server is not None
+        self._runner.server.request_handler = PlainRoutes(
+            routes,
+            identify=self._identify,
+            answer=self._answer,
+            otherwise=self._runner.server.request_handler,
+            access_log=self._access_log,
+        )
         self._door = Door(
             self._runner.server, max_connections=self._max_connections, stranger_s=self._stranger_s
         )
         loop = asyncio.get_running_loop()
         context = self._tls.context if self._tls is not None else None
-        if self._socket_path:
-            self._listening = await loop.create_unix_server(
-                self._door, sock=listener, ssl=context, backlog=ACCEPTS
-            )
-        else:
-            self._listening = await loop.create_server(
-                self._door, sock=listener, ssl=context, backlog=ACCEPTS
-            )
+        listen_on = loop.create_unix_server if self._socket_path else loop.create_server
+        self._listening = await listen_on(self._door, sock=listener, ssl=context, backlog=ACCEPTS)
         listener.listen(BACKLOG)  # the event loop has set it to the number that it accepts at once
 
     async def stop(self) -> None:
@@ -387,28 +391,39 @@ class HttpServer:
         finally:
             held.release()
 
-    async def _answer(self, route: Route, request: web.Request) -> web.StreamResponse:
+    async def _answer(
+        self, route: Route, request: web.Request, plain: Path | None = None
+    ) -> web.StreamResponse:
         """Parse a request, call the route's handler and encode the reply; every error becomes a
         fault.
+
+        Args:
+            route: the route.
+            request: what was asked.
+            plain: the parameters in the path of a plain request; None of one that was routed.
         """
+        response: web.StreamResponse
         format = Format.JSON
         held = Held(self._bytes)
         self._requests += 1
         try:
-            principal = self._admit(request)
+            principal = self._admit(request, plain)
             held.belongs_to(principal)
             if route.scope:
                 principal.require(route.scope)
                 principal.spend()
             format = reply_format(request)
             asked_format.set(format)
-            if await self._chaos.before(self._struck):
+            if self._has_chaos and await self._chaos.before(self._struck):
                 return cut(request)
-            payload = await self._payload(route, request, held)
+            path = request.match_info if plain is None else plain
+            payload = await read_payload(route, request, path, self._max_body_bytes, held)
             asked.set(payload)
-            reply = await route.handler(request.match_info, payload)
+            reply = await route.handler(path, payload)
             if isinstance(reply, Fault):
                 response = self._replies.fault(reply, format, route=route)
+            elif plain is not None:
+                response = self._replies.plain(reply, format, route)
             else:
                 response = self._replies.answer(reply, format, route=route)
         except Exception as error:
@@ -417,11 +432,11 @@ class HttpServer:
         finally:
             held.release()
             self._requests -= 1
-        return cut(request) if self._chaos.after() else response
+        return cut(request) if self._has_chaos and self._chaos.after() else response
 
-    def _admit(self, request: web.Request) -> Principal:
+    def _admit(self, request: web.Request, path: Path | None = None) -> Principal:
         # The token comes first: nothing else that a stranger sends is looked at (decision 0205).
-        principal = authorize(request, self._principals)
+        principal = authorize(request, self._principals, path=path)
         asked_by.set(principal)
         if self._door is not None:
             self._door.vouch(request.protocol)
@@ -436,39 +451,24 @@ class HttpServer:
             )
         return principal
 
-    async def _payload(self, route: Route, request: web.Request, held: Held) -> msgspec.Struct:
-        from_path = {field: request.match_info[name] for name, field in route.in_path.items()}
-        if not route.in_body:
-            if route.dialect:
-                return convert(dict(request.query), route.payload, strict=False)
-            return read_query(request.query, route.payload, from_path)
-        format = body_format(request)
-        body = await read_body(request, self._max_body_bytes, held)
-        if from_path:
-            return read_fields(body, from_path, route.payload, format)
-        # On ludus's own wire an unknown field is refused; other protocols have rules of their own.
-        return (decode if route.dialect else decode_request)(body, route.payload, format)
-
     @web.middleware
     async def _unrouted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Give each request an id, and answer what no route takes with faults of our own."""
-        name = identify(request, self.instance, next(self._request_numbers))
+        name = self._identify(request)
         try:
             response = await handler(request)
         except Refused as error:
             response = self._replies.fault(fault_of(error), Format.JSON)
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
-            response = self._replies.fault(self._no_route(request, error), Format.JSON)
+            served = [service.name for service in self.services]
+            fault = no_route(request, error, self._principals, served)
+            response = self._replies.fault(fault, Format.JSON)
         if not response.prepared:  # else it is a stream
             response.headers[REQUEST_ID] = name
         return response
 
-    def _no_route(self, request: web.Request, error: web.HTTPException) -> Fault:
-        try:
-            authorize(request, self._principals)
-        except Refused as refusal:  # what is served here is not for strangers
-            return fault_of(refusal)
-        return no_route(request, error, [service.name for service in self.services])
+    def _identify(self, request: web.BaseRequest) -> str:
+        return identify(request, self.instance, next(self._request_numbers))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Answer `/v1/stream`: check the request as any other, then turn the connection into a

@@ -30,15 +30,17 @@ from .codec import (
     Encoded,
     Format,
     Hello,
+    Sent,
     Unkept,
     asked_format,
     decode,
     encode,
     request_id,
+    trace_parent,
 )
 from .faults import Fault, Refused, fault_of, status_of
 from .principals import asked_by
-from .requests import REQUEST_ID
+from .requests import REQUEST_ID, TRACE_PARENT
 from .routes import Begin, StreamedService
 from .strict import open_words, read_item
 
@@ -86,7 +88,8 @@ class ServerStreams:
         self.handlers = dict(handlers)
         self.refused = refused
         self.access_log = access_log
-        self.hello = Hello(instance=instance, max_bytes=min(MAX_BYTES, max_bytes))
+        most = min(MAX_BYTES, max_bytes)
+        self.hello = Hello(instance=instance, max_bytes=most, takes_traces=True)
         self.chaos = chaos
         self.has_chaos = chaos.any
         self.struck = struck
@@ -95,7 +98,7 @@ class ServerStreams:
         # A union of all types of operations, for the decoder: its members are known only now.
         operation: Any = reduce(or_, handlers)
         self.operation = operation
-        self.frame: Any = GenericAlias(list, (GenericAlias(tuple, (int, operation)),))
+        self.frame: Any = GenericAlias(list, (GenericAlias(Sent, (operation,)),))
         self.open_words = open_words(self.frame)
         self._open: set[_Stream] = set()
 
@@ -144,6 +147,8 @@ class _Stream:
         self._request = request
         self._principal = asked_by.get()
         self._id = request_id.get()
+        self._trace = trace_parent.get()
+        """The trace of operations that name none."""
         self._format = Format.MSGPACK
         self._answers: deque[tuple[Format, Answer]] = deque()
         self._unsent_bytes = 0
@@ -198,7 +203,7 @@ class _Stream:
         if self._unsent_bytes > MAX_UNSENT_BYTES:
             await self._flush()
 
-    def _read(self, data: bytes) -> list[tuple[int, object]]:
+    def _read(self, data: bytes) -> list[Sent[object]]:
         """Decode a frame into numbered operations.
 
         Where some operation is wrong, all stay plain values: `_start` then validates each by
@@ -208,7 +213,7 @@ class _Stream:
             Refused: the frame as a whole cannot be read.
         """
         try:
-            items: list[tuple[int, object]] = decode(data, self._streams.frame, self._format)
+            items: list[Sent[object]] = decode(data, self._streams.frame, self._format)
             # The decoder lets unknown fields of open structs pass. Only a frame with a word of such
             # a struct needs the stricter check of each operation; see `open_words`.
             if not any(word in data for word in self._streams.open_words):
@@ -216,12 +221,16 @@ class _Stream:
         except Refused as error:
             if error.code != "invalid":
                 raise
-        return decode(data, list[tuple[int, object]], self._format)
+        return decode(data, list[Sent[object]], self._format)
 
-    def _begin(self, frame: list[tuple[int, object]]) -> None:
-        for number, item in frame:
+    def _begin(self, frame: list[Sent[object]]) -> None:
+        for sent in frame:
+            number, trace = sent.number, sent.trace
+            # Set for each: the span of an operation becomes the parent of what follows.
+            is_own = trace and TRACE_PARENT.fullmatch(trace)
+            trace_parent.set(trace if is_own else self._trace)
             try:
-                begun = self._start(item)
+                begun = self._start(sent.operation)
             except LudusError as error:
                 begun = fault_of(error)
             except Exception as error:
@@ -336,15 +345,15 @@ class _Stream:
 
     # --- chaos ----------------------------------------------------------------------------------
 
-    async def _begin_with_faults(self, frame: list[tuple[int, object]]) -> None:
+    async def _begin_with_faults(self, frame: list[Sent[object]]) -> None:
         """Begin the operations of a frame, or delay, fail or cut the connection as `chaos` says."""
         chaos = self._streams.chaos
         try:
             before = await chaos.before(self._streams.struck)
         except Refused as error:
             fault = fault_of(error)
-            for number, _ in frame:
-                self._answer(number, fault)
+            for sent in frame:
+                self._answer(sent.number, fault)
             return
         if not before:
             self._begin(frame)
@@ -361,9 +370,9 @@ class _LoggedStream(_Stream):
         super().__init__(streams, socket, request)
         self._begun: dict[int, tuple[float, object]] = {}
 
-    def _begin(self, frame: list[tuple[int, object]]) -> None:
+    def _begin(self, frame: list[Sent[object]]) -> None:
         now = time.perf_counter()
-        self._begun.update({number: (now, item) for number, item in frame})
+        self._begun.update({sent.number: (now, sent.operation) for sent in frame})
         super()._begin(frame)
 
     def _answer(self, number: int, outcome: object) -> None:
@@ -381,6 +390,7 @@ class _LoggedStream(_Stream):
                 ms=(time.perf_counter() - began) * 1000,
                 bytes=len(outcome.data) if isinstance(outcome, Encoded) else 0,
                 cause=cause_in(outcome) if isinstance(outcome, Fault) else "",
+                trace=trace_parent.get()[3:35],
             )
         )
 

@@ -1,10 +1,12 @@
 """Spans of steps and verdicts for OpenTelemetry, which the extra `otel` brings.
 
 A reset or step is a span from its admission to its outcome, through the worker process; so is a
-verdict. A verdict is an event of its span, `gen_ai.evaluation.result` of the conventions for
-generative AI (semantic-conventions-genai, status Development); a verifier that failed has no score
-there. The session is the span's `gen_ai.conversation.id`, and the span's parent the `traceparent`
-of the request, or of the stream that carried the operation. Texts of answers are never sent.
+verdict, whether it came by a POST, in a batch or over a stream. A verdict is an event of its span,
+`gen_ai.evaluation.result` of the conventions for generative AI (semantic-conventions-genai, status
+Development); a verifier that failed has no score there. The session is the span's
+`gen_ai.conversation.id`. The span's parent is the `traceparent` that the operation has in its
+stream, or else that of the request which carried it; it becomes the parent of what the environment
+or verifier asks by clients of ludus, in its worker process too. Texts of answers are never sent.
 """
 
 from __future__ import annotations
@@ -60,26 +62,28 @@ class Tracer:
 
     Args:
         url: where the collector takes OTLP over HTTP, such as http://127.0.0.1:4318.
+        exporter: an exporter of OpenTelemetry that is given the spans instead; None for OTLP.
 
     Raises:
         MissingExtra: OpenTelemetry is not installed.
         ConfigError: the address is none.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, exporter: Any = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
                 f"a collector's address looks like http://127.0.0.1:4318, got {url!r}"
             )
         try:
-            self._exporter = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+            otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
             sdk = import_module("opentelemetry.sdk.trace")
             resources = import_module("opentelemetry.sdk.resources")
             propagation = import_module("opentelemetry.trace.propagation.tracecontext")
         except ImportError:
             raise MissingExtra.of("otel", needed_for="--otel") from None
-        self._endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
+        endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
+        self._exporter = exporter or otlp.OTLPSpanExporter(endpoint=endpoint)
         about = {"service.name": "ludus", "service.version": version("ludus-rl")}
         self._provider = sdk.TracerProvider(resource=resources.Resource.create(about))
         self._tracer = self._provider.get_tracer("ludus", version("ludus-rl"))
@@ -88,8 +92,7 @@ class Tracer:
     def start(self) -> None:
         """Start the thread that sends."""
         export = import_module("opentelemetry.sdk.trace.export")
-        exporter = self._exporter.OTLPSpanExporter(endpoint=self._endpoint)
-        self._provider.add_span_processor(export.BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(export.BatchSpanProcessor(self._exporter))
 
     def begin(self, operation: str, name: str, attributes: Mapping[str, str | int]) -> TraceSpan:
         """Begin the span `operation name`, and make it the parent of what our clients ask from now

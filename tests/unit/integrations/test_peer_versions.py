@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,20 @@ def test_the_page_and_the_script_name_the_versions_that_bridges_do() -> None:
     for distribution, played in PLAYED_WITH.values():
         assert f"{distribution} {played}" in page
         assert f"{distribution}=={played}" in script
+
+
+def test_the_table_of_equal_rewards_has_what_the_scripts_play() -> None:
+    page = (ROOT / "docs" / "peers.md").read_text()
+    table = page.partition("## Equal rewards")[2].partition("\n##")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    scripts = "".join((ROOT / "scripts" / name).read_text() for name in ("peers.sh", "peers_in.sh"))
+    known = {*re.search(r'^all="(.*)"$', scripts, re.M)[1].split(), "in"}  # type: ignore[index]
+    assert len(rows) > len(PLAYED_WITH)
+    for bridge, direction, versions, episodes, _, command in rows[1:]:
+        assert direction in ("out", "in"), bridge
+        assert int(re.findall(r"\d+", episodes)[0]) >= 100, bridge
+        peers = command.strip("`").removeprefix("make test-peers PEERS=").strip('"').split()
+        assert set(peers) <= known, bridge
+        for name, version in re.findall(r"([a-z-]+) (\d+\.\d+\.\d+)", versions):
+            pinned = {found[1] for found in re.finditer(rf"\b{name}==([\d.]+)", scripts)}
+            assert version in pinned, (bridge, name)

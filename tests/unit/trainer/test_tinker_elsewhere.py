@@ -19,7 +19,7 @@ from torch import Tensor
 from ludus.background import run_on_loop
 from ludus.secret import Secret
 from ludus.trainer.config import ModelConfig, TrainConfig, TrainerConfig
-from ludus.trainer.learning.credit import Asked, Credited, idle_rows
+from ludus.trainer.learning.credit import Credited, idle_rows
 from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner, Loss, Predicted, UpdatePasses
 from ludus.trainer.learning.update import PassLoss, Updater
@@ -29,6 +29,7 @@ from ludus.trainer.recipes.algorithm import Algorithm
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
 from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.batch import Batch
+from ludus.trainer.rollout.tracker import SuccessTracker
 from ludus.trainer.tinker.client import TinkerClient
 from ludus.trainer.tinker.models import BaseModel, ModelHouse
 from ludus.trainer.tinker.remote import RemoteLearner
@@ -130,6 +131,7 @@ CASES = {
     "gspo": Case("gspo", KNOWN, TWICE),
     "luspo": Case("luspo", KNOWN, TWICE),
     "dler": Case("dler", KNOWN, TWICE),
+    "spo": Case("spo", KNOWN, TWICE),
     "above 1": Case("cispo", KNOWN, TWICE, {"loss_options": ABOVE}),
     "weights of sequences": Case("grpo", TWICE, None, {"corrections": SEQUENCES}),
 }
@@ -149,7 +151,12 @@ def step_of(case: Case, here: Learner, *, later: bool) -> Step:
     recipe = load_recipe(case.recipe, {"algorithm": case.algorithm})
     algorithm = resolve(recipe, max_tokens=rollouts.MAX_TOKENS)
     updates = UpdateSettings(splits=2) if case.later else UpdateSettings()
-    updater = Updater(algorithm, here, updates=updates)
+    tracker = None
+    if recipe.sampling.tracker is not None:
+        tracker = SuccessTracker(recipe.sampling.tracker)
+        for number in range(8):  # what was played before the first step
+            tracker.begin(str(number), float(number % 3), 4)
+    updater = Updater(algorithm, here, updates=updates, tracker=tracker)
     played = gather(rollouts.groups(max_rows=2)[:8])
     assert played is not None
     draw = torch.Generator().manual_seed(3)
@@ -161,7 +168,7 @@ def step_of(case: Case, here: Learner, *, later: bool) -> Step:
     batch = replace(played.batch, sampler_logp=off(0.4))
     experience = replace(played, batch=batch)
     known = updater.known(experience)
-    assert (known.old_logp is not None) == Asked.of(algorithm, updates, tracked=False).old
+    assert (known.old_logp is not None) == updater.asked.old
     if later and known.old_logp is not None:
         known = replace(known, old_logp=off(0.3))
     credited = updater.credited(experience, known, draw)
