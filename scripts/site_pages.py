@@ -37,6 +37,8 @@ PACKAGES = {
     "sandboxes": "where untrusted code runs",
 }
 """Pages of the reference, each a package whose public names it documents."""
+AFTER_GUIDES = ("reference/", "changelog", "decisions/")
+"""What search puts below the guides where both have the word."""
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\[]*)\]\((?P<target>[^)\s]+)\)")
 _NAMED_BLOCK = re.compile(r"^(```\w+) (\S+)$", re.MULTILINE)
 """A block that is a file, which GitHub shows without its name."""
@@ -59,7 +61,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str:
-    """Follow the links of a page of docs/."""
+    """Follow the links of a page of docs/, and let guides be found before the reference."""
+    if page.file.src_uri.startswith(AFTER_GUIDES):
+        page.meta["search"] = {"boost": 1e-4}  # a title counts a thousandfold
     if page.file.generated_by is not None:
         return markdown
     return relinked(markdown, f"docs/{page.file.src_uri}", files)
