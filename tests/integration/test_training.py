@@ -180,7 +180,9 @@ async def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on_as_if_nothing_had_h
     arguments += ["--rollout.max_turns=2", "--eval.tasks=4", "--run.episodes_every=1"]
     code, errors = interrupt_after(4, [*arguments, "--steps=4000"], tmp_path)
     assert code == 130, errors
-    assert "go on with: ludus train run/config.toml --run.resume" in errors
+    at_once, _, at_the_end = errors.partition("stopping after what is under way")
+    assert "go on with" not in at_once
+    assert "go on with: ludus train run/config.toml --run.resume" in at_the_end
     folder = tmp_path / "run"
     done = step_of(checkpoints(folder / "checkpoints")[-1])
     assert 2 <= done < 4000

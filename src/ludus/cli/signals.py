@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
+import threading
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from types import FrameType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ludus.errors import ConfigError
@@ -18,24 +21,43 @@ from ludus.errors import ConfigError
 T = TypeVar("T")
 
 
-def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
+def run_interruptible(work: Coroutine[Any, Any, T], notice: str = "") -> T:
     """Run `work` like `asyncio.run`, and cancel on SIGTERM as on Ctrl-C.
+
+    Args:
+        work: what runs. A step that is under way in a thread may hold its end up for a minute.
+        notice: a line that says at the signal what will happen, before the work has tidied up.
 
     Raises:
         KeyboardInterrupt: the work was cancelled, and did not return a value of its own.
     """
     try:
-        return asyncio.run(_cancelled_by_sigterm(work))
+        return asyncio.run(_cancelled_by_signals(work, notice))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
 
-async def _cancelled_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
+async def _cancelled_by_signals(work: Coroutine[Any, Any, T], notice: str) -> T:
     task = asyncio.current_task()
     assert task is not None
     with suppress(NotImplementedError, ValueError):  # not on this platform; not on this thread
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
+    on_main = threading.current_thread() is threading.main_thread()
+    cancelling = signal.getsignal(signal.SIGINT)  # asyncio's: the first cancels, the second raises
+    if notice and on_main and callable(cancelling):
+
+        def acknowledge(number: int, frame: FrameType | None) -> None:
+            # not print: a handler may interrupt a print, whose buffer is then locked
+            os.write(2, f"\n{notice}\n".encode())
+            signal.signal(signal.SIGINT, cancelling)
+            cancelling(number, frame)
+
+        signal.signal(signal.SIGINT, acknowledge)
+    try:
+        return await work
+    finally:  # asyncio removes its own handler only
+        if notice and on_main and callable(cancelling):
+            signal.signal(signal.SIGINT, cancelling)
 
 
 class Startable(Protocol):

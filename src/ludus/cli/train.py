@@ -262,7 +262,9 @@ def _run(config: TrainConfig) -> int:
         return 0
     steps = sum(stage.steps for stage in config.stage if stage.kind == "rl") or config.steps
     with open_ranks(config), ProgressWatcher(steps) as watcher:
-        result = run_interruptible(run_training(config, watcher=watcher))
+        result = run_interruptible(
+            run_training(config, watcher=watcher), "stopping after what is under way, to be saved"
+        )
     try:
         report = str(write_report(result.folder))
     except OSError as error:  # the checkpoint is there all the same
