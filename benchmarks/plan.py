@@ -7,9 +7,10 @@
 
 Each cell is a run of `plan_rank.py`: two updates of several passes with the real learner. Blocks of
 8 KB and more go back to the system at once, so that what a process has is what is held, not what
-the allocator kept: with blocks of 64 KB, shards of narrow layers are in pages that others share. `held` is the share of the gradient that a rank holds between passes. The
-exit code is 1 if a plan is off by more than 10 %, or if, without `--more`, W ranks hold more than
-1/W of the gradient and 5 %.
+the allocator kept: with blocks of 64 KB, shards of narrow layers are in pages that others share.
+`held` is the share of the gradient that a rank holds between passes. The exit code is 1 if a plan
+is off by more than 10 %, or if, without `--more`, W ranks hold more than 1/W of the gradient and
+5 %.
 """
 
 from __future__ import annotations
