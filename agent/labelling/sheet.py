@@ -81,7 +81,9 @@ def load_items(
     given = _of_run(path, ask) if path.is_dir() else _of_rows(source, tests=False)
     items = {item.id: item for item in given}
     if not items:
-        raise ConfigError(f"{source!r} holds nothing to label")
+        raise ConfigError(
+            f"{source!r} holds nothing to label; name a run's folder or a .jsonl file of rows"
+        )
     tested = _of_rows(tests, tests=True) if tests else ()
     for item in tested:
         items[item.id] = item

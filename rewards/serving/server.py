@@ -422,9 +422,11 @@ class ScoreService:
         if self._draining:
             raise Refused("the server is draining: it scores nothing new", "stopping")
         if name not in self._scorers:
-            hint = (
-                "served here; options are set where it is served" if "?" in name else "served here"
-            )
+            hint = "served here"
+            if "?" in name:
+                hint += "; options are set where it is served"
+            elif "/" in name:  # perhaps an environment's
+                hint += "; an environment scores what is played in it, by sessions"
             raise UnknownVerifier.near(name, self._scorers, hint=hint)
         if not (principal := asked_by.get()).may_all:
             principal.require(f"score:{name}")

@@ -195,6 +195,12 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     """
     folder = locate_model(path)
     if Path(folder).is_dir() and not any(any(Path(folder).glob(pattern)) for pattern in TOKENIZERS):
+        if not (Path(folder) / "config.json").is_file():
+            raise ConfigError(
+                f"{str(path)!r} is no model's folder: it holds neither a config.json nor a "
+                "tokenizer; name a folder of a model or of a run, or a model that ludus finds, "
+                "such as tiny or smollm2"
+            )
         raise ConfigError(
             f"{str(path)!r} holds no tokenizer (tokenizer.json, tokenizer.model or vocab.json); "
             "copy the model's there. Of the verbs ludus plan alone needs none"

@@ -111,6 +111,11 @@ def _ask_hub(path: str) -> None:
             return
         httpx.head(hf_hub_url(path, "config.json"), timeout=HUB_TIMEOUT_S)
     except HFValidationError as error:
+        if "://" in path:
+            raise ConfigError(
+                f"cannot load a model from {path!r}: an address is a server's, which ludus eval "
+                "asks by --base-url, with the name of its model"
+            ) from error
         raise ConfigError(
             f"cannot load a model from {path!r}: there is no such folder{_nearest(Path(path))}; "
             "name a run folder, tiny, a released model "

@@ -143,15 +143,23 @@ def parse(
         if stop.code in (0, None):
             raise
         message = one_line(complaint.getvalue(), help.verb)
-        raise ConfigError(_with_neighbour(message, options)) from None
+        raise ConfigError(_with_neighbour(message, options, arguments)) from None
     return parsed
 
 
-def _with_neighbour(message: str, options: type[object]) -> str:
+def _with_neighbour(message: str, options: type[object], arguments: Sequence[str]) -> str:
     """Add to a message about an unknown option `--a.b` the option of another section that has this
-    name, or nearly: those who know another trainer look for it elsewhere.
+    name, or nearly: those who know another trainer look for it elsewhere. What is given without
+    an option in this verb, and with one in others, is told first.
     """
     unknown = re.match(r"unknown options: --([\w.-]+)", message)
+    lacking = ("unknown options", "Missing value", "missing from")
+    for name in _positional(options) if message.startswith(lacking) else ():
+        if any(word.partition("=")[0] == f"--{name}" for word in arguments):
+            end = message.rpartition(" (ludus")[2]
+            return (
+                f"--{name} is no option here: its value stands alone, behind the verb (ludus{end}"
+            )
     if unknown is None or "did you mean" in message:
         return message
     paths = {path.rpartition(".")[2]: path for path in reversed(_paths(options))}
@@ -160,6 +168,13 @@ def _with_neighbour(message: str, options: type[object]) -> str:
     if not nearest:
         return message
     return message.replace(" (ludus", f"; did you mean --{paths[nearest[0]]}? (ludus", 1)
+
+
+def _positional(options: type[object]) -> list[str]:
+    """Return the fields of a dataclass that are given without an option."""
+    hints = get_type_hints(options, include_extras=True)
+    marked = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return [name for name, marks in marked.items() if tyro.conf.Positional in marks]
 
 
 def _paths(options: type[object], section: str = "") -> list[str]:

@@ -275,8 +275,9 @@ def main(arguments: Sequence[str]) -> int:
             "--base-url http://127.0.0.1:8000/v1 --model MODEL --tasks 100 --samples 4",
         ),
     )
-    if min(options.tasks, options.samples, options.concurrency, options.rounds) < 1:
-        raise ConfigError("--tasks, --samples, --concurrency and --rounds must be at least 1")
+    for name in ("tasks", "samples", "concurrency", "rounds"):
+        if (count := getattr(options, name)) < 1:
+            raise ConfigError(f"--{name} must be at least 1, got {count}")
     options = dataclasses.replace(options, policy=who_plays(options))
     if options.rounds > 1 and options.policy not in ("openai", "local"):
         raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")

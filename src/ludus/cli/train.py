@@ -232,6 +232,10 @@ def recipe_or_settings(name: str) -> Table:
             "file or the folder of a run"
         )
     if not name.endswith(".toml"):
+        if Path(name).suffix and not Path(name).exists():
+            raise ConfigError(f"no such file: {name!r}")
+        if Path(name).is_file():
+            raise ConfigError(f"{name!r} is a file, and no TOML file of settings or of a recipe")
         load_recipe(name)
     is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
     return read_toml(name) if is_settings else {"recipe": name}

@@ -87,7 +87,11 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["eval", "ludus/arithmetic-v0", "--policy", "openai"], "needs --base-url and --model"),
         (["eval", "ludus/arithmetic-v0", "--policy", "expret"], "expret"),
         (["eval", "ludus/arithmetic-v0", "--split", "tets"], "did you mean 'test'"),
-        (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "at least 1"),
+        (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "--tasks must be at least 1, got 0"),
+        (["eval", "--env", "ludus/arithmetic-v0"], "--env is no option here"),
+        (["score", "--verifier=maths", "--gold", "1"], "--verifier is no option here"),
+        (["plan", "none.json", "--gpus", "4"], "no such file: 'none.json'"),
+        (["train", "/dev/null/x.py"], "no such file: '/dev/null/x.py'"),
         (["eval", "ludus/arithmetic-v0", "--out", "/proc/none/x.jsonl"], "cannot write --out"),
         (
             ["play", "ludus/arithmetic-v0?max_operations=abc"],
