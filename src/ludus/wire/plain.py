@@ -111,7 +111,7 @@ class PlainReply:
         self._body = body
         self._head = (
             f"HTTP/1.1 200 OK\r\nContent-Type: {format.value}\r\nContent-Length: {len(body)}\r\n"
-            f"Date: {_date(int(time.time()))}\r\n{headers}\r\n"
+            f"Date: {_date(int(time.monotonic()))}\r\n{headers}\r\n"
         )
         self._request: web.BaseRequest | None = None
 
@@ -139,5 +139,6 @@ class PlainReply:
 
 
 @lru_cache(1)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
+def _date(_: int) -> str:
+    """Return the time of now as HTTP writes it; made once in each second of the caller's clock."""
+    return formatdate(usegmt=True)
