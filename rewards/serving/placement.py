@@ -84,6 +84,7 @@ def _readable(size: int) -> str:
 logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 10.0
 QUEUE_S = 120.0
+"""A sample may wait so long for a free worker, or twice the time of a verdict if that is more."""
 MAX_FRAME = 64
 """The most samples of a frame."""
 FRAME_BYTES = 1 << 20
@@ -93,9 +94,9 @@ FRAME_S = 0.02
 FRAME_TIMEOUT_S = 1.0
 """The seconds after which a frame of several samples is given up, and each of them tried alone."""
 SMOOTHING = 0.2
+"""The weight of the newest frame in the mean time of a sample."""
 _Scoring = tuple[Principal, bytes, str, asyncio.Future[Verdict]]
 """Who asks, the encoded sample, its trace, and the verdict to come."""
-"""A sample may wait so long for a free worker, or twice the time of a verdict if that is more."""
 
 
 class VerifierHost(Protocol):

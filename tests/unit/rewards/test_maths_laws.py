@@ -4,6 +4,8 @@ reward stays. `benchmarks/maths_laws.py` runs them on data sets; here they run o
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import random
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,6 +15,7 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -79,3 +82,28 @@ async def test_costly_golds_lose_no_right_answer_to_other_questions() -> None:
 
 def test_sympy_contradicts_no_verdict_on_a_rewritten_formula(verifier: MathsVerifier) -> None:
     assert FUZZ.against_sympy(verifier, random.Random(11), 30) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    bound=st.integers(-40, 40),
+    slope=st.integers(2, 9),
+    shift=st.integers(-9, 9),
+    sign=st.sampled_from(["<", ">", "\\le", "\\ge"]),
+)
+def test_an_inequality_is_an_answer_when_it_is_solved(
+    verifier: MathsVerifier, bound: int, slope: int, shift: int, sign: str
+) -> None:
+    """Both sides are multiplied and shifted, which changes the work and not the set."""
+    turned = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}[sign]
+    solved, same = f"x {sign} {bound}", f"{bound} {turned} x"
+    open_one = f"{slope}x + {shift} {sign} {slope * bound + shift}".replace("+ -", "- ")
+    for gold, answer, reward in (
+        (solved, same, 1.0),
+        (solved, open_one, 0.0),
+        (open_one, solved, 1.0),
+    ):
+        sample = Sample(response=f"\\boxed{{{answer}}}", gold=gold)
+        scoring = verifier.score(sample)
+        verdict = asyncio.run(scoring) if inspect.iscoroutine(scoring) else scoring
+        assert verdict.reward == reward, (gold, answer, verdict.detail)
