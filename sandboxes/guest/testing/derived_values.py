@@ -8,7 +8,6 @@ answer could decide the test: the plain value answers.
 
 from __future__ import annotations
 
-import datetime
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +81,7 @@ def forget() -> None:
 def build(parts: list[object]) -> object:
     """Rebuild a value from a handle, the names of methods defined anew, and the plain value."""
     handle, names, plain = parts
-    if not isinstance(handle, Handle) or type(names) is not str:
+    if not isinstance(handle, Handle) or type(names) is not str or values.is_member(plain):
         return plain
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
@@ -94,19 +93,8 @@ def build(parts: list[object]) -> object:
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
     kind = _KINDS[base, defined]
-    attributes: Any = vars(plain) if isinstance(plain, values.Member) else {}
-    derived: Derived
-    if isinstance(plain, deque):
-        derived = kind(plain, plain.maxlen)
-    elif isinstance(plain, tuple) and hasattr(base, "_fields"):
-        derived = kind(*tuple.__iter__(plain))
-    elif isinstance(plain, datetime.timedelta):
-        derived = kind(plain.days, plain.seconds, plain.microseconds)
-    elif isinstance(plain, datetime.date):
-        derived = kind.fromisoformat(plain.isoformat())
-    else:
-        derived = kind(plain)
-    vars(derived).update(attributes, ludus_handle_=handle, ludus_content_=values.content(plain))
+    derived: Derived = values.made_again(kind, plain)
+    vars(derived).update(ludus_handle_=handle, ludus_content_=values.content(plain))
     return _MADE.setdefault(token_of(handle), derived)
 
 
@@ -146,6 +134,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result
 
         return ask
+    if name == "__contains__" and base is int:
+        return _has_flag
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
@@ -163,6 +153,11 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return inherited(self, *operands, **keywords)
 
     return plain
+
+
+def _has_flag(flags: int, flag: int) -> bool:
+    """Return whether the flags of a member are set, as in an `IntFlag`."""
+    return int(flags) & int(flag) == int(flag)
 
 
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
