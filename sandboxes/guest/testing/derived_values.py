@@ -69,7 +69,7 @@ class Derived:
     def _ludus_copied(self, method: str) -> object:
         if not isinstance(self, _MUTABLE):
             return self
-        return line_of(self.ludus_handle_).ask("operate", method, (token_of(self.ludus_handle_),))
+        return line_of(self.ludus_handle_).ask(method, self.ludus_handle_)
 
 
 def forget() -> None:
@@ -127,10 +127,10 @@ def _method(base: type, name: str) -> Callable[..., object]:
         verb = _TEXTS[name]
 
         def ask(self: Derived, *form: str) -> str:
-            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-            result = line.ask("operate", verb, (token, *form))
+            line = line_of(self.ludus_handle_)
+            result = line.ask(verb, self.ludus_handle_, *form)
             if type(result) is not str:
-                raise line.refuse(token, verb)
+                raise line.refuse(token_of(self.ludus_handle_), verb)
             return result
 
         return ask
@@ -139,8 +139,7 @@ def _method(base: type, name: str) -> Callable[..., object]:
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
-            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-            return line.ask("operate", "getitem", (token, key))
+            return line_of(self.ludus_handle_).ask("getitem", self.ludus_handle_, key)
 
         return missing
     inherited: Any = getattr(base, name, None)

@@ -328,7 +328,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     if is_known(first):
-        return line_of(first).ask("operate", name, operands, source=True)
+        return line_of(first).ask(name, *operands, source=True)
     return operate_on_plain(name, first, operands)
 
 
@@ -456,8 +456,8 @@ call raises them as errors instead.
 """
 
 
-def here(error: BaseException, verb: str, operands: tuple[object, ...]) -> BaseException:
+def here(error: BaseException, verb: str) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
-    if isinstance(error, StopIteration) and (verb, operands[:1]) == ("operate", ("next",)):
+    if isinstance(error, StopIteration) and verb == "next":
         return error
     return RuntimeError(*error.args) if isinstance(error, _CONTROL) else error
