@@ -30,6 +30,12 @@ Job = Mapping[str, object]
 """
 
 
+def sources_of(job: Job) -> list[str]:
+    """Return the sources of the tests of a job."""
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    return sources
+
+
 class BrokenTests(Exception):
     """The tests cannot be used; that is the tests' fault, whatever the solution does."""
 
@@ -77,7 +83,7 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     defaults = {part.name: part.default for part in parameters if part.default is not part.empty}
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy
-    forms = {
+    forms: dict[Any, str] = {
         Parameter.VAR_POSITIONAL: "*{0}",
         Parameter.KEYWORD_ONLY: "{0}={0}",
         Parameter.VAR_KEYWORD: "**{0}",
@@ -255,8 +261,7 @@ class TestsLine:
         """Return the syntax trees of the tests."""
         import ast  # a large module that is rarely needed
 
-        sources: list[str] = self._job["tests"]  # type: ignore[assignment]
-        return list(map(ast.parse, sources))
+        return list(map(ast.parse, sources_of(self._job)))
 
     # --- the line ---------------------------------------------------------------
 

@@ -269,7 +269,7 @@ def scalar(item: object) -> object:
     if item is Ellipsis:
         return "e"
     if type(item) is OpaqueClass:
-        return f"T{item.kind.__name__}"  # type: ignore[attr-defined]
+        return f"T{item.kind.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
     return _numpy_token(item, "generic", "n")
