@@ -25,7 +25,9 @@ _MAX_ITEMS = 10_000
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
-_OF_MEMBERS = ("__str__", "__repr__", "__format__", "__contains__")
+_OF_MEMBERS = """
+    __str__ __repr__ __format__ __contains__ __or__ __and__ __xor__ __invert__
+""".split()  # noqa: SIM905 - a list literal would take a line a name
 
 
 def is_derived(item: object) -> bool:

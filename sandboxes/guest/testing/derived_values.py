@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from . import values
@@ -88,7 +89,7 @@ def build(parts: list[object]) -> object:
     defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
     if (base, defined) not in _KINDS:
-        methods = {name: _method(base, name) for name in defined}
+        methods = {name: _method(base, name) for name in defined if _is_of(base, name)}
         _KINDS[base, defined] = type(
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
@@ -134,8 +135,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result
 
         return ask
-    if name == "__contains__" and base is int:
-        return _has_flag
+    if base is int and name in _OF_FLAGS:
+        return _has_flag if name == "__contains__" else _combining(name)
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
@@ -145,8 +146,6 @@ def _method(base: type, name: str) -> Callable[..., object]:
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:
-        if inherited is None and name.startswith("__"):
-            return NotImplemented
         if inherited is None:
             raise AttributeError(name)
         return inherited(self, *operands, **keywords)
@@ -154,9 +153,37 @@ def _method(base: type, name: str) -> Callable[..., object]:
     return plain
 
 
-def _has_flag(flags: int, flag: int) -> bool:
+def _is_of(base: type, name: str) -> bool:
+    """Return whether a value may have a method: a special method only if its plain value has it."""
+    special = name in _TEXTS or name == "__missing__" or (base is int and name in _OF_FLAGS)
+    return special or not name.startswith("__") or hasattr(base, name)
+
+
+_OF_FLAGS = ("__contains__", "__or__", "__and__", "__xor__", "__invert__")
+
+
+def _has_flag(flags: int, flag: object) -> bool:
     """Return whether the flags of a member are set, as in an `IntFlag`."""
-    return int(flags) & int(flag) == int(flag)
+    if not isinstance(flag, Derived):
+        raise TypeError(f"{flag!r} is no flag")
+    number: Any = flag
+    return int.__eq__(int.__and__(flags, number), number)
+
+
+def _combining(name: str) -> Callable[..., object]:
+    """Return an operator of flags. Its number is calculated here, and only then is the solution
+    asked for its member of that number.
+    """
+
+    def combine(self: Any, *operands: int) -> object:
+        number = getattr(int, name)(self, *operands)
+        with suppress(ValueError, TypeError):
+            member = line_of(self.ludus_handle_).ask("member", self.ludus_handle_, number)
+            if isinstance(member, Derived) and int.__eq__(number, member) is True:
+                return member
+        return number
+
+    return combine
 
 
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:

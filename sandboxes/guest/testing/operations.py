@@ -16,6 +16,10 @@ def _is_instance(item: object, kind: type) -> bool:
     return kind in type(item).__mro__ or isinstance(item, kind)
 
 
+def _member(item: object, value: object) -> object:
+    return type(item)(value)  # type: ignore[call-arg]
+
+
 def _operations() -> dict[str, Callable[..., object]]:
     import copy
 
@@ -32,6 +36,7 @@ def _operations() -> dict[str, Callable[..., object]]:
         "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
         "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
         "unassign": delattr, "isinstance": _is_instance, "issubclass": issubclass,
+        "member": _member,
     }  # fmt: skip
 
 

@@ -81,36 +81,37 @@ def fields_of(item: object) -> list[str] | None:
     return names if plain and not any(name.startswith("_") for name in names) else None
 
 
-def _bounds(kind: type, item: Any) -> list[object]:
-    return [item.start, item.stop, item.step]
+_Arguments = Callable[[Any, object], list[object]]
+"""Returns the arguments that make a value again, read by the class named and not by the value's."""
 
 
-def _text(kind: Any, item: object) -> list[object]:
-    return [kind.__str__(item)]
+def _read(*names: str) -> _Arguments:
+    return lambda kind, item: [vars(kind)[name].__get__(item) for name in names]
 
 
-def _iso(kind: Any, item: object) -> list[object]:
-    return [kind.isoformat(item)]
+def _asked(method: str, *arguments: object) -> _Arguments:
+    return lambda kind, item: [getattr(kind, method)(item, *arguments)]
 
 
-_ARGUMENTS: dict[str, Callable[[type, Any], list[object]]] = {
-    "builtins.complex": lambda _, item: [item.real, item.imag],
-    "builtins.range": _bounds,
-    "builtins.slice": _bounds,
-    "decimal.Decimal": _text,
-    "fractions.Fraction": lambda _, item: [item.numerator, item.denominator],
-    "datetime.datetime": _iso,
-    "datetime.date": _iso,
-    "datetime.time": _iso,
-    "datetime.timedelta": lambda _, item: [item.days, item.seconds, item.microseconds],
-    "datetime.timezone": lambda _, item: [item.utcoffset(None)],
-    "array.array": lambda _, item: [item.typecode, item.tolist()],
-    "uuid.UUID": _text,
+_BOUNDS, _TEXT, _ISO = _read("start", "stop", "step"), _asked("__str__"), _asked("isoformat")
+_ARGUMENTS: dict[str, _Arguments] = {
+    "builtins.complex": _read("real", "imag"),
+    "builtins.range": _BOUNDS,
+    "builtins.slice": _BOUNDS,
+    "decimal.Decimal": _TEXT,
+    "fractions.Fraction": _read("numerator", "denominator"),
+    "datetime.datetime": _ISO,
+    "datetime.date": _ISO,
+    "datetime.time": _ISO,
+    "datetime.timedelta": _read("days", "seconds", "microseconds"),
+    "datetime.timezone": _asked("utcoffset", None),
+    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tolist(item)],
+    "uuid.UUID": _TEXT,
     **dict.fromkeys(
-        map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _text
+        map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
     ),
     **{
-        f"ipaddress.IP{version}{kind}": _text
+        f"ipaddress.IP{version}{kind}": _TEXT
         for version in ("v4", "v6")
         for kind in ("Address", "Network")
     },
