@@ -7,7 +7,7 @@ removes: an agent that watches a run is not spoken to by it.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -21,7 +21,7 @@ from ..trajectory import Episode
 from .columns import CURATED, GROUPS, column
 from .compare import compare
 from .run import RunReader
-from .store import SHOWN
+from .store import FILTERS, SHOWN
 from .transcript import first_difference, trajectory_data
 
 Query = Mapping[str, str]
@@ -465,24 +465,6 @@ def _task_row(task: str, plays: Sequence[tuple[int, float]], passing: float) -> 
 
 # --- episodes -------------------------------------------------------------------------------------
 
-FILTERS = [
-    "split",
-    "stop",
-    "status",
-    "kept",
-    "task",
-    "grp",
-    "step",
-    "reward",
-    "turns",
-    "tokens",
-    "windows",
-    "summaries",
-    "calls",
-    "ordinal",
-    "text",
-]
-
 
 def filters_of(query: Query) -> dict[str, str]:
     """Return the filters of a query; see `Store.conditions`."""
@@ -501,8 +483,13 @@ def _episodes(runs: Runs, query: Query) -> Any:
         "total": total,
         "all": _count(reader, "episodes"),
         "rows": [_episode_row(row) for row in rows],
-        "choices": reader.store.choices() if query.get("choices") else {},
+        "choices": _choices(reader) if query.get("choices") else {},
     }
+
+
+def _choices(reader: RunReader) -> dict[str, list[str]]:
+    counts = reader.store.counts()
+    return {name: sorted(filter(None, values)) for name, values in counts.items()}
 
 
 def _episode_row(row: Any) -> dict[str, Any]:
@@ -567,14 +554,13 @@ def _compare(runs: Runs, query: Query) -> Any:
     return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
 
 
-def _stops(runs: Runs, query: Query) -> Any:
-    """Return the counts of episodes by stop, status, split and reason of keeping."""
-    reader = runs.one(query)
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in ("stop", "status", "split", "kept"):
-        query_text = f"SELECT {name}, COUNT(*) FROM episodes GROUP BY {name}"
-        counts[name].update({str(k or "all"): n for k, n in reader.store.base.execute(query_text)})
-    return {name: dict(table) for name, table in counts.items()}
+def _counts(runs: Runs, query: Query) -> Any:
+    """Return the counts of episodes by stop, status, split, reason of keeping, and part."""
+    counts = runs.one(query).store.counts()
+    return {
+        name: {value or "all": number for value, number in of.items()}
+        for name, of in counts.items()
+    }
 
 
 VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
@@ -587,7 +573,7 @@ VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
     "tasks": _tasks,
     "episodes": _episodes,
     "episode": _episode,
-    "counts": _stops,
+    "counts": _counts,
     "accounts": _accounts,
     "settings": _settings,
     "compare": _compare,
