@@ -112,14 +112,12 @@ BUILTIN: dict[str, Shipped] = {
 }
 """The environments ludus ships, by id."""
 
+HINT = "ludus list; one of yours: ludus --import FILE.py VERB ..."
+"""Where a name that nobody registered may be found."""
+
 _ID = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]*[A-Za-z0-9_.]-v\d+")
 _ENVIRONMENTS: Registry[Factory] = Registry(
-    "environment",
-    BUILTIN,
-    group="ludus.envs",
-    unknown=UnknownEnv,
-    hint="ludus list; a file of yours is named by --import",
-    word="id",
+    "environment", BUILTIN, group="ludus.envs", unknown=UnknownEnv, hint=HINT, word="id"
 )
 _listeners: list[Callable[[str], None]] = []
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 
 from ludus.envs.outside.sources import is_outside
-from ludus.envs.registry import env_ids, is_env
+from ludus.envs.registry import HINT, env_ids, is_env
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -305,11 +305,7 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in names:
         bare = parse_served(name)[0]
         if bare not in envs | verifiers and not is_outside(bare):
-            raise UnknownThing.near(
-                bare,
-                envs | verifiers | {SANDBOX},
-                hint="ludus list; a file of yours is named by --import",
-            )
+            raise UnknownThing.near(bare, envs | verifiers | {SANDBOX}, hint=HINT)
     served = {name: is_env(parse_served(name)[0]) for name in names}
     return ([name for name in names if served[name]], [name for name in names if not served[name]])
 
