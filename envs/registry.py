@@ -17,7 +17,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.registry import Description, Registry, Shipped, check_plain, options_of, origin
+from ludus.registry import HINT, Description, Registry, Shipped, check_plain, options_of, origin
 
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
@@ -111,9 +111,6 @@ BUILTIN: dict[str, Shipped] = {
     ),
 }
 """The environments ludus ships, by id."""
-
-HINT = "ludus list; one of yours: ludus --import FILE.py VERB ..."
-"""Where a name that nobody registered may be found."""
 
 _ID = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]*[A-Za-z0-9_.]-v\d+")
 _ENVIRONMENTS: Registry[Factory] = Registry(

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ludus.envs.outside.sources import is_outside
-from ludus.envs.registry import HINT, env_ids, find_env, is_env
+from ludus.envs.registry import env_ids, find_env, is_env
 from ludus.errors import ConfigError, UnknownName
-from ludus.registry import options_of
+from ludus.registry import HINT, options_of
 from ludus.rewards import verifier_names
 from ludus.rewards.registry import find_verifier
 from ludus.wire.address import format_served, parse_served, read_value

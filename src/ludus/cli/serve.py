@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 
 from ludus.envs.outside.sources import is_outside
-from ludus.envs.registry import HINT, env_ids, is_env
+from ludus.envs.registry import env_ids, is_env
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -30,6 +30,7 @@ from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.integrations.ors import OrsService
 from ludus.isolation.group import WorkerLimits
+from ludus.registry import HINT
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
