@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ludus.findings import RunFinding
 
-from .diagnosis import RULES, Diagnosis
+from .diagnosis import Diagnosis
+from .rule import RULES
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST = 3
