@@ -42,6 +42,8 @@ class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[ToolSpec] = []
     margin: float = 0.0
     """By how much the first answer is better than the last, where the row says so."""
+    numbers: list[float] = []
+    """A number for each answer, where the reader was told to read one: rewards, or win rates."""
     annotator: str = ""
 
     def conversation(self, index: int) -> Conversation:
@@ -71,10 +73,12 @@ class PreferenceReader:
 
     Args:
         folder: the folder that paths of images are relative to.
+        numbers: the column with a number for each answer; empty reads none.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, numbers: str = "") -> None:
         self._conversations = ConversationReader(folder)
+        self._numbers = numbers
 
     def pair(self, row: Mapping[str, Any]) -> RankedAnswers:
         """Return a pair, the chosen answer first.
@@ -89,7 +93,10 @@ class PreferenceReader:
             raise UnusableRow("with a tie")
         if ranking.ranks[0] > ranking.ranks[1]:
             return msgspec.structs.replace(
-                ranking, answers=ranking.answers[::-1], ranks=ranking.ranks[::-1]
+                ranking,
+                answers=ranking.answers[::-1],
+                ranks=ranking.ranks[::-1],
+                numbers=ranking.numbers[::-1],
             )
         return ranking
 
@@ -113,6 +120,7 @@ class PreferenceReader:
             ranks=ranks,
             tools=tools_of(row.get("tools")),
             margin=0.0 if margin is None else _number(margin, "margin"),
+            numbers=self._numbers_of(row, len(answers)),
             annotator=str(row.get("annotator") or ""),
         )
         for index in range(len(answers)):
@@ -187,11 +195,25 @@ class PreferenceReader:
             return whole[0][:shared], [side[shared:] for side in whole]
         return self._conversations.messages(row.get("prompt") or "", row), whole
 
+    def _numbers_of(self, row: Mapping[str, Any], count: int) -> list[float]:
+        """Return the numbers of the answers of a row; empty where it has none."""
+        given = row.get(self._numbers) if self._numbers else None
+        if given is None and self._numbers == "rewards" and "score_chosen" in row:
+            given = [row["score_chosen"], row.get("score_rejected")]
+        if given is None:
+            return []
+        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != count:
+            raise UnusableRow(f"with {self._numbers} that are not one for each answer")
+        return [_number(value, self._numbers) for value in given]
+
     def _ranked(
         self, row: Mapping[str, Any]
     ) -> tuple[list[Message], list[list[Message]], list[float]]:
         answers = row.get("answers", row.get("generations"))
-        given, ranks = _listed(row, answers, row.get("ranks", row.get("ranking")))
+        ranks = row.get("ranks", row.get("ranking"))
+        if ranks is None and self._numbers == "rewards" and row.get("rewards") is not None:
+            ranks = [-_number(reward, "reward") for reward in row["rewards"]]
+        given, ranks = _listed(row, answers, ranks)
         prompt = self._conversations.messages(row.get("prompt"), row)
         said = [self._conversations.answer(answer, row) for answer in given]
         return prompt, said, [_number(rank, "rank") for rank in ranks]
