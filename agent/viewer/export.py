@@ -206,11 +206,11 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         writer.close()
 
 
-WRITERS: dict[str, Callable[[Path, Any], None]] = {
+WRITERS: dict[str, Callable[[Path, Any], object]] = {
     ".jsonl": _write_lines,
     ".json": _write_document,
     ".parquet": _write_parquet,
-    ".md": lambda path, text: path.write_text(text, encoding="utf-8") and None,
+    ".md": lambda path, text: path.write_text(text, encoding="utf-8"),
     ".eval": lambda path, selection: write_eval_log(
         path, selection.reader.name, selection.reader.path.stat().st_mtime, selection.episodes
     ),
