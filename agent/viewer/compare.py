@@ -39,8 +39,6 @@ BUDGET = [
     "eval.samples",
 ]
 """The settings that compared runs must share: what they may spend, and on what they are judged."""
-APART = ("seed", "env_url")
-"""Settings that make no other recipe, besides those of the run's folder."""
 
 
 def iqm(scores: Scores) -> float:
@@ -225,14 +223,7 @@ def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
     """Return for each run the name of its recipe: the settings that differ between runs."""
     if by:
         return [_setting(by, reader.flat_settings().get(by)) for reader in readers]
-    flat = [
-        {
-            name: value
-            for name, value in reader.flat_settings().items()
-            if name not in APART and not name.startswith("run.")
-        }
-        for reader in readers
-    ]
+    flat = [reader.recipe_settings() for reader in readers]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
     told = [

@@ -77,3 +77,10 @@ def read_findings(folder: Path) -> list[RunFinding]:
 def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
     """Return the newest change of each finding by its name, in the order in which they opened."""
     return {finding.name: finding for finding in findings}
+
+
+def gravest_first(findings: Iterable[RunFinding]) -> list[RunFinding]:
+    """Return findings in the order of their severity, else as they are."""
+    return sorted(
+        findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)
+    )
