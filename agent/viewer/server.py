@@ -79,9 +79,12 @@ class WatchServer:
         """Return the application, to be run or tested."""
         application = web.Application(middlewares=[self._guard])
         root = self.prefix
-        application.router.add_get(root, self._page)
-        application.router.add_get(f"{root}page.js", self._script)
-        application.router.add_get(f"{root}page.css", self._style)
+        for path, text, kind in (
+            ("", live_page(root), "text/html"),
+            ("page.js", script(), "text/javascript"),
+            ("page.css", style(), "text/css"),
+        ):
+            application.router.add_get(root + path, _fixed(text, kind))
         application.router.add_get(f"{root}api/since", self._since)
         application.router.add_get(f"{root}api/{{view}}", self._view)
         application.on_cleanup.append(self._close)
@@ -120,15 +123,6 @@ class WatchServer:
 
     def _known(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
-
-    async def _page(self, request: web.Request) -> web.Response:
-        return web.Response(text=live_page(self.prefix), content_type="text/html")
-
-    async def _script(self, request: web.Request) -> web.Response:
-        return web.Response(text=script(), content_type="text/javascript")
-
-    async def _style(self, request: web.Request) -> web.Response:
-        return web.Response(text=style(), content_type="text/css")
 
     async def _view(self, request: web.Request) -> web.Response:
         name, query = request.match_info["view"], dict(request.query)
@@ -171,6 +165,15 @@ class WatchServer:
             reader.refresh()
         if self._readers:
             self.runs = Runs(list(self._readers.values()))
+
+
+def _fixed(text: str, kind: str) -> Handler:
+    """Return what answers every request with the same text."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=kind)
+
+    return answer
 
 
 def _names(paths: list[Path]) -> list[str]:
