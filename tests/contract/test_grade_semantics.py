@@ -7,7 +7,7 @@ import asyncio
 import gzip
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,9 +23,21 @@ from ludus.sandboxes import (
     grade_in_detail,
     open_sandbox,
 )
-from ludus.sandboxes.grading.hidden_tests import grade
+from ludus.sandboxes.grading.options import DEFAULT_OPTIONS
 from ludus.sandboxes.languages import LANGUAGES, Language
-from ludus.verdict import Status
+from ludus.verdict import Status, Verdict
+
+
+async def grade(
+    sandbox: SlotSandbox,
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    options: GradeOptions = DEFAULT_OPTIONS,
+) -> Verdict:
+    return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict
+
 
 pytestmark = [
     pytest.mark.root,
