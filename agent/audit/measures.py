@@ -38,7 +38,7 @@ from .attackers import (
     text_of,
 )
 from .exploits import Exploit, Guard, GuardedEnv
-from .moves import Move, Program, moves_of, programs_of
+from .moves import STEPS, Move, Program, moves_of, programs_of
 from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
 from .rules import plays_rule
 from .search import (
@@ -47,7 +47,6 @@ from .search import (
     QUICK_CPU_S,
     SHARE,
     SLOW,
-    STEPS,
     Attempt,
     ProgramSearch,
     described,

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
+import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -41,15 +43,19 @@ FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", 
 JOINTS = (", ", ",", "\n", " -> ", "->", " - ", "-", "; ", ";", " | ", "/", " ")
 """What the items of an answer may be joined by."""
 TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
+STEPS = 12
+"""Most moves of an episode that tries."""
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
+LONGEST_TEXT = 300
+"""Characters of a text that is changed piece by piece."""
 _SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([os])\0")
 _COMMANDS = re.compile(
-    r"(?:commands?|actions?|moves)(?: are)?\s*:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
+    r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
 _TICKED = re.compile(r"`([a-z]+(?: [\w<>\[\]]+){0,3})`")
-_PIECE = re.compile(r'"[^"\n]*"|(?<!\w)-?\d+(?:\.\d+)?|\w+')
+_PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (("-1000000", "1000000"), ("0", "1000000"), ("1000000", "-1000000"))
 """Ends of a range that holds everything, and of one that holds nothing."""
@@ -139,7 +145,8 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     ends = said[-1:]  # what ends an episode ends it here too
     shaped = [*hollow_answers(lessons), *_varied(lessons)]
     framed = [*_framed(answers[:12]), *shaped, *_framed(answers[12:])]
-    plain = map(Move, [*WORDS, *_claims(prompt), *_named(prompt), *ends])
+    runs = [sign * 9 for sign in f"\n{string.punctuation}"]
+    plain = map(Move, [*WORDS, *_claims(prompt), *_named(prompt), *ends, *runs])
     return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *calls]))
 
 
@@ -155,7 +162,7 @@ def _varied(lessons: Sequence[Lesson]) -> list[Move]:
 
 
 def _named(prompt: str) -> list[str]:
-    """Return what a prompt quotes, ticks or puts in brackets, with higher numbers, and its words."""
+    """Return what a prompt quotes, ticks or brackets, also with other numbers, and its words."""
     pieces = [piece for match in _MARKED.findall(prompt) for piece in (match, match[1:-1])]
     raised = [re.sub(r"\d+", number, piece) for piece in pieces for number in ("1", "10", "100")]
     return list(dict.fromkeys([*pieces, *raised, *WORD.findall(prompt)]))[:MOST_NAMED]
@@ -248,6 +255,23 @@ def _claims(prompt: str) -> list[str]:
     fields = dict.fromkeys([*named, *FIELDS])
     claims: tuple[object, ...] = (True, 1.0, "correct", [])
     return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
+
+
+def changed(move: Move, other: Move, rng: random.Random) -> Move:
+    """Return a move with a piece changed, joined to another one, or with one of its arguments."""
+    if not move.tool:
+        if other.text and rng.random() < 0.5:
+            return replace(move, text=f"{move.text}{rng.choice(chr(10) + ' ')}{other.text}")
+        return replace(move, text=rng.choice(variants(move.text[:LONGEST_TEXT])))
+    given = json.loads(move.arguments)
+    if not given:
+        return move
+    name = rng.choice(sorted(given))
+    if other.tool == move.tool:
+        given[name] = json.loads(other.arguments).get(name, given[name])
+    elif isinstance(given[name], str):
+        given[name] = rng.choice(variants(given[name][:LONGEST_TEXT]))
+    return replace(move, arguments=json.dumps(given))
 
 
 # --- answers that hold nothing --------------------------------------------------------------------
@@ -403,13 +427,18 @@ def programs_of(
     end = Move(next((text for text in finals if text), "done"))
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     commands = _commands(told, [text for text in said if text])[:6]
-    alone = [Move(one) for one in commands if len(one.split()) == 1]
-    nexts = [Move(text) for one in commands for text in variants(one, is_command=True)[:12]]
+    ways = [variants(one, is_command=True)[:12] for one in commands]
+    alone = [Move(way[0]) for way in ways if len(way) == 1]
+    nexts = [Move(text) for way in ways for text in way]
+    pairs = [*itertools.product(alone, nexts), *itertools.product(nexts, alone)]
     programs = [
-        (*[move] * times, after)
-        for move, times in itertools.product(alone, (2, 4, 8))
-        for after in nexts
+        (*[one] * times, after) for one, after in dict.fromkeys(pairs) for times in (2, 4, 8)
     ]
+    for start in (way[0].split()[0] for way in ways if len(way) > 1):  # one after the other
+        turns = range(STEPS)
+        words = [slot("word", n, opening=True) for n in turns]
+        programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
+    programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]

@@ -17,10 +17,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from .attackers import Action, Scene
-from .moves import Move, Program
+from .moves import Move, Program, changed
 
-STEPS = 12
-"""Most moves of an episode that tries."""
 KEPT = 10
 """Programs that are grown."""
 CONFIRMED = 6
@@ -124,10 +122,10 @@ class ProgramSearch:
             grown = self._grown(paid, rng)
             if grown not in paid:
                 paid[grown] = paid_for(grown)
-        means = {one: mean for one, mean in paid.items() if mean > 0}
+        means, seeds = {one: mean for one, mean in paid.items() if mean > 0}, set(self.seeds)
         # Successive halving: of many programs that are paid on a task some are paid there alone.
         for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
-            ranked = sorted(means, key=lambda one: (-means[one], len(one)))[:kept]
+            ranked = sorted(means, key=lambda one: (-means[one], one not in seeds, len(one)))[:kept]
             means = {one: fmean(paid_for(one, task) for task in range(tasks)) for one in ranked}
         best = max(means, key=lambda one: (means[one], -len(one)), default=())
         return best, means.get(best, 0.0)
@@ -186,7 +184,7 @@ class ProgramSearch:
         ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
         other, move = rng.choice(known), rng.choice(self.moves)
-        match rng.randrange(5):
+        match rng.randrange(8):
             case 0:
                 grown = (*parent, move)
             case 1:
@@ -197,9 +195,13 @@ class ProgramSearch:
                 place = rng.randrange(len(parent))
                 again = [parent[place]] * rng.randint(1, 3)
                 grown = (*parent[:place], *again, *parent[place:])
-            case _:
+            case 4:
                 place = rng.randrange(len(parent))
                 grown = (*parent[:place], move, *parent[place + 1 :])
+            case _:
+                place = rng.randrange(len(parent))
+                new = changed(parent[place], rng.choice((move, rng.choice(other))), rng)
+                grown = (*parent[:place], new, *parent[place + 1 :])
         return grown[:LONGEST]
 
 
