@@ -72,7 +72,7 @@ REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
-RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best of 500 rules", copies=True)
+RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best rule that was learned", copies=True)
 """Learned from the lessons of each audit."""
 
 

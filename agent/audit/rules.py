@@ -1,7 +1,7 @@
 """An attacker that learns from the expert's answers on other tasks which piece of a task, read in
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
-Nothing is understood: some 700 rules are tried on the lessons, and the best one is played. Where
+Nothing is understood: some 750 rules are tried on the lessons, and the best one is played. Where
 answers are few, words that give one away are rules, too.
 """
 
