@@ -17,7 +17,7 @@ from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
 from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.registry import Description, Registry, Shipped, check_plain, options_of, origin
+from ludus.registry import HINT, Description, Registry, Shipped, check_plain, options_of, origin
 
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
@@ -114,12 +114,7 @@ BUILTIN: dict[str, Shipped] = {
 
 _ID = re.compile(r"(?:[A-Za-z0-9_\-.]+/)?[A-Za-z0-9_\-.]*[A-Za-z0-9_.]-v\d+")
 _ENVIRONMENTS: Registry[Factory] = Registry(
-    "environment",
-    BUILTIN,
-    group="ludus.envs",
-    unknown=UnknownEnv,
-    hint="ludus list; a file of yours is named by --import",
-    word="id",
+    "environment", BUILTIN, group="ludus.envs", unknown=UnknownEnv, hint=HINT, word="id"
 )
 _listeners: list[Callable[[str], None]] = []
 

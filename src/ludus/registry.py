@@ -24,6 +24,9 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     str: ("a text", lambda value: isinstance(value, str)),
 }
 
+HINT = "ludus list; one of yours: ludus --import FILE.py VERB ..."
+"""Where a name that nobody registered may be found."""
+
 
 def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Refuse values that do not fit a plain annotation (bool, int, float, str).

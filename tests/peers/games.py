@@ -6,7 +6,7 @@ import time
 from typing import Any, NamedTuple
 
 import ludus
-from ludus.messages import ToolCall, assistant
+from ludus.messages import Message, ToolCall, assistant
 
 SECRET = "the-gold-is"
 """Begins every gold; no policy of these tests writes it, so whoever shows it has leaked."""
@@ -116,3 +116,33 @@ def scripts(split: str = "train") -> list[Script]:
         reward = earned + float(local.step(said)[1])
         episodes.append(Script(task, question, calls, said, reward))
     return episodes
+
+
+@ludus.register("peers/digits-v0")
+class Digits(ludus.TextEnv):
+    """Submit the digit that is shown, by a tool; a policy of 0.9 million weights learns it."""
+
+    system_prompt = "Submit the digit."
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        self.digit = self.rng.randrange(10)
+        return f"digit {self.digit}", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "that was no call", 0.0, True, False, {}
+
+    @ludus.tool
+    def submit(self, digit: int) -> ludus.ToolResult:
+        """Submit the digit, which ends the episode.
+
+        Args:
+            digit: what is shown.
+        """
+        reward = float(digit == self.digit)
+        return ludus.ToolResult(content="taken", reward=reward, terminated=True)
+
+    def demonstrate(self) -> Message:
+        call = ToolCall(name="submit", arguments={"digit": self.digit})
+        return assistant("", tool_calls=[call])

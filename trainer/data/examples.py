@@ -39,6 +39,8 @@ class Example:
     """What decides whether the example is held out."""
     label: float = 1.0
     """1 for a good answer and 0 for a bad one, where answers are labelled by themselves."""
+    numbers: tuple[float, ...] = ()
+    """A number for each answer, where the loss reads one: a reward, or a win rate."""
 
     @property
     def tokens(self) -> int:

@@ -1,5 +1,4 @@
-"""`ludus train dpo|ipo|kto|simpo|orpo`: a policy learns from preferences in files or recorded
-runs.
+"""`ludus train dpo` and its relatives: a policy learns from preferences in files or recorded runs.
 
 The losses are those of `ludus.trainer.algorithms`; rows, passes, updates and checkpoints are those
 of reinforcement learning. Both answers of a pair are in one pass, in which their prompt is computed
@@ -9,9 +8,9 @@ once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,31 +20,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ludus.agent import ChatFormat
+from ludus.agent import ChatFormat, Sampling
+from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
 from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
+from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
 
 from .. import algorithms
 from ..algorithms.aggregation import Sum
+from ..engines.local import EngineLimits, LocalEngine
 from ..learning.learner import Predicted, UpdatePasses
-from ..learning.policy_model import BelowAdapter, load_policy
+from ..learning.policy_model import BelowAdapter
 from ..learning.reader import PolicyReader
 from ..models.devices import DTYPES, pick_device
-from ..models.tiny import TINY, write_tiny_policy
+from ..models.loading import load_model, load_tokenizer
+from ..models.tiny import TINY, find_model, write_tiny_policy
 from ..rollout.batch import Batch
 from ..run.claim import settled_resume
-from ..settings.data import WITH_REFERENCE, PreferenceConfig
+from ..settings.data import NUMBERS, WITH_REFERENCE, PreferenceConfig
 from .encoding import DataRow, batch_of, rows_of_segments, segments_of
 from .examples import Example, ExampleSet, encode_all, logger, refuse_changed_data
-from .recorded import (
-    SameTokenizer,
-    digest_of,
-    holds_episodes,
-    labelled_rollouts,
-    pair_of_rollouts,
-    recorded_groups,
-)
+from .losses import SAMPLED, PreferenceInputs, preference_loss
+from .recorded import SameTokenizer, digest_of, holds_episodes, recorded_groups
+from .rollout_pairs import RolloutPreferences, accepted_pairs
 from .supervised import OpenedRun, PolicyRun, Progress, open_run
 
 
@@ -63,7 +61,7 @@ async def run_preferences(config: PreferenceConfig, *, progress: Progress | None
     config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
         opened = open_run(config, folder_of(config), stack, partial(_located, config))
-        examples = _examples(config, opened)
+        examples = load_preferences(config, opened)
         refuse_changed_data(opened.folder.path, examples.digest, config.run)
         return await PreferenceRun(config, opened, examples).to_end(progress)
 
@@ -95,20 +93,53 @@ class PreferenceRun(PolicyRun):
         super().__init__(opened, steps)
         self.config, self.examples = config, examples
         self.reference: PolicyReader | BelowAdapter | None = None
+        self.before: PolicyReader | BelowAdapter | None = None
+        """The model that training started from, where it is not the reference."""
         if config.method in WITH_REFERENCE:
-            self.reference = _reference(config, opened, self)
+            start = _start(config, opened, self)
+            self.reference = start
+            if config.reference:
+                self.reference = _frozen(config, opened, config.reference)
+                self.before = start if config.method == "inpo" else None
 
     async def learn(self) -> dict[str, float]:
         """Make an update on the next examples."""
         drawn = self.examples.batch(self.step, self.config.batch_size, seed=self.config.seed)
-        return await asyncio.to_thread(self._learn, drawn)
+        sampled = await self.sampled(drawn) if self.config.method == "hypo" else []
+        return await asyncio.to_thread(self._learn, drawn, sampled)
 
-    def _learn(self, drawn: Sequence[Example]) -> dict[str, float]:
-        answers = self._answers(drawn)
+    async def sampled(self, drawn: Sequence[Example]) -> list[tuple[int, DataRow]]:
+        """Return answers of the policy as it is now, each with the number of its pair."""
+        stop = self.opened.chat_format.stop_token_ids
+        engine = LocalEngine(self.learner.model, EngineLimits(kept_tokens=0))
+        count, most = self.config.samples, self.config.sample_tokens
+
+        async def answer(number: int, sample: int) -> tuple[int, DataRow]:
+            row = drawn[number].rows[0][0]
+            if row.images:
+                raise ConfigError("hypo samples answers to prompts of text; these show images")
+            prompt = row.ids[: int(row.mask.argmax())]
+            seed = (self.step * len(drawn) + number) * count + sample
+            sampling = Sampling(max_tokens=most, seed=seed, stop_token_ids=stop)
+            said = (await engine.generate(prompt.tolist(), sampling)).ids
+            mask = np.arange(len(prompt) + len(said)) >= len(prompt)
+            return number, DataRow(np.append(prompt, np.array(said, np.int32)), mask)
+
+        try:
+            return await asyncio.gather(
+                *(answer(number, n) for number in range(len(drawn)) for n in range(count))
+            )
+        finally:
+            await engine.close()
+
+    def _learn(
+        self, drawn: Sequence[Example], sampled: Sequence[tuple[int, DataRow]]
+    ) -> dict[str, float]:
+        answers = self.answers(drawn, sampled)
         seen = _Statistics()
 
         def loss(part: Batch, predicted: Predicted) -> Sum:
-            value = self._loss(part, predicted.logp)
+            value = self.loss(part, predicted.logp)
             seen.add(self._rewards(part, predicted.logp.detach()), part)
             return value
 
@@ -132,30 +163,44 @@ class PreferenceRun(PolicyRun):
         total, weight, seen = 0.0, 0.0, _Statistics()
         held_out, size = self.examples.held_out, self.config.batch_size
         for start in range(0, len(held_out), size):
-            batch = self._answers(held_out[start : start + size])
+            batch = self.answers(held_out[start : start + size])
             logp = self.learner.score(batch)
-            value, count = self._loss(batch, logp)
+            value, count = self.loss(batch, logp)
             seen.add(self._rewards(batch, logp), batch)
             total, weight = total + float(value), weight + float(count)
         return {"held_out/loss": total / weight, **seen.metrics("held_out")}
 
-    def _answers(self, drawn: Sequence[Example]) -> Batch:
-        """Return the answers of examples as a batch: `groups` tells pairs, or answers, apart, and
-        `rewards` is 1 for good ones.
+    def answers(
+        self, drawn: Sequence[Example], sampled: Sequence[tuple[int, DataRow]] = ()
+    ) -> Batch:
+        """Return the answers of examples as a batch: `groups` tells pairs, or answers, apart,
+        `rewards` is 1 for good ones, and `target` has the numbers of answers.
         """
         rows: list[DataRow] = []
         groups: list[int] = []
         good: list[float] = []
+        given: list[float] = []
         paired = self.config.method != "kto"
         for number, example in enumerate(drawn):
             for side, answer in enumerate(example.rows):
                 rows += answer
                 groups += [number] * len(answer)
                 good += [float(side == 0) if paired else example.label] * len(answer)
+                given += [example.numbers[side] if example.numbers else 0.0] * len(answer)
+        for number, row in sampled:
+            rows, groups = [*rows, row], [*groups, number]
+            good, given = [*good, SAMPLED], [*given, 0.0]
         batch = batch_of(rows)
-        inputs = replace(batch.inputs, groups=torch.tensor(groups), rewards=torch.tensor(good))
+        inputs = replace(
+            batch.inputs,
+            groups=torch.tensor(groups),
+            rewards=torch.tensor(good),
+            target=torch.tensor(given),
+        )
         if self.reference is not None:
             inputs = replace(inputs, ref_logp=self.reference.score(batch))
+        if self.before is not None:
+            inputs = replace(inputs, old_logp=self.before.score(batch))
         if not paired:
             shift = self._shift(drawn)
             inputs = replace(inputs, bootstrap=shift.expand(len(rows)).clone())
@@ -176,91 +221,18 @@ class PreferenceRun(PolicyRun):
         logp, ref_logp = self.learner.score(batch), self.reference.score(batch)
         return algorithms.kto_shift(logp, ref_logp, torch.arange(len(rows)), batch.mask)
 
-    def _loss(self, part: Batch, logp: Tensor) -> Sum:
-        return LOSSES[self.config.method](self.config, _Given.of(part, logp))
+    def loss(self, part: Batch, logp: Tensor) -> Sum:
+        """Return the loss of answers as a sum and the number of pairs."""
+        return preference_loss(self.config, PreferenceInputs.of(part, logp))
 
     def _rewards(self, part: Batch, logp: Tensor) -> Tensor:
         """Return the reward that the policy implies of each row, [B]."""
-        given = _Given.of(part, logp)
+        given = PreferenceInputs.of(part, logp)
         ratio = logp if part.inputs.ref_logp is None else logp - given.ref_logp
         sums = (ratio * part.mask).sum(-1)
         if self.config.method in ("simpo", "orpo"):
             sums = sums / part.mask.sum(-1).clamp(min=1)
         return sums * (1.0 if self.config.method == "orpo" else self.config.strength)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What a loss reads of a pass."""
-
-    logp: Tensor
-    ref_logp: Tensor
-    groups: Tensor
-    good: Tensor
-    mask: Tensor
-    shift: Tensor
-
-    @classmethod
-    def of(cls, part: Batch, logp: Tensor) -> _Given:
-        inputs = part.inputs
-        assert inputs.groups is not None
-        assert inputs.rewards is not None
-        reference = logp if inputs.ref_logp is None else inputs.ref_logp
-        shift = logp.new_zeros(()) if inputs.bootstrap is None else inputs.bootstrap[0]
-        return cls(logp, reference, inputs.groups, inputs.rewards, part.mask, shift)
-
-
-def _dpo(config: PreferenceConfig, given: _Given) -> Sum:
-    return algorithms.dpo_loss(
-        given.logp,
-        given.ref_logp,
-        given.groups,
-        given.good,
-        given.mask,
-        beta=config.strength,
-        label_smoothing=config.label_smoothing,
-    )
-
-
-def _ipo(config: PreferenceConfig, given: _Given) -> Sum:
-    return algorithms.ipo_loss(
-        given.logp, given.ref_logp, given.groups, given.good, given.mask, tau=config.strength
-    )
-
-
-def _kto(config: PreferenceConfig, given: _Given) -> Sum:
-    return algorithms.kto_loss(
-        given.logp,
-        given.ref_logp,
-        given.groups,
-        given.good,
-        given.shift,
-        given.mask,
-        beta=config.strength,
-        good_weight=config.good_weight,
-        bad_weight=config.bad_weight,
-    )
-
-
-def _simpo(config: PreferenceConfig, given: _Given) -> Sum:
-    return algorithms.simpo_loss(
-        given.logp, given.groups, given.good, given.mask, beta=config.strength, gamma=config.gamma
-    )
-
-
-def _orpo(config: PreferenceConfig, given: _Given) -> Sum:
-    return algorithms.orpo_loss(
-        given.logp, given.groups, given.good, given.mask, lam=config.strength
-    )
-
-
-LOSSES: Mapping[str, Callable[[PreferenceConfig, _Given], Sum]] = {
-    "dpo": _dpo,
-    "ipo": _ipo,
-    "kto": _kto,
-    "simpo": _simpo,
-    "orpo": _orpo,
-}
 
 
 class _Statistics:
@@ -283,6 +255,8 @@ class _Statistics:
             part.inputs.groups.tolist(), part.inputs.rewards.tolist(), rewards.tolist(), strict=True
         )
         for group, good, reward in rows:
+            if good == SAMPLED:
+                continue
             side = self.good if good else self.bad
             side[offset + group] = side.get(offset + group, 0.0) + reward
 
@@ -300,17 +274,28 @@ class _Statistics:
         return numbers
 
 
-def _reference(
+def _start(
     config: PreferenceConfig, opened: OpenedRun, run: PreferenceRun
 ) -> PolicyReader | BelowAdapter:
+    """Return the model that training started from."""
     if config.trainer.lora.rank:
         return BelowAdapter(run.learner)
     first = config.model.path
-    path = str(opened.folder.path / "model") if first == TINY else first
+    return _frozen(config, opened, str(opened.folder.path / "model") if first == TINY else first)
+
+
+def _frozen(config: PreferenceConfig, opened: OpenedRun, path: str) -> PolicyReader:
+    """Load a model that is only read.
+
+    Raises:
+        ConfigError: it cannot be loaded, or its tokenizer is another one.
+    """
+    path = str(find_model(path))
+    tokenizer: Any = load_tokenizer(path)
+    if tokenizer.get_vocab() != opened.tokenizer.get_vocab():
+        raise ConfigError(f"the reference {path!r} has another tokenizer than the model")
     device = pick_device(config.model.device)
-    model = load_policy(
-        path, config.trainer.lora, dtype=DTYPES[config.model.weights], device=device
-    )
+    model = load_model(path, dtype=DTYPES[config.model.weights], device=device)
     model.requires_grad_(requires_grad=False)
     return PolicyReader(model, config.trainer, opened.reading())
 
@@ -323,7 +308,7 @@ def _spliced(prompt: DataRow, answer: DataRow) -> DataRow:
     return DataRow(ids, mask)
 
 
-def _examples(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[Any]:
+def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[Any]:
     """Load and encode the data of a run."""
     chat_format, labelled = opened.chat_format, config.method == "kto"
     max_tokens = config.max_tokens or opened.longest()
@@ -331,33 +316,57 @@ def _examples(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[Any]:
         encode_all, source=config.data, max_tokens=max_tokens, held_out=config.held_out
     )
     if holds_episodes(config.data):
-        check = SameTokenizer(chat_format, config.data).check
-        of_group = labelled_rollouts if labelled else pair_of_rollouts
-        found = [
-            example
-            for group in recorded_groups(config.data)
-            for example in of_group(group, config.passing, check)
+        groups = RolloutPreferences(config, SameTokenizer(chat_format, config.data).check)
+        examples = [
+            example for group in recorded_groups(config.data) for example in groups.examples(group)
         ]
-        if not found:
+        if not examples:
             raise ConfigError(
                 f"{config.data!r} holds no group of rollouts whose rewards differ, and preferences "
                 "are made of those"
             )
-        digest = digest_of(found)
-        return settings(found, lambda example: example, digest=digest)
-    reader = PreferenceReader(Path(config.data).parent)
+        return settings(examples, lambda example: example, digest=digest_of(examples))
+    reader = PreferenceReader(Path(config.data).parent, numbers=NUMBERS.get(config.method, ""))
+    names = FieldNames(config.fields)
     if labelled:
-        answers = load_items(config.data, reader.rating)
+        answers = load_items(config.data, lambda row: reader.rating(names.row(row)))
         _tell(answers.report())
         encode = partial(_labelled_example, chat_format, max_tokens)
         return settings(answers.items, encode, digest=answers.digest)
-    pairs = load_items(config.data, reader.pair)
+    chooses = config.method == "rso"
+    read = reader.ranking if chooses else reader.pair
+    pairs = load_items(config.data, lambda row: _numbered(config, read(names.row(row))))
     _tell(pairs.report())
     if count := circles(pairs.items):
         _tell(f"{config.data}: the preferences of {count} prompts go round in a circle")
-    return settings(
-        pairs.items, partial(_pair_example, chat_format, max_tokens), digest=pairs.digest
-    )
+    items = pairs.items
+    if chooses:
+        items = [pair for item in items for pair in chosen_pairs(config, item)]
+    return settings(items, partial(_pair_example, chat_format, max_tokens), digest=pairs.digest)
+
+
+def _numbered(config: PreferenceConfig, item: RankedAnswers) -> RankedAnswers:
+    """Refuse a row where the method needs numbers that it does not have."""
+    if item.numbers or config.method not in NUMBERS:
+        return item
+    if config.method == "sppo":  # the hard form: a pair says who has won
+        return msgspec.structs.replace(item, numbers=[1.0, 0.0])
+    column = NUMBERS[config.method]
+    raise UnusableRow(f"without {column}, a number for each answer, which {config.method} reads")
+
+
+def chosen_pairs(config: PreferenceConfig, item: RankedAnswers) -> list[RankedAnswers]:
+    """Return the pairs that RSO makes of answers with rewards."""
+    key = msgspec.msgpack.encode(item.prompt)
+    return [
+        msgspec.structs.replace(
+            item,
+            answers=[item.answers[better], item.answers[worse]],
+            ranks=[1.0, 2.0],
+            numbers=[item.numbers[better], item.numbers[worse]],
+        )
+        for better, worse in accepted_pairs(config, item.numbers, key)
+    ]
 
 
 def _tell(report: str) -> None:
@@ -370,7 +379,8 @@ def _pair_example(chat_format: ChatFormat, max_tokens: int, pair: RankedAnswers)
         tuple(rows_of_segments(segments_of(pair.conversation(index), chat_format, max_tokens)))
         for index in (0, 1)
     ]
-    return Example(tuple(rows), msgspec.msgpack.encode(pair.prompt))
+    prompt = msgspec.msgpack.encode(pair.prompt)
+    return Example(tuple(rows), prompt, numbers=tuple(pair.numbers))
 
 
 def _labelled_example(chat_format: ChatFormat, max_tokens: int, rated: RatedAnswer) -> Example:

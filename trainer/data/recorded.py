@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -121,39 +121,13 @@ def example_of(trajectory: Trajectory) -> Example:
     return Example((tuple(rows_of_segments(trajectory.segments)),), msgspec.msgpack.encode(prompt))
 
 
-Check = Callable[[Trajectory], None]
-
-
-def pair_of_rollouts(
-    group: Sequence[Trajectory], passing: float, check: Check
-) -> Iterator[Example]:
-    """Yield the best rollout of a group with the worst, if their rewards differ."""
-    ordered = sorted(group, key=lambda trajectory: trajectory.verdict.reward or 0.0)
-    if ordered and ordered[0].verdict.reward != ordered[-1].verdict.reward:
-        sides = []
-        for trajectory in (ordered[-1], ordered[0]):
-            check(trajectory)
-            sides.append(tuple(rows_of_segments(trajectory.segments)))
-        yield Example(tuple(sides), msgspec.msgpack.encode(ordered[0].segments[0].prompt_ids))
-
-
-def labelled_rollouts(
-    group: Sequence[Trajectory], passing: float, check: Check
-) -> Iterator[Example]:
-    """Yield every rollout of a group, good if its reward is at least `passing`."""
-    for trajectory in group:
-        check(trajectory)
-        rows = tuple(rows_of_segments(trajectory.segments))
-        label = float((trajectory.verdict.reward or 0.0) >= passing)
-        yield Example((rows,), msgspec.msgpack.encode(trajectory.segments[0].prompt_ids), label)
-
-
 def digest_of(examples: Sequence[Example]) -> str:
-    """SHA-256 of the tokens of examples."""
+    """SHA-256 of the tokens of examples, and of the numbers of their answers."""
     content = hashlib.sha256()
     for example in examples:
         for row in (row for answer in example.rows for row in answer):
             content.update(row.ids.tobytes())
+        content.update(repr(example.numbers).encode() if example.numbers else b"")
     return content.hexdigest()
 
 

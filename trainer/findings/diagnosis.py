@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -13,10 +12,7 @@ import msgspec
 from ludus.findings import RunFinding, State, newest, read_findings
 
 from .history import RunHistory, read_failures, rows_of
-from .learner_rules import LEARNER_RULES
-from .reward_rules import REWARD_RULES
-from .rollout_rules import ROLLOUT_RULES
-from .rule import FindingRule
+from .rule import RULES, FindingRule
 
 RECENT = 10
 """Steps for which a finding that has closed still explains others."""
@@ -25,8 +21,6 @@ LEVEL = 3
 BIGGEST = 1e9
 """The largest number of a finding: JSON has no infinity."""
 WORST: tuple[State, ...] = ("broken", "stuck", "solved", "learning")
-RULES: tuple[FindingRule, ...] = (*LEARNER_RULES, *ROLLOUT_RULES, *REWARD_RULES)
-"""Every rule, causes before what they cause where that is possible."""
 
 
 class Diagnosis:
@@ -42,7 +36,6 @@ class Diagnosis:
         self.findings: dict[str, RunFinding] = {}
         """The newest change of each finding."""
         self._rules = rules
-        self._held = {rule.name: deque[bool](maxlen=rule.times[1]) for rule in rules}
 
     def add(self, row: Mapping[str, float]) -> list[RunFinding]:
         """Add a row of `metrics.jsonl`, and return what has changed."""
@@ -58,15 +51,13 @@ class Diagnosis:
         # A run of one or two steps is judged by what it has, but a trend takes its steps.
         short = rule.after <= LEVEL
         enough = min(rule.after, int(history.setting("steps"))) if short else rule.after
-        number = rule.quantity(history) if len(history.rows) >= enough else None
-        held = self._held[rule.name]
-        held.append(number is not None and rule.holds(number))
+        number = rule.number(history) if len(history.rows) >= enough else None
         is_open = present is not None and present.status == "open"
         if is_open and present is not None and (number is None or rule.is_over(number)):
             self.findings[rule.name] = msgspec.structs.replace(
                 present, step=history.step, status="closed"
             )
-        elif not is_open and number is not None and sum(held) >= rule.times[0]:
+        elif not is_open and number is not None and rule.holds(number):
             # At the end of the list again, so that findings stand in the order of their opening.
             self.findings.pop(rule.name, None)
             self.findings[rule.name] = self._opened(rule, number)
@@ -81,8 +72,8 @@ class Diagnosis:
             since=step,
             number=max(-BIGGEST, min(BIGGEST, number)) if not math.isnan(number) else 0.0,
             threshold=rule.threshold,
-            sentence=rule.sentence(self.history, number),
-            remedy=_as_typed(rule.remedy(self.history)),
+            sentence=rule.told(self.history, number),
+            remedy=_as_typed(rule.advised(self.history)),
             evidence=list(rule.evidence),
         )
 
@@ -132,7 +123,7 @@ class Diagnosis:
             causes |= {self.findings[name].cause for name in causes if name in self.findings}
         standing: list[RunFinding] = []
         for name, finding in self.findings.items():
-            number = rules[name].quantity(self.history) if finding.status == "open" else None
+            number = rules[name].number(self.history) if finding.status == "open" else None
             if number is not None:
                 renewed = self._opened(rules[name], number)
                 standing.append(

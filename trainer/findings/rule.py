@@ -1,45 +1,75 @@
-"""A rule: a quantity over a window of steps, the threshold from which it holds, and what to do."""
+"""A rule: a quantity over a window of steps, the threshold from which it holds, and what to do.
+
+The rules are the table `rules.toml`, whose head says how an entry is written. Their quantities,
+conditions and words are functions of a run's history, in `quantities.py` and `words.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from ludus.config import read_toml
 from ludus.findings import Severity, State
 
-from .history import RunHistory
+from .history import SHORT, RunHistory
+from .quantities import CONDITIONS, QUANTITIES
+from .words import WORDS
 
-Quantity = Callable[[RunHistory], float | None]
-"""A number after the newest step; None where it is unknown or the rule does not apply."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class FindingRule:
+class FindingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule for findings."""
 
     name: str
-    quantity: Quantity
+    quantity: str
+    """A column, of which the mean is taken, or one of `QUANTITIES`."""
     threshold: float
     source: str
     """Where the threshold comes from; "house" is ours, from `benchmarks/planted_runs.py`."""
-    sentence: Callable[[RunHistory, float], str]
-    """Says in words what was found, with the numbers."""
-    remedy: Callable[[RunHistory], str]
+    sentence: str
+    """Says what was found; see `Sentence` for the words in braces."""
+    remedy: str = ""
     """A command, or options of `ludus train`; empty where nothing is to be done."""
     evidence: tuple[str, ...]
     """Columns of `metrics.jsonl`."""
+    when: tuple[str, ...] = ()
+    """What has to be true of the run, of `CONDITIONS`; the quantity is unknown elsewhere."""
+    last: int = SHORT
+    """Steps over which columns and reward are averaged, in the quantity and in the sentence."""
+    absent: float | None = None
+    """What a step without the column counts as; None leaves it out."""
     severity: Severity = "warning"
     state: State | None = None
     causes: tuple[str, ...] = ()
     """Findings that explain this one where they hold, the deepest first."""
     after: int = 3
     """The number of steps that a run has made before the rule is asked."""
-    times: tuple[int, int] = (1, 1)
-    """It opens if it holds in so many of the last so many steps."""
     below: bool = False
     """Whether it holds below the threshold instead of from it on."""
     clears: float | None = None
     """The quantity at which it closes; by default half the threshold, or twice where `below`."""
+
+    def number(self, run: RunHistory) -> float | None:
+        """Return the quantity after the newest step; None where it is unknown, or the rule does not
+        apply.
+        """
+        if not all(CONDITIONS[condition](run) for condition in self.when):
+            return None
+        if "/" in self.quantity:
+            return run.mean(self.quantity, self.last, absent=self.absent)
+        return QUANTITIES[self.quantity](run)
+
+    def told(self, run: RunHistory, number: float) -> str:
+        """Return the sentence with the numbers of a run."""
+        return Sentence(run, number, self.last).format(self.sentence)
+
+    def advised(self, run: RunHistory) -> str:
+        """Return the remedy with the settings of a run."""
+        return Sentence(run, 0.0, self.last).format(self.remedy)
 
     def holds(self, number: float) -> bool:
         """Whether the quantity has reached the threshold."""
@@ -50,3 +80,33 @@ class FindingRule:
         if self.below:
             return number >= (2 * self.threshold if self.clears is None else self.clears)
         return number < (self.threshold / 2 if self.clears is None else self.clears)
+
+
+class Sentence(string.Formatter):
+    """Fills the words in braces, which may have a format as in Python: `number`, the mean reward
+    `level`, one of `WORDS`, a column (`turn/cut`, 0 where it is unknown), a setting (`trainer.lr`).
+    """
+
+    def __init__(self, run: RunHistory, number: float, last: int) -> None:
+        self._run, self._number, self._last = run, number, last
+
+    def get_field(
+        self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, str]:
+        """Return what a word stands for."""
+        if field_name == "number":
+            return self._number, field_name
+        if field_name == "level":
+            return str(self._run.level(self._last)), field_name
+        if field_name in WORDS:
+            return WORDS[field_name](self._run), field_name
+        if "/" in field_name:
+            return self._run.mean(field_name, self._last) or 0.0, field_name
+        return self._run.setting(field_name), field_name
+
+
+RULES: tuple[FindingRule, ...] = tuple(
+    msgspec.convert({"name": name, **entry}, FindingRule)
+    for name, entry in read_toml(Path(__file__).with_name("rules.toml")).items()
+)
+"""Every rule, causes before what they cause where that is possible."""

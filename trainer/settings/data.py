@@ -12,16 +12,40 @@ from ludus.errors import ConfigError
 from .learner import ModelConfig, TrainerConfig
 from .run import RunConfig, not_negative, positive
 
-Method = Literal["dpo", "ipo", "kto", "simpo", "orpo"]
-STRENGTHS: dict[Method, float] = {"dpo": 0.1, "ipo": 0.1, "kto": 0.1, "simpo": 2.0, "orpo": 0.1}
-"""The methods, with beta where the settings name none; tau in IPO and lambda in ORPO."""
-WITH_REFERENCE: frozenset[Method] = frozenset({"dpo", "ipo", "kto"})
-"""The methods that compare the policy with the model it started from."""
-_OWN: dict[str, tuple[Method, float]] = {
+Method = Literal[
+    "dpo", "rdpo", "ipo", "slic", "kto", "simpo", "orpo",
+    "sppo", "inpo", "copg", "hypo", "modpo", "rso",
+]  # fmt: skip
+STRENGTHS: dict[Method, float] = {
+    "dpo": 0.1, "rdpo": 0.1, "ipo": 0.1, "slic": 0.1, "kto": 0.1, "simpo": 2.0, "orpo": 0.1,
+    "sppo": 2.0, "inpo": 0.005, "copg": 0.1, "hypo": 0.1, "modpo": 0.1, "rso": 0.1,
+}  # fmt: skip
+"""The methods, with beta where the settings name none; tau in IPO, lambda in ORPO, eta in SPPO and
+INPO.
+"""
+WITH_REFERENCE: frozenset[Method] = frozenset(STRENGTHS) - {"simpo", "orpo"}
+"""The methods that compare the policy with a reference."""
+NUMBERS: dict[Method, str] = {
+    "sppo": "win_rates",
+    "copg": "rewards",
+    "rso": "rewards",
+    "modpo": "other_rewards",
+}
+"""The column with a number for each answer, in methods that read one."""
+_OWN: dict[str, tuple[Method, float | str]] = {
     "label_smoothing": ("dpo", 0.0),
+    "flip_rate": ("rdpo", 0.1),
     "gamma": ("simpo", 0.5),
     "good_weight": ("kto", 1.0),
     "bad_weight": ("kto", 1.0),
+    "tau": ("inpo", 0.001),
+    "kl": ("hypo", 0.05),
+    "samples": ("hypo", 2),
+    "sample_tokens": ("hypo", 64),
+    "weight": ("modpo", 0.5),
+    "wish": ("modpo", ""),
+    "keep": ("rso", 2),
+    "rso_beta": ("rso", 0.5),
 }
 """Settings of a single method, with their defaults."""
 
@@ -31,11 +55,13 @@ class PreferenceConfig:
     """The settings of a run that learns from preferences."""
 
     method: Method = "dpo"
-    """The loss: dpo, ipo, kto, simpo or orpo."""
+    """The loss, or what chooses its pairs: see docs/data.md."""
     data: str = ""
     """Pairs, or for kto labelled answers: a .jsonl, .json or .parquet file, owner/name of a hub, or
     the folder of a run, whose groups give the best and the worst rollout.
     """
+    fields: tuple[str, ...] = ()
+    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     epochs: float = 1.0
     """Passes over the data; 0 takes steps instead."""
     steps: int = 0
@@ -51,17 +77,41 @@ class PreferenceConfig:
     reads.
     """
     beta: float = 0.0
-    """Strength of the loss: beta of dpo, kto and simpo, tau of ipo, lambda of orpo; 0 takes 2 for
-    simpo and 0.1 for the others.
+    """Strength of the loss: beta, but tau of ipo, lambda of orpo, eta of sppo and inpo; 0 takes 2
+    for simpo and sppo, 0.005 for inpo, and 0.1 for the others.
+    """
+    reference: str = ""
+    """The model that the policy is compared with; empty takes the one that training starts from.
+    For inpo the latter has sampled the answers, and the reference is an earlier one.
     """
     label_smoothing: float = 0.0
     """For dpo: the share of labels that are taken to be wrong (cDPO)."""
+    flip_rate: float = 0.1
+    """For rdpo: the share of labels that are known to be flipped, below one half."""
     gamma: float = 0.5
     """For simpo: the margin."""
     good_weight: float = 1.0
     """For kto: the weight of good answers."""
     bad_weight: float = 1.0
     """For kto: the weight of bad answers."""
+    tau: float = 0.001
+    """For inpo: strength of the pull towards the reference, at most eta (beta)."""
+    kl: float = 0.05
+    """For hypo: weight of the divergence from the reference, of answers that are sampled anew."""
+    samples: int = 2
+    """For hypo: answers that are sampled for a pair's prompt in each update."""
+    sample_tokens: int = 64
+    """For hypo: the most tokens of an answer that is sampled."""
+    weight: float = 0.5
+    """For modpo: the weight of the wish by which the pairs are ordered."""
+    wish: str = ""
+    """For modpo on the folder of a run: the part of the reward that orders pairs; the other parts,
+    by their weights, are the other rewards.
+    """
+    keep: int = 2
+    """For rso: how many answers of a prompt are accepted; each two make a pair."""
+    rso_beta: float = 0.5
+    """For rso: small values accept the best alone, large ones any."""
     passing: float = 1.0
     """For kto on the folder of a run: the least reward of a good answer."""
     seed: int = 0
@@ -90,7 +140,23 @@ class PreferenceConfig:
                 raise ConfigError(f"{name} is a setting of {method}, and method is {self.method}")
         if self.method == "kto" and self.batch_size < 2:
             raise ConfigError("batch_size is 1, and kto compares with answers to other prompts")
+        self._check_further()
         refuse_several(self.trainer)
+
+    def _check_further(self) -> None:
+        """Check the settings of the further methods."""
+        for name in ("samples", "sample_tokens", "weight", "rso_beta"):
+            positive(name, getattr(self, name))
+        if not 0 <= self.flip_rate < 0.5:
+            raise ConfigError(f"flip_rate must be in [0, 0.5), got {self.flip_rate}")
+        if self.method == "inpo" and not 0 <= self.tau <= self.strength:
+            raise ConfigError(f"tau is {self.tau:g}, and at most eta (beta), {self.strength:g}")
+        if self.keep < 2:
+            raise ConfigError(f"keep is {self.keep}, and a pair takes 2 answers")
+        if self.reference and self.method not in WITH_REFERENCE:
+            raise ConfigError(
+                f"reference is {self.reference!r}, and {self.method} compares with none"
+            )
 
     @property
     def strength(self) -> float:
@@ -119,6 +185,8 @@ class RewardModelConfig:
     """Rankings, pairs, ratings or steps with labels: a .jsonl, .json or .parquet file, or
     owner/name of a hub.
     """
+    fields: tuple[str, ...] = ()
+    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     kind: Literal["text", "process", "image"] = "text"
     """What is trained: a head for whole conversations, a head for every step, or ImageReward's head
     over its own network.

@@ -154,6 +154,9 @@ def _with_neighbour(message: str, options: type[object], arguments: Sequence[str
     """
     unknown = re.match(r"unknown options: --([\w.-]+)", message)
     lacking = ("unknown options", "Missing value", "missing from")
+    if message.startswith(lacking) and any(word.startswith("--import") for word in arguments):
+        verb = message.rpartition("(ludus ")[2].partition(" ")[0]
+        return f"--import stands before the verb: ludus --import FILE.py {verb} ..."
     for name in _positional(options) if message.startswith(lacking) else ():
         if any(word.partition("=")[0] == f"--{name}" for word in arguments):
             end = message.rpartition(" (ludus")[2]

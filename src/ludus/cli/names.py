@@ -18,7 +18,7 @@ from typing import Any
 from ludus.envs.outside.sources import is_outside
 from ludus.envs.registry import env_ids, find_env, is_env
 from ludus.errors import ConfigError, UnknownName
-from ludus.registry import options_of
+from ludus.registry import HINT, options_of
 from ludus.rewards import verifier_names
 from ludus.rewards.registry import find_verifier
 from ludus.wire.address import format_served, parse_served, read_value
@@ -59,9 +59,7 @@ def ensure_known(name: str) -> None:
             f"{name.rstrip('/')}/v1/envs and /v1/verifiers)"
         )
     if "#" not in name and bare not in known_names and not is_outside(bare):
-        raise UnknownThing.near(
-            bare, known_names, hint="ludus list; a file of yours is named by --import"
-        )
+        raise UnknownThing.near(bare, known_names, hint=HINT)
 
 
 def take_options(arguments: Sequence[str], verb: type[Any]) -> list[str]:

@@ -11,6 +11,7 @@ import tyro
 
 from ludus.errors import MissingExtra
 from ludus.trainer.recipes.recipe import load_recipe, policy_names, read_policy, recipe_names
+from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import Action, VerbHelp, parse, run_action
 
@@ -61,6 +62,9 @@ def list_recipes(arguments: Sequence[str]) -> int:
         updates = f"{recipe.updates.splits:>2} x {recipe.updates.epochs}"
         updates += ", never clips" if recipe.clip_rests else ""
         print(f"{recipe.name:<{width}}  {updates:<19}  {recipe.summary}  [{recipe.source}]")
+    print(
+        f"\nfrom preferences in files or runs, by ludus train METHOD --data: {', '.join(STRENGTHS)}"
+    )
     return 0
 
 

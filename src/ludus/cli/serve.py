@@ -30,6 +30,7 @@ from ludus.integrations.nemo_gym import NemoGymService
 from ludus.integrations.openenv.service import OpenEnvService
 from ludus.integrations.ors import OrsService
 from ludus.isolation.group import WorkerLimits
+from ludus.registry import HINT
 from ludus.rewards import verifier_names
 from ludus.rewards.serving.server import ScoreService
 from ludus.sandboxes.settings import TENANTS_VARIABLE
@@ -305,11 +306,7 @@ def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in names:
         bare = parse_served(name)[0]
         if bare not in envs | verifiers and not is_outside(bare):
-            raise UnknownThing.near(
-                bare,
-                envs | verifiers | {SANDBOX},
-                hint="ludus list; a file of yours is named by --import",
-            )
+            raise UnknownThing.near(bare, envs | verifiers | {SANDBOX}, hint=HINT)
     served = {name: is_env(parse_served(name)[0]) for name in names}
     return ([name for name in names if served[name]], [name for name in names if not served[name]])
 

@@ -49,9 +49,10 @@ def main_sft(arguments: list[str]) -> int:
         return _supervised("sft", run_sft(config, progress=progress), folder_of(config))
 
 
-PREFERENCES_ABOUT = """\
-ludus train dpo|ipo|kto|simpo|orpo [OPTIONS] trains a policy on preferences between answers, from a
-file, a hub or the recorded episodes of a run; see docs/data.md."""
+PREFERENCES_ABOUT = f"""\
+ludus train METHOD [OPTIONS] trains a policy on preferences between answers, from a file, a hub or
+the recorded episodes of a run; see docs/data.md. METHOD is one of:
+{", ".join(STRENGTHS)}."""
 PREFERENCES_EXAMPLE = """\
 ludus train dpo --data pairs.jsonl --model.path ./model
   ludus train kto --data runs/mine --model.path ./model --passing 0.5
@@ -128,9 +129,9 @@ ABOUT = """\
 ludus train [RECIPE | FILE.toml | RUN] [OPTIONS] trains a policy. RECIPE is an algorithm (ludus
 recipes); FILE.toml holds settings, and options on the command line win over it. A run is a folder:
 config.toml, metrics.jsonl, episodes, checkpoints; RUN takes its settings, to go on with it
-(--run.resume) or to begin another like it (--run.folder); dpo, ipo,
-kto, simpo and orpo learn from preferences in files (ludus train dpo --help), and reward trains a
-reward model (ludus train reward --help).
+(--run.resume) or to begin another like it (--run.folder); dpo and
+its relatives learn from preferences in files (ludus train dpo --help), and reward trains a reward
+model (ludus train reward --help).
 
 --cluster auto|local|HOST:PORT lets Ray place the run's processes, as the settings under cluster
 say, and start them again when they die (docs/cluster.md).

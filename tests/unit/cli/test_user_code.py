@@ -175,3 +175,11 @@ def test_the_command_that_is_told_after_an_interruption_resumes_the_run(
         resumed.send_signal(signal.SIGINT)
         resumed.communicate(timeout=120)
     assert resumed.returncode == 130
+
+
+@pytest.mark.parametrize("verb", ["sft", "eval", "check"])
+def test_an_import_behind_the_verb_is_told_where_it_stands(verb: str) -> None:
+    command = [sys.executable, "-m", "ludus", verb, "--import", "mine.py", "--env", "me/mine-v0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert f"ludus --import FILE.py {verb} ..." in ended.stderr

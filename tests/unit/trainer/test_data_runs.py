@@ -1,9 +1,11 @@
-"""Supervised runs on data: `ludus sft --data` and `ludus train dpo|ipo|kto|simpo|orpo`."""
+"""Supervised runs on data: `ludus sft --data`, and `ludus train dpo` and its relatives."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +15,29 @@ import torch
 
 from ludus.agent.data.conversations import Conversation
 from ludus.agent.episodes import write_episodes
-from ludus.agent.trajectory import Episode
+from ludus.agent.trajectory import Episode, Segment, Trajectory, Turn
 from ludus.cli.main import main
 from ludus.envs import make_async
 from ludus.errors import ConfigError
+from ludus.messages import Message, Role
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, PreferenceConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.data.encoding import rows_of_segments, segments_of
-from ludus.trainer.data.preferences import run_preferences
+from ludus.trainer.data.preferences import (
+    PreferenceRun,
+    folder_of,
+    load_preferences,
+    run_preferences,
+)
+from ludus.trainer.data.rollout_pairs import RolloutPreferences, accepted_pairs
+from ludus.trainer.data.supervised import open_run
 from ludus.trainer.models.loading import load_model, load_tokenizer, open_chat, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer, write_tiny_policy
 from ludus.trainer.rollout.batch import as_row
 from ludus.trainer.rollout.demonstrations import ExpertPolicy, demonstrate
+from ludus.trainer.settings.data import NUMBERS, STRENGTHS
 from ludus.trainer.sft import load_examples, run_sft
+from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
 
 
@@ -112,6 +124,23 @@ async def test_it_learns_resumes_as_if_not_cut_and_tells_the_held_out_loss(
     lines(tmp_path / "talk.jsonl", talk(61))
     with pytest.raises(ConfigError, match=r"the data of the run .* have changed"):
         await run_sft(config(model, tmp_path / "cut", data, steps=8, resume=True))
+
+
+async def test_a_turn_that_is_given_is_read_and_not_learned(model: Path) -> None:
+    chat = open_chat(ModelConfig(path=str(model)), str(model), load_tokenizer(model)).chat_format
+    turns = [("user", "hi"), ("assistant", "no"), ("user", "again"), ("assistant", "yo")]
+    said = [Message(role=Role(role), content=text) for role, text in turns]
+    rows = {}
+    for given in ((), (1,)):
+        conversation = Conversation(messages=said, given=given)
+        (rows[given],) = rows_of_segments(segments_of(conversation, chat, 1024))
+    assert rows[1,].ids.tolist() == rows[()].ids.tolist()
+    learned = {
+        given: chat.tokenizer.decode(row.ids[row.mask].tolist()) for given, row in rows.items()
+    }
+    assert "yo" in learned[1,]
+    assert "no" not in learned[1,]
+    assert "no" in learned[()]
 
 
 @pytest.mark.slow
@@ -234,19 +263,138 @@ def preferences(method: Any, model: Path, folder: Path, data: str, **run: Any) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["dpo", "ipo", "kto", "simpo", "orpo"])
+@pytest.mark.parametrize("method", list(STRENGTHS))
 async def test_every_method_learns_what_is_chosen(method: str, model: Path, tmp_path: Path) -> None:
     rows = labelled(40) if method == "kto" else pairs(40)
-    data = lines(tmp_path / "pairs.jsonl", rows)
-    await run_preferences(preferences(method, model, tmp_path / "run", data))
+    numbers = {"rewards": [1.0, 0.0], "win_rates": [0.9, 0.2], "other_rewards": [0.1, 0.2]}
+    data = lines(tmp_path / "pairs.jsonl", [row | numbers for row in rows])
+    settings = preferences(method, model, tmp_path / "run", data)
+    # sppo wants log-ratios of eta times a win rate: with 2, six large steps overshoot
+    own: dict[str, Any] = {"hypo": {"sample_tokens": 8}, "sppo": {"beta": 20.0}}
+    await run_preferences(replace(settings, **own.get(method, {})))
     metrics = read_metrics(tmp_path / "run" / "metrics.jsonl")
     if method == "kto":
         assert metrics[-1]["held_out/chosen"] > metrics[-1]["held_out/rejected"]
     else:
         assert metrics[-1]["held_out/accuracy"] > 0.9
         assert metrics[-1]["preference/margin"] > metrics[0]["preference/margin"]
-    if method in ("dpo", "ipo"):
+    if method not in ("kto", "simpo", "orpo"):
         assert metrics[0]["preference/margin"] == pytest.approx(0, abs=1e-5)
+
+
+async def opened_preferences(
+    settings: PreferenceConfig, stack: AsyncExitStack
+) -> tuple[PreferenceRun, list[Any]]:
+    """A run that has not begun, with its first examples."""
+    opened = open_run(settings, folder_of(settings), stack, lambda _: settings.model.path)
+    run = PreferenceRun(settings, opened, load_preferences(settings, opened))
+    return run, run.examples.batch(0, settings.batch_size, seed=0)
+
+
+@pytest.mark.parametrize("method", ["sppo", "copg", "modpo"])
+async def test_the_numbers_of_answers_reach_the_loss(
+    method: Any, model: Path, tmp_path: Path
+) -> None:
+    """At the start every log-ratio is 0, so that the loss can be said by hand."""
+    row = pairs(40)
+    given = {"win_rates": [0.75, 0.5], "rewards": [3.0, 1.0], "other_rewards": [0.5, 0.25]}
+    data = lines(tmp_path / "pairs.jsonl", [each | given for each in row])
+    async with AsyncExitStack() as stack:
+        run, drawn = await opened_preferences(
+            preferences(method, model, tmp_path / "run", data), stack
+        )
+        batch = run.answers(drawn)
+        value, count = run.loss(batch, run.learner.score(batch))
+    expected = {
+        "sppo": (2 * 0.25) ** 2 / 2,  # eta 2; the rejected answer wins half, and stays
+        "copg": 0.0,
+        "modpo": math.log(1 + math.exp(0.25 / 0.5)),  # -log sigmoid(-(0.5 - 0.25) / w)
+    }[method]
+    assert float(value) / float(count) == pytest.approx(expected, abs=1e-4)
+    assert batch.inputs.target is not None
+    wanted = given[NUMBERS[method]]
+    assert {*batch.inputs.target.tolist()} == {*wanted}
+    without = lines(tmp_path / "without.jsonl", pairs(4))
+    settings = preferences(method, model, tmp_path / "without", without)
+    if method == "sppo":  # a pair says who has won
+        await run_preferences(replace(settings, steps=1))
+    else:
+        with pytest.raises(ConfigError, match=f"without {NUMBERS[method]}, a number for each"):
+            await run_preferences(settings)
+
+
+@pytest.mark.slow
+async def test_inpo_and_others_take_an_earlier_model_as_their_reference(
+    model: Path, tmp_path: Path
+) -> None:
+    data = lines(tmp_path / "pairs.jsonl", pairs(40))
+    first = await run_preferences(preferences("dpo", model, tmp_path / "first", data))
+    settings = replace(
+        preferences("inpo", first, tmp_path / "inpo", data),
+        beta=0.5,
+        tau=0.25,
+        reference=str(model),
+    )
+    async with AsyncExitStack() as stack:
+        run, drawn = await opened_preferences(settings, stack)
+        batch = run.answers(drawn)
+        start = run.learner.score(batch)
+        value, count = run.loss(batch, start)
+    assert batch.inputs.old_logp is not None
+    assert torch.allclose(batch.inputs.old_logp, start, atol=1e-5)
+    assert batch.inputs.ref_logp is not None
+    assert not torch.allclose(batch.inputs.ref_logp, start, atol=1e-2)
+    gaps = ((start - batch.inputs.ref_logp) * batch.mask).sum(-1).view(-1, 2)
+    by_hand = (0.5 * (gaps[:, 0] - gaps[:, 1]) - 1 / (2 * 0.5)).square()
+    assert float(value) == pytest.approx(float(by_hand.sum()), rel=1e-3)
+    assert float(count) == len(by_hand)
+    await run_preferences(settings)
+    marked, strange = build_tokenizer(marks=["<|0|>"]), tmp_path / "strange"
+    save_model(build_model(len(marked), hidden=16, layers=1, heads=2), marked, strange)
+    with pytest.raises(ConfigError, match="has another tokenizer than the model"):
+        await run_preferences(
+            replace(settings, reference=str(strange), run=RunConfig(str(strange)))
+        )
+
+
+@pytest.mark.slow
+async def test_hypo_pulls_what_is_sampled_towards_the_reference(
+    model: Path, tmp_path: Path
+) -> None:
+    data = lines(tmp_path / "pairs.jsonl", pairs(40))
+    away = await run_preferences(
+        replace(preferences("dpo", model, tmp_path / "away", data), steps=12)
+    )
+    distances = {}
+    for kl in (0.0, 1.0):
+        settings = replace(
+            preferences("hypo", away, tmp_path / f"kl{kl}", data),
+            reference=str(model), kl=kl, samples=4, sample_tokens=6, steps=8, beta=0.001,
+        )  # fmt: skip
+        trained = await run_preferences(settings)
+        async with AsyncExitStack() as stack:
+            probe = replace(settings, model=ModelConfig(path=str(trained)), steps=1)
+            probe = replace(probe, run=RunConfig(str(tmp_path / f"probe{kl}"), tensorboard=False))
+            run, drawn = await opened_preferences(probe, stack)
+            batch = run.answers([], await run.sampled(drawn))
+            assert batch.inputs.ref_logp is not None
+            ratios = (run.learner.score(batch) - batch.inputs.ref_logp) * batch.mask
+            distances[kl] = float(ratios.sum(-1).mean())
+    assert 0 <= distances[1.0] < 0.8 * distances[0.0]
+
+
+def test_pairs_of_rso_follow_seed_and_prompt_and_are_ordered_by_reward() -> None:
+    settings = PreferenceConfig(method="rso", keep=4, rso_beta=0.5)
+    rewards = [0.0, 1.0, 2.0, 2.0, 5.0]
+    drawn = accepted_pairs(settings, rewards, b"q")
+    assert drawn == accepted_pairs(settings, rewards, b"q")
+    many = [pair for n in range(400) for pair in accepted_pairs(settings, rewards, b"%d" % n)]
+    assert all(rewards[better] > rewards[worse] for better, worse in many)
+    assert len({*many}) > 6
+    greedy = replace(settings, keep=2, rso_beta=1e-3)
+    assert {tuple(accepted_pairs(greedy, [0.0, 1.0, 3.0], b"%d" % n)[0]) for n in range(20)} == {
+        (2, 1)
+    }
 
 
 @pytest.mark.slow
@@ -273,7 +421,7 @@ async def test_groups_of_a_run_are_pairs_and_labels(model: Path, tmp_path: Path)
     folder = tmp_path / "run" / "episodes"
     folder.mkdir(parents=True)
     write_episodes(folder / "step-000001.jsonl", played)
-    for method in ("dpo", "kto"):
+    for method in ("dpo", "kto", "sppo", "copg", "rso"):
         settings = replace(
             preferences(method, model, tmp_path / method, str(tmp_path / "run")), steps=2
         )
@@ -283,6 +431,51 @@ async def test_groups_of_a_run_are_pairs_and_labels(model: Path, tmp_path: Path)
     write_episodes(alike, played[:1])
     with pytest.raises(ConfigError, match="no group of rollouts whose rewards differ"):
         await run_preferences(preferences("dpo", model, tmp_path / "none", str(alike)))
+
+
+def rollout(reward: float, **parts: tuple[float, float]) -> Trajectory:
+    turn = Turn(out_ids=[5], logprobs=[0.0], versions=[0])
+    return Trajectory(
+        verdict=Verdict.of(reward, parts=parts), segments=[Segment(prompt_ids=[3], turns=[turn])]
+    )
+
+
+def test_what_rollouts_of_a_task_say_of_a_pair() -> None:
+    group = [
+        rollout(1.0, right=(1.0, 1.0), short=(0.0, 0.5)),
+        rollout(0.0, right=(0.0, 1.0), short=(1.0, 0.5)),
+        rollout(1.0, right=(1.0, 1.0), short=(0.2, 0.5)),
+    ]
+
+    def numbers(**settings: Any) -> tuple[float, ...]:
+        config = PreferenceConfig(data="runs/x", **settings)
+        (example,) = RolloutPreferences(config, lambda _: None).examples(group)
+        return example.numbers
+
+    assert numbers(method="dpo") == ()
+    assert numbers(method="copg") == (1.0, 0.0)
+    assert numbers(method="sppo") == (0.75, 0.0)  # beats one, ties with one; beats none
+    assert numbers(method="modpo", wish="right") == (0.0, 0.5)
+    with pytest.raises(ConfigError, match="needs --wish"):
+        numbers(method="modpo")
+    with pytest.raises(ConfigError, match="wish is 'nice', and a reward of 'runs/x' has the parts"):
+        numbers(method="modpo", wish="nice")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"method": "dpo", "kl": 0.1}, "kl is a setting of hypo, and method is dpo"),
+        ({"method": "rdpo", "flip_rate": 0.5}, "flip_rate must be in"),
+        ({"method": "inpo", "tau": 1.0}, "tau is 1, and at most eta"),
+        ({"method": "rso", "keep": 1}, "a pair takes 2 answers"),
+        ({"method": "orpo", "reference": "x"}, "orpo compares with none"),
+        ({"method": "modpo", "weight": 0.0}, "weight must be positive"),
+    ],
+)
+def test_settings_of_the_further_methods_that_cannot_be(settings: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        PreferenceConfig(**settings)
 
 
 @pytest.mark.slow

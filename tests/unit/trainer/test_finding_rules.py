@@ -6,21 +6,27 @@ import json
 import random
 import re
 import shlex
+import string
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ludus.agent.viewer.columns import column
 from ludus.cli.arguments import VerbHelp, parse, parse_settings
 from ludus.cli.audit import AuditOptions
+from ludus.cli.model import ProbeOptions
 from ludus.cli.tasks import TasksOptions
 from ludus.cli.train import recipe_or_settings
 from ludus.cli.view import ViewOptions
 from ludus.config import as_table
 from ludus.trainer.config import SFTConfig, TrainConfig
-from ludus.trainer.findings.diagnosis import RULES, Diagnosis
+from ludus.trainer.findings.diagnosis import Diagnosis
 from ludus.trainer.findings.history import RunHistory
+from ludus.trainer.findings.quantities import CONDITIONS, QUANTITIES
+from ludus.trainer.findings.rule import RULES
 from ludus.trainer.findings.summary import MOST, roots_of, summary_of
+from ludus.trainer.findings.words import WORDS
 
 ROOT = Path(__file__).resolve().parents[3]
 PLANTED: dict[str, Any] = json.loads((Path(__file__).parent / "planted_runs.json").read_text())
@@ -38,6 +44,8 @@ def accepted(command: str) -> None:
         parse_settings(TrainConfig, words, HELP, named=recipe_or_settings)
     elif words[1] == "audit":
         parse(AuditOptions, words[2:], HELP)
+    elif words[1] == "model":
+        parse(ProbeOptions, words[3:], HELP)
     elif words[1] == "sft":
         parse_settings(SFTConfig, words[2:], HELP)
     else:
@@ -76,7 +84,7 @@ def histories() -> list[RunHistory]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_remedy_is_a_command_that_works(rule: Any) -> None:
     for history in histories():
-        if remedy := rule.remedy(history):
+        if remedy := rule.advised(history):
             accepted(remedy)
 
 
@@ -84,6 +92,23 @@ def test_causes_and_names_of_rules_are_rules() -> None:
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert {cause for rule in RULES for cause in rule.causes} <= set(names)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_word_of_a_rule_is_a_column_a_setting_or_a_word(rule: Any) -> None:
+    settings = {
+        f"{section}.{name}" if name else section
+        for section, table in as_table(TrainConfig()).items()
+        for name in (leaves(table) if isinstance(table, dict) else [""])
+    }
+    told = [*string.Formatter().parse(rule.sentence), *string.Formatter().parse(rule.remedy)]
+    for word in [word for _, word, _, _ in told if word] + [rule.quantity, *rule.evidence]:
+        if "/" in word:
+            assert column(word.replace("*", "any")).group != "Other", word
+        else:
+            known = {"number", "level", *WORDS, *settings, *QUANTITIES}
+            assert word in known, word
+    assert set(rule.when) <= set(CONDITIONS)
 
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
