@@ -61,9 +61,7 @@ class ServerTools:
         """See `ToolWire.read`."""
         names = wire_names([tool.name for tool in tools])
         own_names = {wire: name for name, wire in names.items()}
-        return _split(
-            apart(_renamed(completion.message, own_names), self._thoughts), self._thoughts
-        )
+        return _split(_renamed(completion.message, own_names), self._thoughts)
 
 
 def _split(message: Message, thoughts: str) -> Message:

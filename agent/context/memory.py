@@ -17,7 +17,7 @@ window that opens; a full window is theirs as long as any of them can help.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -27,15 +27,13 @@ from ludus.messages import Message, ToolCall, tool_result
 from .keep import last_exchanges
 from .protocol import (
     REFUSED,
-    ContextManager,
     Handled,
     History,
     Reopen,
-    Sizes,
+    TrimmingManager,
     add_to_prompt,
     own_calls,
     refuse,
-    require_room_to_act,
     tool_spec,
 )
 
@@ -276,7 +274,7 @@ MEMORY = tool_spec(
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTool(ContextManager):
+class MemoryTool(TrimmingManager):
     """Offers the tool `memory`, and clears full windows.
 
     Args:
@@ -309,11 +307,7 @@ class MemoryTool(ContextManager):
 
     def begin(self) -> MemoryTool:
         """Return a manager with an empty folder."""
-        return MemoryTool(self.threshold, self.carry, self.max_files, self.memory_chars)
-
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
+        return replace(self)
 
     def when_full(self, history: History) -> Reopen:
         """Start over with the opening and the list of files."""
@@ -332,12 +326,6 @@ class MemoryTool(ContextManager):
         if len(memory_calls) < len(action.tool_calls):
             return refuse(action.tool_calls, "call memory without other tools beside it")
         return Handled([self._answer(call) for call in memory_calls])
-
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room to act; the list of files comes on top."""
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
 
     def _answer(self, call: ToolCall) -> Message:
         if call.error:

@@ -178,6 +178,28 @@ def require_room_to_act(
         )
 
 
+class TrimmingManager(ContextManager):
+    """A manager that opens a shorter window once a share of the window is full."""
+
+    threshold: float = 0.95
+    """The share of the window from which the window counts as full."""
+
+    def limit(self, window: int) -> int:
+        """Return `threshold` times the window."""
+        return int(self.threshold * window)
+
+    def check(self, sizes: Sizes) -> None:
+        """Require that what a window opens with leaves room to act."""
+        opening_tokens, made_of = self.opens_with(sizes)
+        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
+
+    def opens_with(self, sizes: Sizes) -> tuple[int, str]:
+        """Return how many tokens a window opens with as far as that is known beforehand, and what
+        they are.
+        """
+        return sizes.opening, "the first prompt"
+
+
 @dataclass(frozen=True, slots=True)
 class Reopen:
     """A decision to continue in a new window."""
