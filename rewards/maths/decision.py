@@ -36,7 +36,7 @@ _TASK = re.compile(
 such a gold has not solved the task, so that equal text proves nothing.
 """
 # Hints that a gold may be a chemical formula, which is then compared as such.
-_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
+_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?[_^]|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(

@@ -44,6 +44,7 @@ class Question(NamedTuple):
     factored: bool
     expanded: bool
     decimal: bool
+    mixed: bool
     fraction: bool
     numeral: bool
     interval: bool
@@ -55,6 +56,7 @@ _FORMS = {
     "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)",
     "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b",
     "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b",
+    "mixed": r"\bmixed (?:number|fraction)",
     "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
     "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
     "interval": r"\binterval notation\b|\bas an interval\b",
@@ -87,7 +89,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
-    if reason := misnamed(prompt, answer) or _undecimal(asked, gold, answer):
+    if reason := misnamed(prompt, answer) or _unwritten(asked, gold, answer):
         return "form", reason
     wanted, given = _read(gold), _read(answer)
     if wanted is None or given is None:
@@ -102,8 +104,13 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return ("form", reason) if reason else None
 
 
-def _undecimal(asked: Question, gold: str, answer: str) -> str:
-    """Return why an answer is no decimal where a decimal is asked, or ""."""
+_MIXED = re.compile(r"\d\s*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
+
+
+def _unwritten(asked: Question, gold: str, answer: str) -> str:
+    """Return why an answer is not written as the decimal or mixed number that is asked, or ""."""
+    if asked.mixed and _MIXED.search(gold) and not _MIXED.search(answer):
+        return "the question asks for a mixed number"
     percent = "%" in answer and "%" not in gold
     fraction = "." in gold and "." not in answer and "frac" in answer
     return "the question asks for a decimal" if asked.decimal and (percent or fraction) else ""
@@ -200,7 +207,7 @@ def _to_work_out(node: Node) -> bool:
     base.
     """
     if node.op in {"rel", "based", "func", "add", "abs", "matrix", "such"}:
-        return not (node.op == "func" and node.note == "sqrt" and _plain_root(node.args[0]))
+        return True
     if node.op == "pow":
         return not _plain_root(node)
     if node.op == "mul":
@@ -213,21 +220,17 @@ def _numbers(node: Node) -> int:
 
 
 def _plain(node: Node) -> bool:
-    return node.op in {"num", "dec", "const"} or (node.op in {"pow", "func"} and _plain_root(node))
+    return node.op in {"num", "dec", "const"} or _plain_root(node)
 
 
 def _plain_root(node: Node) -> bool:
     """Return whether a node is the root of a whole number without square factors."""
-    if node.op in {"pow", "func"} and node.args:
-        node = node.args[0] if node.op == "func" or _is_root(node) else Node("sym", (), 0, "x")
-    if node.op != "num" or not isinstance(node.value, int) or not 0 < node.value < 10**6:
+    if node.op != "pow" or node.args[1].op != "num" or node.args[1].value.denominator != 2:
         return False
-    number = node.value
+    number = node.args[0].value if node.args[0].op == "num" else 0
+    if number.denominator != 1 or not 0 < number < 10**6:
+        return False
     return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
-
-
-def _is_root(node: Node) -> bool:
-    return node.args[1].op == "num" and node.args[1].value.denominator == 2
 
 
 def _factors(node: Node) -> int:

@@ -235,7 +235,7 @@ _YES_NO = re.compile(
 )
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
-    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
+    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))

@@ -296,7 +296,7 @@ RELATED = _words(
     r"|nothing (?!but|else|other))\b[^.;:]*$"
     r"|\b(?:cannot|can't|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer"
     r"|say|prove|show|establish|support|accept|recommend)\b[^.,;:]*$"
-    r"|\bhardly\b[^.,;:]*$"
+    r"|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
 DENIED_BY_VERB = re.compile(
