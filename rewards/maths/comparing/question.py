@@ -127,6 +127,27 @@ def misnamed(prompt: str, said: str) -> str:
     return ""
 
 
+def bound_asked(prompt: str, formula: str) -> str:
+    r"""Return the bound of a closing formula such as `n \ge \frac{8+3}{2} = \frac{11}{2}` where
+    the question asks for the least (or greatest) value; else the formula.
+
+    >>> bound_asked("Find the least $n$.", r"n \ge 3"), bound_asked("Find the least $n$.", "n > 3")
+    ('3', 'n > 3')
+    """
+    signs = _ORDER.findall(formula)
+    closed = len(signs) == 1 and signs[0][:3] in _CLOSED
+    direction = _CLOSED[signs[0][:3]] if closed else None
+    if direction is None or not direction.search(prompt) or "," in formula:
+        return formula
+    return re.split(rf"{_ORDER.pattern}|=", formula)[-1]
+
+
+_ORDER = re.compile(r"\\[lg]e(?:q|qslant)?(?![a-z])|[<>≤≥]|\\[lg]t(?![a-z])")
+_LEAST = re.compile(r"\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)", re.IGNORECASE)
+_GREATEST = re.compile(
+    r"\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
+)
+_CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 _LABEL = re.compile(
     r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
 )

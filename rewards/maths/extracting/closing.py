@@ -250,7 +250,9 @@ _SPELLED = re.compile(
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
 )
-_EMPHASIS = re.compile(r"(?!\*\})(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1")
+_EMPHASIS = re.compile(
+    r"(?!\*\})(?<![A-Za-z0-9)}])(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1(?![A-Za-z0-9({])"
+)
 
 
 def picked(body: str) -> Candidate | None:

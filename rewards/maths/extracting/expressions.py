@@ -214,9 +214,11 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+\s*$)"
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
 )
-_SUPPOSES = re.compile(r"\b(?:with|for|if|when|since|as|setting|substituting)[\s$\\(]*$", re.IGNORECASE)
+_SUPPOSES = re.compile(
+    r"\b(?:with|for|if|when|since|as|setting|substituting)[\s$\\(]*$", re.IGNORECASE
+)
 _SUPPOSED = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*=[^=,]*,(?=[^,]*=[^,]*$)")
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")

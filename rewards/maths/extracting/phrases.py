@@ -68,7 +68,7 @@ ENGLISH = PhraseLanguage(
     r"|at)"
     r"|(?:turns|works) out (?:to be|to)|(?:will|would|should|must|can only|has to|have to|could"
     r"|might|may|ought to|cannot|can't|could not|couldn't|must not|won't) be)\b|\bis\b"
-    r"|'s\b)(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
+    r"|'s\b|(?<=answer)\sof(?=\s*[\d$\\-]))(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
     r"|also|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably"
     r"|likely|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
