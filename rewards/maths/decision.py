@@ -17,7 +17,7 @@ from .comparing.approximations import written
 from .comparing.choices import choose
 from .comparing.compare import compare
 from .comparing.formulas import formula
-from .comparing.question import refusal
+from .comparing.question import asked_value, refusal
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -152,7 +152,11 @@ def decide(
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     decision = _equal(gold, answer, conventions, deep)
-    if prompt and not decision.equal and (named := _beside(prompt, answer)):
+    if (
+        prompt
+        and not decision.equal
+        and (named := _beside(prompt, answer) or asked_value(prompt, _bare(answer)))
+    ):
         decision = _equal(gold, named, conventions, deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])

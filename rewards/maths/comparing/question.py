@@ -40,6 +40,8 @@ _SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")
 class Question(NamedTuple):
     """The formulas of a prompt that have to be worked out, and the forms that the prompt names."""
 
+    asked: frozenset[Node]
+    """The formulas with letters that stand alone, such as $a + 2b$ in `Find $a + 2b$`."""
     formulas: frozenset[Node]
     factored: bool
     expanded: bool
@@ -81,7 +83,9 @@ def question(prompt: str) -> Question:
     compound = {_sorted(node) for node in found if _to_work_out(node)}
     if len(texts) > 1 and _CHOOSES.search(prompt):
         compound = set()
-    return Question(frozenset(compound), units=units, **forms)
+    alone = {_sorted(node) for text in texts if (node := _read(text)) is not None}
+    asked = {node for node in alone if node.op != "rel" and (symbols(node) or not is_scalar(node))}
+    return Question(frozenset(asked), frozenset(compound), units=units, **forms)
 
 
 def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
@@ -125,6 +129,16 @@ def misnamed(prompt: str, said: str) -> str:
         if given in rivals and asked and given not in asked:
             return f"the question asks for the {asked[0]}, not the {given}"
     return ""
+
+
+def asked_value(prompt: str, answer: str) -> str:
+    """Return the value of an equation whose left side is what the prompt asks for, or "":
+    `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
+    """
+    if "=" not in answer or (node := _read(answer)) is None or node.op != "rel":
+        return ""
+    named = node.note == "=" and _sorted(node.args[0]) in question(prompt).asked
+    return answer.rpartition("=")[2] if named else ""
 
 
 def bound_asked(prompt: str, formula: str) -> str:
