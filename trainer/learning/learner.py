@@ -285,7 +285,7 @@ class Learner(PolicyReader):
         return self._over_ranks(total, weight)
 
     def _move(self, how: UpdatePasses) -> None:
-        """Move the weights by their gradient."""
+        """Move the weights by the gradient."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
@@ -329,7 +329,7 @@ class Learner(PolicyReader):
         )
 
     def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-        """Return what every rank measured of its own passes; with one process, `items`."""
+        """Return the measurements of all ranks' passes; in a single process, `items`."""
         return items
 
     @contextmanager

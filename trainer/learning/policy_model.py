@@ -1,4 +1,4 @@
-"""The model of a learner: whole, or with an adapter beside its frozen weights."""
+"""The model of a learner: whole, or with an adapter beside frozen weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .learner import PolicyLearner
 
 
 class BelowAdapter:
-    """The frozen model below a learner's adapter; it needs no second copy of the weights.
+    """The frozen model below a learner's adapter, without a second copy of the weights.
 
     Args:
         learner: whose model has an adapter.

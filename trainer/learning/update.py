@@ -43,7 +43,7 @@ ONE_UPDATE = UpdateSettings()
 
 
 class PassLoss:
-    """The loss of each pass of a step; it keeps what passes measure.
+    """The loss of each pass of a step, which also keeps the measurements of passes.
 
     Args:
         algorithm: a resolved recipe.
@@ -274,7 +274,7 @@ class Updater:
     def _updated(
         self, experience: Experience, credited: Credited, loss: PassLoss, generator: torch.Generator
     ) -> dict[str, float]:
-        """Make the updates of a step; return their metrics."""
+        """Make the updates of a step; return the metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
         first, update_metrics = self.learner.updates, list[dict[str, float]]()
         shares = rows_of_updates(credited.batch, self.updates, generator)
