@@ -214,17 +214,11 @@ def experience(reader: RunReader) -> ExperienceGap | None:
     where no task was played at two steps.
     """
     reader.store.refresh_rollouts()
-    rows = reader.store.base.execute(
-        "SELECT task, step, reward FROM rollouts WHERE reward IS NOT NULL ORDER BY step"
+    pairs = reader.store.base.execute(
+        "SELECT MAX(reward), AVG(IIF(step = newest, reward, NULL)) FROM (SELECT task, step, "
+        "reward, MAX(step) OVER (PARTITION BY task) AS newest FROM rollouts "
+        "WHERE reward IS NOT NULL) GROUP BY task HAVING COUNT(DISTINCT step) > 1"
     ).fetchall()
-    played: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for task, step, reward in rows:
-        played[task][step].append(reward)
-    pairs = [
-        (max(max(rewards) for rewards in steps.values()), fmean(steps[max(steps)]))
-        for steps in played.values()
-        if len(steps) > 1
-    ]
     if not pairs:
         return None
     return ExperienceGap(

@@ -138,6 +138,14 @@ class RunReader:
         walk(self.settings, "")
         return flat
 
+    def recipe_settings(self) -> dict[str, str]:
+        """Return what two seeds of a recipe share: the settings without seed and places."""
+        return {
+            name: value
+            for name, value in self.flat_settings().items()
+            if name not in ("seed", "env_url") and not name.startswith("run.")
+        }
+
     def file(self, name: str) -> str:
         """Return a file of the run as text; empty where there is none."""
         with suppress(OSError):

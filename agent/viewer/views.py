@@ -7,7 +7,7 @@ removes: an agent that watches a run is not spoken to by it.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError, UnknownName
-from ludus.findings import newest
+from ludus.findings import gravest_first, newest
 
 from ..trajectory import Episode
 from .columns import CURATED, GROUPS, column
 from .compare import compare
 from .run import RunReader
-from .store import SHOWN
+from .store import FILTERS, SHOWN
 from .transcript import first_difference, trajectory_data
 
 Query = Mapping[str, str]
@@ -95,8 +95,7 @@ def _run_row(reader: RunReader) -> dict[str, Any]:
     model = settings.get("model")
     reward, held = reader.columns.get("reward/mean"), reader.columns.get("eval/mean")
     opened = [one for one in newest(reader.findings).values() if one.status == "open"]
-    order = {"error": 0, "warning": 1, "info": 2}
-    worst = min(opened, key=lambda one: order[one.severity], default=None)
+    worst = next(iter(gravest_first(opened)), None)
     return {
         "run": reader.name,
         "path": str(reader.path),
@@ -126,9 +125,8 @@ def _count(reader: RunReader, table: str) -> int:
 
 def _overview(runs: Runs, query: Query) -> Any:
     reader = runs.one(query)
-    changes = newest(reader.findings).values()
-    order = {"error": 0, "warning": 1, "info": 2}
-    ordered = sorted(changes, key=lambda one: (one.status == "closed", order[one.severity]))
+    changes = gravest_first(newest(reader.findings).values())
+    ordered = sorted(changes, key=lambda one: one.status == "closed")
     return {
         "run": _run_row(reader),
         "findings": [msgspec.to_builtins(finding) for finding in ordered],
@@ -259,19 +257,14 @@ def _bands(readers: Sequence[RunReader], column_name: str, query: Query) -> dict
 
 
 def families(readers: Sequence[RunReader]) -> dict[str, str]:
-    """Return for each run what it is a seed of: its settings without seed and places."""
-    names: dict[str, str] = {}
+    """Return for each run what it is a seed of: the first run with the settings of its recipe."""
     known: dict[str, str] = {}
-    for reader in readers:
-        flat = {
-            name: value
-            for name, value in reader.flat_settings().items()
-            if name not in ("seed", "env_url") and not name.startswith("run.")
-        }
-        key = msgspec.json.encode(sorted(flat.items())).decode()
-        known.setdefault(key, reader.name)
-        names[reader.name] = known[key] if flat else reader.name
-    return names
+    return {
+        reader.name: known.setdefault(str(sorted(settings.items())), reader.name)
+        if (settings := reader.recipe_settings())
+        else reader.name
+        for reader in readers
+    }
 
 
 def thinned(
@@ -423,19 +416,10 @@ def _tasks(runs: Runs, query: Query) -> Any:
 
     A rollout is solved where its reward is at least `passing`, by default above 0.
     """
-    reader = runs.one(query)
-    reader.store.refresh_rollouts()
+    store = runs.one(query).store
+    store.refresh_rollouts()
     passing = float(query.get("passing") or 0.0)
-    rows = reader.store.base.execute(
-        "SELECT task, step, reward FROM rollouts WHERE reward IS NOT NULL "
-        "UNION ALL SELECT task, step, reward FROM episodes WHERE reward IS NOT NULL "
-        "AND file NOT LIKE 'step-%' AND file NOT LIKE 'kept-%' ORDER BY step"
-    ).fetchall()
-    played: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for task, step, reward in rows:
-        played[task].append((step, reward))
-    tasks = [_task_row(task, plays, passing) for task, plays in played.items()]
-    tasks.sort(key=lambda one: (one["late"] - one["early"], one["late"], one["task"]))
+    tasks = [dict(row) for row in store.base.execute(TASKS, {"passing": passing}).fetchall()]
     return {
         "tasks": tasks[:2000],
         "count": len(tasks),
@@ -445,43 +429,26 @@ def _tasks(runs: Runs, query: Query) -> Any:
     }
 
 
-def _task_row(task: str, plays: Sequence[tuple[int, float]], passing: float) -> dict[str, Any]:
-    solved = [reward >= passing if passing else reward > 0 for _, reward in plays]
-    # Rollouts of one step are samples of one policy: a trend is between steps alone.
-    middle = (plays[0][0] + plays[-1][0]) / 2
-    early = [one for one, (step, _) in zip(solved, plays, strict=True) if step <= middle]
-    late = [one for one, (step, _) in zip(solved, plays, strict=True) if step > middle] or early
-    return {
-        "task": task,
-        "plays": len(solved),
-        "solved": sum(solved),
-        "early": fmean(early),
-        "late": fmean(late),
-        "first": plays[0][0],
-        "last": plays[-1][0],
-        "mean": fmean(reward for _, reward in plays),
-    }
+# Rollouts of one step are samples of one policy: a trend is between steps alone.
+TASKS = """
+WITH every AS (
+  SELECT task, step, reward FROM rollouts WHERE reward IS NOT NULL
+  UNION ALL SELECT task, step, reward FROM episodes WHERE reward IS NOT NULL
+  AND file NOT LIKE 'step-%' AND file NOT LIKE 'kept-%'
+), plays AS (
+  SELECT task, step, reward, IIF(:passing, reward >= :passing, reward > 0) AS solved,
+  2 * step > MIN(step) OVER (PARTITION BY task) + MAX(step) OVER (PARTITION BY task) AS late
+  FROM every
+)
+SELECT *, late - early AS gain FROM (
+  SELECT task, COUNT(*) AS plays, SUM(solved) AS solved, AVG(IIF(late, NULL, solved)) AS early,
+  COALESCE(AVG(IIF(late, solved, NULL)), AVG(solved)) AS late, MIN(step) AS first,
+  MAX(step) AS last, AVG(reward) AS mean FROM plays GROUP BY task
+) ORDER BY gain, late, task
+"""
 
 
 # --- episodes -------------------------------------------------------------------------------------
-
-FILTERS = [
-    "split",
-    "stop",
-    "status",
-    "kept",
-    "task",
-    "grp",
-    "step",
-    "reward",
-    "turns",
-    "tokens",
-    "windows",
-    "summaries",
-    "calls",
-    "ordinal",
-    "text",
-]
 
 
 def filters_of(query: Query) -> dict[str, str]:
@@ -501,8 +468,13 @@ def _episodes(runs: Runs, query: Query) -> Any:
         "total": total,
         "all": _count(reader, "episodes"),
         "rows": [_episode_row(row) for row in rows],
-        "choices": reader.store.choices() if query.get("choices") else {},
+        "choices": _choices(reader) if query.get("choices") else {},
     }
+
+
+def _choices(reader: RunReader) -> dict[str, list[str]]:
+    counts = reader.store.counts()
+    return {name: sorted(filter(None, values)) for name, values in counts.items()}
 
 
 def _episode_row(row: Any) -> dict[str, Any]:
@@ -567,14 +539,13 @@ def _compare(runs: Runs, query: Query) -> Any:
     return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
 
 
-def _stops(runs: Runs, query: Query) -> Any:
-    """Return the counts of episodes by stop, status, split and reason of keeping."""
-    reader = runs.one(query)
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in ("stop", "status", "split", "kept"):
-        query_text = f"SELECT {name}, COUNT(*) FROM episodes GROUP BY {name}"
-        counts[name].update({str(k or "all"): n for k, n in reader.store.base.execute(query_text)})
-    return {name: dict(table) for name, table in counts.items()}
+def _counts(runs: Runs, query: Query) -> Any:
+    """Return the counts of episodes by stop, status, split, reason of keeping, and part."""
+    counts = runs.one(query).store.counts()
+    return {
+        name: {value or "all": number for value, number in of.items()}
+        for name, of in counts.items()
+    }
 
 
 VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
@@ -587,7 +558,7 @@ VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
     "tasks": _tasks,
     "episodes": _episodes,
     "episode": _episode,
-    "counts": _stops,
+    "counts": _counts,
     "accounts": _accounts,
     "settings": _settings,
     "compare": _compare,

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from .metrics import LineFile
+from .metrics import LineFile, read_lines
 
 FILE = "findings.jsonl"
 
@@ -65,15 +65,17 @@ def read_findings(folder: Path) -> list[RunFinding]:
     """Read the changes of the findings of a run, in order; a line that a crash cut short, or that
     is not a finding, is left out. A run without the file has none.
     """
-    path, findings = folder / FILE, list[RunFinding]()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            findings.append(msgspec.json.decode(line, type=RunFinding))
-        except msgspec.DecodeError:  # also what fails to be a finding
-            continue
-    return findings
+    path = folder / FILE
+    return read_lines(path, RunFinding) if path.exists() else []
 
 
 def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
     """Return the newest change of each finding by its name, in the order in which they opened."""
     return {finding.name: finding for finding in findings}
+
+
+def gravest_first(findings: Iterable[RunFinding]) -> list[RunFinding]:
+    """Return findings in the order of their severity, else as they are."""
+    return sorted(
+        findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)
+    )

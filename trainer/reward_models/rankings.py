@@ -6,16 +6,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items, share_of
 from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
 from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role
+from ludus.messages import Message
 
 from ..settings.data import RewardModelConfig
 from .heads import RewardHead, StepRow, Unscored
@@ -68,11 +70,12 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
     reader = PreferenceReader(Path(config.data).parent)
     readers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         "rating": reader.rating,
-        "steps": _steps,
+        "steps": partial(_steps, reader),
     }
     of_kind = reader.image_ranking if config.kind == "image" else reader.ranking
     read = readers.get(config.objective, of_kind)
-    loaded = load_items(config.data, read)
+    names = FieldNames(config.fields)
+    loaded = load_items(config.data, lambda row: read(names.row(row)))
     if report := loaded.report():
         logger.warning("%s", report)
     if config.objective in ("bradley-terry", "plackett-luce"):
@@ -99,7 +102,7 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
     return RewardData(train, held_out, loaded.digest)
 
 
-def _steps(row: Mapping[str, Any]) -> LabelledSteps:
+def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
     """Return the steps of a row: `steps` or `completions`, with `labels`, as TRL's users have."""
     steps, labels = row.get("steps", row.get("completions")), row.get("labels")
     if (
@@ -114,10 +117,9 @@ def _steps(row: Mapping[str, Any]) -> LabelledSteps:
         raise UnusableRow("with labels that are neither right nor wrong")
     if not all(isinstance(step, str) and step.strip() for step in steps):
         raise UnusableRow("with an empty step")
-    prompt = row.get("prompt")
-    if not isinstance(prompt, str) or not prompt:
+    asked = reader.prompt(row)
+    if not asked:
         raise UnusableRow("without a prompt")
-    asked = [Message(role=Role.USER, content=prompt)]
     return LabelledSteps(prompt=asked, steps=list(steps), labels=[bool(label) for label in labels])
 
 
