@@ -37,6 +37,7 @@ from .experience import Experience, gather, played, responses_of
 from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
 from .learner import PolicyLearner, Predicted, UpdatePasses
+from .policy_model import MovingReference
 from .texts import GivenTexts
 
 ONE_UPDATE = UpdateSettings()
@@ -267,6 +268,8 @@ class Updater:
         metrics |= self._updated(experience, credited, loss, generator)
         self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen)
         movement = movement_numbers(self.learner.gathered(loss.moves))
+        if isinstance(self.reference, MovingReference):
+            self.reference.after_step()
         # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics
         return metrics | movement | self._remember(experience, credited, drift)

@@ -101,6 +101,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     counts = ", ".join(f"{count} {split}" for split, count in card["tasks"].items())
     print(f"{folder}: {counts}, of {card['rows']} rows in {card['clusters']} clusters")
+    for split, share in (("validation", options.validation), ("test", options.test)):
+        wanted, held = round(share * sum(card["tasks"].values())), card["tasks"][split]
+        if held < wanted / 2:
+            print(
+                f"{split} has {held} of {wanted} tasks: most questions are alike but for numbers, "
+                "and stay in train; add other questions, or name a file of its own"
+            )
     for reason, count in card["left_out"].items():
         print(f"left out {count}: {reason}")
     for name, value in collection.measured.items():
