@@ -161,6 +161,8 @@ def tests_of(draw: Draw, name: str, pairs: list[tuple[str, object]]) -> tuple[st
         forms["len"] = [
             f"assert len({name}({argument})) == {len(value)} and {name}({argument}) == {value!r}"
         ]
+        if len(value) > 0:
+            forms["holds"] = [f"assert {list(value)[-1]!r} in {name}({argument})"]
         forms["iterate"] = [f"assert [x for x in {name}({argument})] == {list(value)!r}"]
     kind = draw.choice(draw.choice([general, sorted(forms.keys() - general) or general]))
     return kind, forms[kind]
@@ -318,7 +320,10 @@ def special_program(draw: Draw) -> Program:
         Program(
             "flags",
             "from enum import IntFlag\n\nclass Mode(IntFlag):\n    R = 4\n    W = 2\n    X = 1\n\ndef f(n):\n    return Mode(n)\n",
-            ["assert Mode.R in f(6) and Mode.X not in f(6) and f(6) == 6"],
+            [
+                "assert Mode.R in f(6) and Mode.X not in f(6) and f(6) == 6",
+                "both = Mode.R | Mode.W\nassert both == 6 and Mode.R in both and both & ~Mode.R == Mode.W",
+            ],
             wanted=["f", "Mode"],
         ),
         Program(
@@ -379,7 +384,9 @@ def special_program(draw: Draw) -> Program:
         Program(
             "random state",
             "import random\n\ndef f(n):\n    random.seed(n)\n    return [random.randint(0, 9) for _ in range(n)]\n",
-            ["assert f(4) == f(4) and len(f(4)) == 4 and all(0 <= x <= 9 for x in f(6))"],
+            [
+                "assert f(4) == f(4) and [len(f(4)), len(f(6))] == [4, 6] and all(0 <= x <= 9 for x in f(6))"
+            ],
         ),
         Program(
             "decimal and dates",

@@ -171,6 +171,8 @@ class SFTConfig:
     """Conversations instead of an environment: a .jsonl, .json or .parquet file, owner/name of a
     hub, or the folder of a run, whose recorded episodes are learned with the ids that were sampled.
     """
+    fields: tuple[str, ...] = ()
+    """The data's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     min_reward: float | None = None
     """Least reward of a recorded episode that is learned; without it every one that has a reward.
     """

@@ -22,6 +22,7 @@ from torch import Tensor
 from ludus.agent import ChatFormat, Episode, Trajectory
 from ludus.agent.context import ContextManager, make_context
 from ludus.agent.data.conversations import Conversation, ConversationReader
+from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
 from ludus.agent.images import refuse_unseen
 from ludus.envs import EnvSession, make_async
@@ -183,7 +184,7 @@ def _open_data(config: SFTConfig, stack: AsyncExitStack) -> DataRun:
 def load_examples(
     config: SFTConfig, chat_format: ChatFormat, max_tokens: int
 ) -> ExampleSet[Conversation] | ExampleSet[Trajectory]:
-    """Load conversations or recorded episodes, and encode them.
+    """Load and encode conversations or recorded episodes.
 
     Args:
         config: `data` names the source; `held_out` and `min_reward` choose.
@@ -209,7 +210,8 @@ def load_examples(
             f"min_reward is {config.min_reward:g}, and {config.data!r} holds conversations, which "
             "have no reward"
         )
-    loaded = load_items(config.data, ConversationReader(Path(config.data).parent).read)
+    reader, names = ConversationReader(Path(config.data).parent), FieldNames(config.fields)
+    loaded = load_items(config.data, lambda row: reader.read(names.row(row)))
     if report := loaded.report():
         logger.warning("%s", report)
 

@@ -4,6 +4,7 @@
     {"conversations": [{"from": "human", "value": ...}, ...], "system": ...}  sharegpt
     {"prompt": ..., "completion": ...}                                        TRL, text or messages
     {"instruction": ..., "input": ..., "output": ...}                         alpaca
+    {"question": ..., "response": ...}                                        its relatives
 
 What cannot be learned from as it stands is refused row by row, with the reason.
 """
@@ -39,6 +40,16 @@ _TURN_MARKS = re.compile(
     r"|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<｜(?:User|Assistant)｜>"  # noqa: RUF001
 )
 """Marks of turns that templates write, and nobody says."""
+_TEXT_MARKS = re.compile(
+    r"\A\s*(?:<s>(?!.*</s>)|<bos>|<\|begin_of_text\|>)"
+    r"|\A(?!.*<s>).*(</s>)\s*\Z|(?:<eos>|<\|end\w*text\|>)\s*\Z",
+    re.DOTALL,
+)
+"""Marks with which templates begin or end a whole text."""
+_CONVERSATIONS = ("messages", "conversations", "conversation")
+_PROMPTS = ("prompt", *_CONVERSATIONS)
+_QUESTIONS = ("prompt", "instruction", "question", "input")
+_ANSWERS = ("output", "response", "answer")
 _PLACEHOLDER = re.compile(r"<image>\n?")
 
 
@@ -49,16 +60,19 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[ToolSpec] = []
     first: int = 0
     """The index from which the assistant's turns are learned; those before are given."""
+    given: tuple[int, ...] = ()
+    """Places of turns behind `first` that the data set marks as not to be learned."""
+
+    def learns(self, place: int) -> bool:
+        """Whether a message is a turn that is learned."""
+        is_turn = self.messages[place].role is Role.ASSISTANT
+        return is_turn and place >= self.first and place not in self.given
 
     @property
     def prompt(self) -> list[Message]:
         """The messages before the first turn that is learned."""
-        places = [
-            place
-            for place, message in enumerate(self.messages)
-            if place >= self.first and message.role is Role.ASSISTANT
-        ]
-        return self.messages[: places[0]]
+        places = range(len(self.messages))
+        return self.messages[: next(place for place in places if self.learns(place))]
 
 
 class ConversationReader:
@@ -78,26 +92,28 @@ class ConversationReader:
             UnusableRow: the row has none, or one that nothing can be learned from.
         """
         tools = tools_of(row.get("tools"))
-        if row.get("messages") is not None:
-            messages, first = self.messages(row["messages"], row), 0
-        elif row.get("conversations") is not None:
-            messages, first = self.messages(row["conversations"], row), 0
-            if isinstance(row.get("system"), str) and row["system"]:
-                messages = [Message(role=Role.SYSTEM, content=row["system"]), *messages]
+        listed = next((row[key] for key in _CONVERSATIONS if row.get(key) is not None), None)
+        if listed is not None:
+            messages, first = self.messages(listed, row), 0
         elif "completion" in row:
-            given = self.messages(row.get("prompt"), row)
-            messages, first = [*given, *self.answer(row["completion"], row)], len(given)
-        elif isinstance(row.get("output"), str) and "instruction" in row:
-            asked = "\n\n".join(str(row[key]) for key in ("instruction", "input") if row.get(key))
-            messages, first = [_said(Role.USER, asked), _said(Role.ASSISTANT, row["output"])], 0
+            asked = self.prompt(row)
+            messages, first = [*asked, *self.answer(row["completion"], row)], len(asked)
         else:
-            raise UnusableRow(f"without a conversation: its columns are {', '.join(map(str, row))}")
+            messages, first = _question_and_answer(row), 0
+        said = with_system(messages, row)
+        first += len(said) - len(messages) if first else 0
+        given = () if listed is None else untrained(listed, len(said) - len(messages))
         # What stands behind the last turn of the assistant is answered by nobody.
-        while messages and messages[-1].role is not Role.ASSISTANT:
-            messages.pop()
-        conversation = Conversation(messages=messages, tools=tools, first=first)
+        while said and said[-1].role is not Role.ASSISTANT:
+            said.pop()
+        conversation = Conversation(messages=said, tools=tools, first=first, given=given)
         refuse_unlearnable(conversation)
         return conversation
+
+    def prompt(self, row: Mapping[str, Any]) -> list[Message]:
+        """Return the prompt of a row: messages, or a text in one of several columns; [] without."""
+        listed = next((row[key] for key in _PROMPTS if isinstance(row.get(key), list)), None)
+        return self.messages(asked_in(row) if listed is None else listed, row)
 
     def messages(self, value: object, row: Mapping[str, Any]) -> list[Message]:
         """Return a text as a user's message, or a list of rows as messages."""
@@ -122,8 +138,16 @@ class ConversationReader:
             raise UnusableRow(f"with a message that is a {type(row).__name__}")
         named = row.get("role", row.get("from"))
         role = ROLES.get(str(named))
+        if named is None:
+            raise UnusableRow(
+                f"with a message without a role: its fields are {', '.join(map(str, row))}; say "
+                "what they are, such as --fields role=NAME content=NAME"
+            )
         if role is None:
-            raise UnusableRow(f"with an unknown role: {named!r}")
+            raise UnusableRow(
+                f"with an unknown role: {named!r}; say which it is, such as --fields "
+                f"assistant={named}"
+            )
         content = self._content(row.get("content", row.get("value")), images)
         calls = [_call(call) for call in row.get("tool_calls") or ()]
         if str(named) == "function_call":
@@ -194,8 +218,8 @@ def refuse_unlearnable(conversation: Conversation) -> None:
         UnusableRow: with the reason.
     """
     messages = conversation.messages
-    if not any(message.role is Role.ASSISTANT for message in messages[conversation.first :]):
-        raise UnusableRow("without a turn of the assistant")
+    if not any(map(conversation.learns, range(len(messages)))):
+        raise UnusableRow("without a turn of the assistant to learn")
     for place, message in enumerate(messages):
         before = messages[place - 1] if place else None
         if message.role is Role.ASSISTANT:
@@ -203,8 +227,8 @@ def refuse_unlearnable(conversation: Conversation) -> None:
                 raise UnusableRow("with two turns of the assistant in a row")
             if not message.text.strip() and not message.tool_calls:
                 raise UnusableRow("with an empty turn of the assistant")
-            if mark := _TURN_MARKS.search(message.written):
-                raise UnusableRow(f"already written in a chat template: {mark[0]!r}")
+            _refuse_marks(_TURN_MARKS.search(message.written))
+            _refuse_marks(_TEXT_MARKS.search(message.written))
             if faults := [call.error for call in message.tool_calls if call.error]:
                 raise UnusableRow(f"with a call that cannot be read: {faults[0]}")
             if message.tool_calls and place + 1 < len(messages):
@@ -213,6 +237,15 @@ def refuse_unlearnable(conversation: Conversation) -> None:
             before is None or (before.role is not Role.TOOL and not before.tool_calls)
         ):
             raise UnusableRow("with a result that no call asked for")
+        else:  # who asks may speak of marks, but does not begin with one
+            _refuse_marks(_TURN_MARKS.match(message.text.lstrip()))
+            _refuse_marks(_TEXT_MARKS.match(message.text))
+
+
+def _refuse_marks(mark: re.Match[str] | None) -> None:
+    if mark:
+        told = next((part for part in mark.groups() if part), mark[0]).strip()
+        raise UnusableRow(f"already written in a chat template: {told!r}")
 
 
 def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
@@ -222,6 +255,63 @@ def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
     if len(results) < len(message.tool_calls) or (named and answered and named != answered):
         name = message.tool_calls[len(results) - len(message.tool_calls)].name
         raise UnusableRow(f"with a call without a result: {name!r}")
+
+
+def _question_and_answer(row: Mapping[str, Any]) -> list[Message]:
+    """Return what alpaca and its relatives have in columns."""
+    asked = asked_in(row)
+    answer = next((row[key] for key in _ANSWERS if isinstance(row.get(key), str)), None)
+    if asked and answer is not None:
+        return [_said(Role.USER, asked), _said(Role.ASSISTANT, answer)]
+    columns = ", ".join(map(str, row))
+    if any(key in row for key in ("text", "segments")):
+        raise UnusableRow(
+            f"of plain text: a policy learns turns; its columns are {columns}. Write prompt and "
+            "completion, or messages"
+        )
+    if any(row.get(key) for key in _PROMPTS):
+        raise UnusableRow(f"without an answer to learn: its columns are {columns}")
+    raise UnusableRow(
+        f"without a conversation: its columns are {columns}. Say what they are, such as --fields "
+        "messages=NAME, or prompt=NAME completion=NAME"
+    )
+
+
+def asked_in(row: Mapping[str, Any]) -> str:
+    """Return the question that a row has in columns of text, with its further input."""
+    asked = next((key for key in _QUESTIONS if isinstance(row.get(key), str) and row[key]), "")
+    further = ("input", "context") if asked in ("instruction", "question") else ()
+    more = [row[key] for key in further if row.get(key)]
+    return "\n\n".join(map(str, [row[asked], *more])) if asked else ""
+
+
+def with_system(messages: Sequence[Message], row: Mapping[str, Any]) -> list[Message]:
+    """Return messages behind the system prompt that a row has in a column of its own."""
+    said = next((row[key] for key in ("system", "system_prompt") if row.get(key)), None)
+    if not isinstance(said, str) or (messages and messages[0].role is Role.SYSTEM):
+        return list(messages)
+    return [Message(role=Role.SYSTEM, content=said), *messages]
+
+
+def untrained(rows: object, offset: int) -> tuple[int, ...]:
+    """Return the places of the turns that are not to be learned: `weight` 0 (OpenAI), `train` or
+    `training` false (axolotl).
+
+    Raises:
+        UnusableRow: a weight that is neither 0 nor 1, or parts of a turn are marked.
+    """
+    places: list[int] = []
+    for place, row in enumerate(rows if isinstance(rows, Sequence) else ()):
+        if not isinstance(row, Mapping):
+            continue
+        marks = [row[key] for key in ("train", "training", "weight") if row.get(key) is not None]
+        if any(mark not in (0, 1) for mark in marks):
+            raise UnusableRow(f"with a weight of a turn that is neither 0 nor 1: {marks[0]!r}")
+        if row.get("train_detail") or row.get("training_detail"):
+            raise UnusableRow("with parts of a turn marked for training: whole turns are learned")
+        if not all(marks):
+            places.append(place + offset)
+    return tuple(places)
 
 
 def tools_of(value: object) -> list[ToolSpec]:

@@ -25,9 +25,17 @@ from ludus.envs import ToolSpec
 from ludus.envs.problem_files import UnusableRow
 from ludus.messages import Message, Role
 
-from .conversations import Conversation, ConversationReader, refuse_unlearnable, tools_of
+from .conversations import (
+    Conversation,
+    ConversationReader,
+    refuse_unlearnable,
+    tools_of,
+    with_system,
+)
 
 _HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")
+_SIDES = {"chosen_response": "chosen", "rejected_response": "rejected"}
+_NAMED = "say what they are, such as --fields chosen=NAME rejected=NAME"
 TIES = frozenset({"tie", "both", "equal", "neither"})
 """What rows say of pairs in which no answer is better."""
 
@@ -106,6 +114,7 @@ class PreferenceReader:
         Raises:
             UnusableRow: the row ranks nothing.
         """
+        row = {_SIDES.get(key, key): value for key, value in row.items()}
         if "chosen" in row and "rejected" in row:
             prompt, answers = self._pair_texts(row)
             ranks = [1.0, 1.0] if str(row.get("preference", "")).lower() in TIES else [1.0, 2.0]
@@ -172,7 +181,7 @@ class PreferenceReader:
             columns = ", ".join(map(str, row))
             raise UnusableRow(f"without an answer and its rating: its columns are {columns}")
         rated = RatedAnswer(
-            prompt=self._conversations.messages(row.get("prompt"), row),
+            prompt=self.prompt(row),
             answer=self._conversations.answer(row[place], row),
             rating=_number(row[name], name),
             tools=tools_of(row.get("tools")),
@@ -181,19 +190,32 @@ class PreferenceReader:
         refuse_unlearnable(rated.conversation)
         return rated
 
+    def prompt(self, row: Mapping[str, Any]) -> list[Message]:
+        """Return the prompt of a row, which is messages or a text in one of several columns, with
+        the system prompt of a column of its own; [] without one.
+        """
+        asked = self._conversations.prompt(row)
+        return with_system(asked, row) if asked else []
+
     def _pair_texts(self, row: Mapping[str, Any]) -> tuple[list[Message], list[list[Message]]]:
-        sides = [row["chosen"], row["rejected"]]
+        sides: list[Any] = [
+            [side] if isinstance(side, Mapping) else side
+            for side in (row["chosen"], row["rejected"])
+        ]
+        prompt = self.prompt(row)
         if all(isinstance(side, str) and _HH_TURN.match(side) for side in sides):
             whole = [_transcript(side) for side in sides]
-        elif row.get("prompt") is None and all(isinstance(side, str) for side in sides):
-            raise UnusableRow("without a prompt")
+        elif not prompt and all(isinstance(side, str) for side in sides):
+            asked, sides = _split(*sides)
+            prompt = self._conversations.messages(asked, row)
+            whole = [self._conversations.answer(side, row) for side in sides]
         else:
             whole = [self._conversations.answer(side, row) for side in sides]
         # With messages on both sides the prompt may be repeated in each.
         shared = _common(*whole)
         if shared:
-            return whole[0][:shared], [side[shared:] for side in whole]
-        return self._conversations.messages(row.get("prompt") or "", row), whole
+            return with_system(whole[0][:shared], row), [side[shared:] for side in whole]
+        return prompt, whole
 
     def _numbers_of(self, row: Mapping[str, Any], count: int) -> list[float]:
         """Return the numbers of the answers of a row; empty where it has none."""
@@ -214,7 +236,7 @@ class PreferenceReader:
         if ranks is None and self._numbers == "rewards" and row.get("rewards") is not None:
             ranks = [-_number(reward, "reward") for reward in row["rewards"]]
         given, ranks = _listed(row, answers, ranks)
-        prompt = self._conversations.messages(row.get("prompt"), row)
+        prompt = self.prompt(row)
         said = [self._conversations.answer(answer, row) for answer in given]
         return prompt, said, [_number(rank, "rank") for rank in ranks]
 
@@ -228,7 +250,9 @@ def _listed(
         or not isinstance(ranks, Sequence)
         or isinstance(answers, str)
     ):
-        raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
+        hint = "kto learns from labels of single answers" if "label" in row else _NAMED
+        columns = ", ".join(map(str, row))
+        raise UnusableRow(f"without preferences: its columns are {columns}; {hint}")
     if len(answers) != len(ranks) or len(answers) < 2:
         raise UnusableRow(f"with {len(answers)} answers and {len(ranks)} ranks")
     return answers, ranks
@@ -251,6 +275,22 @@ def circles(rankings: Iterable[RankedAnswers]) -> int:
     return sum(_has_circle(better) for better in edges.values())
 
 
+def doubts(source: str, rankings: Sequence[RankedAnswers]) -> list[str]:
+    """Return what should be told of preferences before they are learned: those that no score can
+    satisfy, and those of a single person.
+    """
+    told: list[str] = []
+    if count := circles(rankings):
+        told.append(f"{source}: the preferences of {count} prompts go round in a circle")
+    annotators = {ranking.annotator for ranking in rankings if ranking.annotator}
+    if len(annotators) == 1:
+        told.append(
+            f"{source}: all preferences are of one annotator, {annotators.pop()}: the model learns "
+            "one person's taste, and nobody knows how far others would agree"
+        )
+    return told
+
+
 def _has_circle(better: Mapping[bytes, set[bytes]]) -> bool:
     """Whether a graph has a circle: nodes without an edge to what is left are removed in turn."""
     left = {node: set(below) for node, below in better.items()}
@@ -269,6 +309,18 @@ def _transcript(text: str) -> list[Message]:
     roles = {"Human": Role.USER, "Assistant": Role.ASSISTANT}
     turns = zip(parts[::2], parts[1::2], strict=True)
     return [Message(role=roles[role], content=said.strip()) for role, said in turns]
+
+
+def _split(chosen: str, rejected: str) -> tuple[str, list[str]]:
+    """Return what two texts begin with, and the rests, which keep the space before them (as in
+    TRL).
+    """
+    both = enumerate(zip(chosen, rejected, strict=False))
+    shared = next((n for n, (a, b) in both if a != b), min(len(chosen), len(rejected)))
+    shared -= 1 if chosen[:shared].endswith(" ") else 0
+    if not chosen[:shared].strip():
+        raise UnusableRow("without a prompt")
+    return chosen[:shared], [chosen[shared:], rejected[shared:]]
 
 
 def _common(one: Sequence[Message], other: Sequence[Message]) -> int:

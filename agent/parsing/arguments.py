@@ -11,27 +11,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.llm.chat_wire import CUT, MAX_NESTED, decoder, fault_of, read_arguments
+from ludus.llm.chat_wire import decoder, fault_of, read_arguments
 from ludus.messages import ToolCall
-
-__all__ = [
-    "CUT",
-    "MAX_NESTED",
-    "after_space",
-    "as_call",
-    "as_json",
-    "as_text",
-    "decoder",
-    "fault_of",
-    "given_arguments",
-    "numbered",
-    "read_arguments",
-]
 
 _SPACE = re.compile(r"\s*")
 _NO_CALL = 'a call is an object with "name" and "arguments"'
 _ARGUMENTS = ("arguments", "parameters")
 _ABOUT_A_CALL = frozenset({"name", "type", "id", "index"})
+
+
+class UnreadableCall(Exception):
+    """A call cannot be read; holds the reason and the position of the fault."""
+
+    def __init__(self, reason: str, position: int, *, unclosed: bool = False) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.unclosed = unclosed
+
+
+def unreadable(identity: str, reason: str) -> ToolCall:
+    """Return a call that is not run, with the reason."""
+    return ToolCall(name="", id=identity, error=reason)
+
+
+def sound(name: str, arguments: dict[str, Any], identity: str) -> ToolCall:
+    """Return a call, or the reason why its name or its arguments cannot be sent on."""
+    if fault := fault_of([name, arguments]):
+        return unreadable(identity, fault)
+    return ToolCall(name=name, arguments=arguments, id=identity)
 
 
 def after_space(text: str, start: int) -> int:
@@ -60,13 +67,13 @@ def as_call(decoded: object, identity: str) -> ToolCall:
         inner = decoded.get("function")
         row = inner if isinstance(inner, dict) else decoded
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-        return ToolCall(name="", id=identity, error=_NO_CALL)
+        return unreadable(identity, _NO_CALL)
     name = row["name"]
     if fault := fault_of(name):
-        return ToolCall(name="", id=identity, error=fault)
+        return unreadable(identity, fault)
     if not given_arguments(row) and (stray := sorted(row.keys() - _ABOUT_A_CALL)):
         error = f'the arguments belong into an object under "arguments"; found {stray[0][:80]!r}'
-        return ToolCall(name="", id=identity, error=fault_of(error) or error)
+        return unreadable(identity, fault_of(error) or error)
     arguments, error = read_arguments(row.get("arguments", row.get("parameters")))
     return ToolCall(name=name, arguments=arguments, id=identity, error=error)
 

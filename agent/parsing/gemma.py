@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall
+from ludus.llm.chat_wire import CUT, MAX_NESTED, decoder
+from ludus.messages import ToolCall
 
-from .arguments import CUT, MAX_NESTED, after_space, decoder, fault_of, read_value, schemas_of
+from .arguments import UnreadableCall, after_space, read_value, schemas_of, sound, unreadable
 from .llama import Llama3PythonicFormat
-from .scan import scan
+from .protocol import MarkedFormat
 
 _FORM = "a call is call:name{key:value}"
 
@@ -34,53 +34,43 @@ class Gemma3Format(Llama3PythonicFormat):
     name = "gemma3"
 
 
-class FunctionGemmaFormat:
+class FunctionGemmaFormat(MarkedFormat):
     """Calls of FunctionGemma."""
 
     name = "functiongemma"
     opening, closing, string = "<start_function_call>", "<end_function_call>", "<escape>"
 
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        read = partial(self._read, complete=complete, tools=tools)
-        return scan(text, lambda text, start: text.find(self.opening, start), read)
+    def written(self, call: ToolCall, number: int) -> str:
+        """See `MarkedFormat.written`."""
+        return f"{self.opening}call:{call.name}{_write(call.arguments, self.string)}{self.closing}"
 
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        return "".join(
-            f"{self.opening}call:{call.name}{_write(call.arguments, self.string)}{self.closing}"
-            for call in calls
-        )
-
-    def _read(
+    def read(
         self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
     ) -> tuple[list[ToolCall], int]:
-        """Return the call that begins at `start`, and the position to continue at."""
+        """See `MarkedFormat.read`."""
         name_match = _NAME.match(text, start + len(self.opening))
         position = start + len(self.opening)
         try:
             if name_match is None:
-                raise _Unreadable(_FORM, position)
+                raise UnreadableCall(_FORM, position)
             schemas = schemas_of(name_match[1], tools)
             arguments, position = _Values(text, self.string, schemas).mapping(name_match.end(), 0)
             end = after_space(text, position)
             has_another = text.startswith(self.opening, end)
             closed = text.startswith(self.closing, end)
             if not closed and not has_another and not (complete and end == len(text)):
-                raise _Unreadable(f"{self.closing} is missing", position)
-        except _Unreadable as error:
+                raise UnreadableCall(f"{self.closing} is missing", position)
+        except UnreadableCall as error:
             ends = [text.find(mark, error.position) for mark in (self.closing, self.opening)]
             if max(ends) < 0:
                 reason = str(error) if complete else CUT
-                return [ToolCall(name="", id=identity, error=reason)], len(text)
+                return [unreadable(identity, reason)], len(text)
             # Go on after the mark that closes the call, or at the next call.
             ends[0] += len(self.closing) if ends[0] >= 0 else 0
             after = min(end for end in ends if end >= 0)
-            return [ToolCall(name="", id=identity, error=str(error))], after
+            return [unreadable(identity, str(error))], after
         after = end + len(self.closing) if closed else end
-        if fault := fault_of([name_match[1], arguments]):
-            return [ToolCall(name="", id=identity, error=fault)], after
-        return [ToolCall(name=name_match[1], arguments=arguments, id=identity)], after
+        return [sound(name_match[1], arguments, identity)], after
 
 
 class Gemma4Format(FunctionGemmaFormat):
@@ -88,14 +78,6 @@ class Gemma4Format(FunctionGemmaFormat):
 
     name = "gemma4"
     opening, closing, string = "<|tool_call>", "<tool_call|>", '<|"|>'
-
-
-class _Unreadable(Exception):
-    """A call cannot be read; holds the reason and the position of the fault."""
-
-    def __init__(self, reason: str, position: int) -> None:
-        super().__init__(reason)
-        self.position = position
 
 
 _NAME = re.compile(r"\s*call:\s*([^\s{}<>:]{1,256})\s*(?=\{)")
@@ -140,7 +122,7 @@ class _Values:
         while not self.text.startswith("}", position):
             key, position = self._key(position)
             if key in mapping:
-                raise _Unreadable(f"{key[:80]} is given twice", position)
+                raise UnreadableCall(f"{key[:80]} is given twice", position)
             types = self.schemas.get(key, set()) if not depth else set[str]()
             mapping[key], position = self._value(position, depth, types)
             position = self._past_comma(position, "}")
@@ -161,7 +143,7 @@ class _Values:
         if self.text.startswith(",", position):
             return after_space(self.text, position + 1)
         if not self.text.startswith(end, position):
-            raise _Unreadable(f"{end!r} or a comma is missing", position)
+            raise UnreadableCall(f"{end!r} or a comma is missing", position)
         return position
 
     def _key(self, position: int) -> tuple[str, int]:
@@ -172,7 +154,7 @@ class _Values:
         key, position = self._string(position)
         position = after_space(self.text, position)
         if not self.text.startswith(":", position):
-            raise _Unreadable(f"a colon is missing after {key[:80]!r}", position)
+            raise UnreadableCall(f"a colon is missing after {key[:80]!r}", position)
         return key, after_space(self.text, position + 1)
 
     def _string(self, position: int) -> tuple[str, int]:
@@ -181,19 +163,19 @@ class _Values:
             text_start = position + len(self.mark)
             end = self.text.find(self.mark, text_start)
             if end < 0:
-                raise _Unreadable("a string is not closed", position)
+                raise UnreadableCall("a string is not closed", position)
             return self.text[text_start:end], end + len(self.mark)
         if self.text.startswith('"', position):
             try:
                 decoded, end = decoder.raw_decode(self.text, position)
             except (ValueError, RecursionError) as error:
-                raise _Unreadable(f"not a string: {error}", position) from None
+                raise UnreadableCall(f"not a string: {error}", position) from None
             return str(decoded), end
-        raise _Unreadable(_FORM, position)
+        raise UnreadableCall(_FORM, position)
 
     def _value(self, position: int, depth: int, types: set[str]) -> tuple[Any, int]:
         if depth > MAX_NESTED:
-            raise _Unreadable(f"values are nested more than {MAX_NESTED} deep", position)
+            raise UnreadableCall(f"values are nested more than {MAX_NESTED} deep", position)
         if self.text.startswith("{", position):
             return self.mapping(position, depth + 1)
         if self.text.startswith("[", position):
@@ -202,8 +184,8 @@ class _Values:
             return self._string(position)
         value_match = _BARE.match(self.text, position)
         if value_match is None:
-            raise _Unreadable("a value is missing", position)
+            raise UnreadableCall("a value is missing", position)
         try:
             return read_value(value_match[0].strip(), types), value_match.end()
         except (ValueError, RecursionError) as error:
-            raise _Unreadable(f"not a value: {error}", position) from None
+            raise UnreadableCall(f"not a value: {error}", position) from None

@@ -27,21 +27,21 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ludus.envs import ToolSpec
+from ludus.llm.chat_wire import CUT, decoder
 from ludus.messages import Message, Role, ToolCall
 from ludus.thoughts import ALL
 
 from .arguments import (
-    CUT,
     MAX_PYTHON_CHARS,
     UnreadableLiteral,
     after_space,
     as_call,
     as_json,
-    decoder,
     expression,
-    fault_of,
     given_arguments,
     literal,
+    sound,
+    unreadable,
 )
 from .scan import MAX_CALLS, begins_here, bounded, find_result, find_turn, own_beginnings
 
@@ -143,25 +143,25 @@ class Llama3PythonicFormat:
         try:
             calls = read_list(body.text)
         except UnreadableLiteral as error:
-            calls = [ToolCall(name="", id="call_0", error=str(error))]
+            calls = [unreadable("call_0", str(error))]
             # Perhaps somebody else's words, which the policy made up, begin after the list.
             for head in own_beginnings(body.text):
                 with suppress(UnreadableLiteral):
                     calls = read_list(without_ends(head))
                     break
         if not complete:  # the turn was cut off, so the last call may be unfinished
-            calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
+            calls[-1] = unreadable(calls[-1].id, CUT)
         return Message(role=Role.ASSISTANT, content=text[:calls_start].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would; "" for no calls."""
-        if not calls:
-            return ""
-        written: list[str] = []
-        for call in calls:
-            arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-            written.append(f"{call.name}({arguments})")
-        return f"[{', '.join(written)}]"
+        return f"[{', '.join(map(python_call, calls))}]" if calls else ""
+
+
+def python_call(call: ToolCall) -> str:
+    """Return a call in the syntax of Python."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    return f"{call.name}({arguments})"
 
 
 _FIRST_CALL = re.compile(r"(\[\s*)?([A-Za-z_][\w.-]*)\s*\(")
@@ -270,7 +270,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
     """
     name = _dotted(node.func) if isinstance(node, ast.Call) else ""
     if not isinstance(node, ast.Call) or not name:
-        return ToolCall(name="", id=identity, error="an element of the list is not a call")
+        return unreadable(identity, "an element of the list is not a call")
     name = names.get(name, name)
     if node.args or any(named.arg is None for named in node.keywords):
         return ToolCall(name=name, id=identity, error="name each argument: f(a=1)")
@@ -282,9 +282,7 @@ def _read_call(node: ast.expr, identity: str, names: Mapping[str, str]) -> ToolC
     except (UnreadableLiteral, RecursionError) as error:
         return ToolCall(name=name, id=identity, error=str(error))
     arguments = dict(zip(argument_names, values, strict=True))
-    if fault := fault_of([name, arguments]):
-        return ToolCall(name="", id=identity, error=fault)
-    return ToolCall(name=name, arguments=arguments, id=identity)
+    return sound(name, arguments, identity)
 
 
 def _dotted(node: ast.expr) -> str:
@@ -313,7 +311,7 @@ class Llama3JsonFormat:
         if calls is None:
             return Message(role=Role.ASSISTANT, content=text)
         if not complete:  # the turn was cut, so the last call may be unfinished
-            calls[-1] = ToolCall(name="", id=calls[-1].id, error=CUT)
+            calls[-1] = unreadable(calls[-1].id, CUT)
         return Message(role=Role.ASSISTANT, content=text[:calls_start].strip(), tool_calls=calls)
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
@@ -344,7 +342,7 @@ def _calls_of(body_text: str, names: frozenset[str]) -> list[ToolCall] | None:
         fault = "no JSON object after the tag"
     calls = [as_call(row, f"call_{index}") for index, row in enumerate(objects)]
     if fault:
-        calls.append(ToolCall(name="", id=f"call_{len(calls)}", error=fault))
+        calls.append(unreadable(f"call_{len(calls)}", fault))
     return bounded(calls)
 
 

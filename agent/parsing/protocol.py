@@ -7,7 +7,9 @@ the first is run by default. The others come back to the model as calls that wer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, Protocol, TypeGuard, runtime_checkable
 
 import msgspec
@@ -15,6 +17,9 @@ import msgspec
 from ludus.envs import ToolSpec
 from ludus.messages import Message, ToolCall
 from ludus.thoughts import AUTO, apart, marks_of
+
+from .arguments import as_json, as_text
+from .scan import scan
 
 
 class ToolFormat(Protocol):
@@ -116,6 +121,65 @@ def read_turn(
 def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:
     """Return the id that templates and servers of this format want for a call; see `HasCallIds`."""
     return tool_format.call_id(call, number) if isinstance(tool_format, HasCallIds) else call.id
+
+
+class MarkedFormat:
+    """A tool format whose calls begin with marks of their own, and are written in one form each."""
+
+    name: str
+    beginning: re.Pattern[str]
+    """Whatever begins a call, whole or damaged; by default `opening`, where a format has one."""
+    form: str
+    """How a call is written: with its `name`, its `id`, its `arguments` as JSON or all of it as a
+    `row` of JSON, and the marks of the `format`.
+    """
+    before: str = ""
+    between: str = ""
+    after: str = ""
+    """What stands before, between and after the calls of a turn."""
+    signs: tuple[str, ...] = ()
+    """Marks by which a model whose template shows no call is known as one of this format: all are
+    tokens of the model, or stand in the template.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "opening" in vars(cls) and "beginning" not in vars(cls):
+            cls.beginning = re.compile(re.escape(vars(cls)["opening"]))
+
+    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
+        """Read an assistant turn; see `ToolFormat.parse`."""
+        message = scan(text, self.beginning, partial(self.read, complete=complete, tools=tools))
+        calls = [
+            msgspec.structs.replace(call, id=self.call_id(call, number))
+            for number, call in enumerate(message.tool_calls)
+        ]
+        return msgspec.structs.replace(message, tool_calls=calls)
+
+    def read(
+        self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
+    ) -> tuple[list[ToolCall], int]:
+        """Return the calls that begin at `start`, and the position to continue at."""
+        raise NotImplementedError
+
+    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
+        """Write calls as the model would; "" for no calls."""
+        written = self.between.join(self.written(call, number) for number, call in enumerate(calls))
+        return f"{self.before}{written}{self.after}" if calls else ""
+
+    def written(self, call: ToolCall, number: int) -> str:
+        """Return the call of a turn before which there are `number` others."""
+        return self.form.format(
+            format=self,
+            name=call.name,
+            id=self.call_id(call, number),
+            arguments=as_text(call.arguments),
+            row=as_json(call),
+        )
+
+    def call_id(self, call: ToolCall, number: int) -> str:
+        """Return a call's id; see `HasCallIds`."""
+        return call.id
 
 
 Keep = Literal["first", "last"]

@@ -14,26 +14,18 @@ from typing import TypeVar
 from ludus.errors import ConfigError, UnknownName
 from ludus.registry import load_offered, offered_names
 
-from .deepseek import DeepSeekV3Format, DeepSeekV4Format, DeepSeekV31Format, DeepSeekV32Format
-from .gemma import FunctionGemmaFormat, Gemma3Format, Gemma4Format
-from .glm import Glm4Format
-from .harmony import HarmonyFormat
-from .kimi import KimiK2Format
-from .llama import Llama3JsonFormat, Llama3PythonicFormat
-from .marked_lists import Granite3Format, Lfm2Format, NemotronFormat, Phi4MiniFormat
-from .minimax import MiniMaxM1Format, MiniMaxM2Format
-from .mistral import MistralV3Format, MistralV11Format
+from . import gemma, headed, hermes, llama, tagged, tags
 from .protocol import ToolFormat
-from .qwen import HermesFormat, Qwen3CoderFormat
-from .tags import TagFormat
 
 ENTRY_POINT_GROUP = "ludus.tool_formats"
 _SHIPPED: tuple[type[ToolFormat], ...] = (
-    HermesFormat, Qwen3CoderFormat, Llama3JsonFormat, Llama3PythonicFormat, TagFormat,
-    HarmonyFormat, DeepSeekV3Format, DeepSeekV31Format, DeepSeekV32Format, DeepSeekV4Format,
-    Glm4Format, KimiK2Format, MistralV3Format, MistralV11Format, FunctionGemmaFormat,
-    Gemma3Format, Gemma4Format, MiniMaxM1Format, MiniMaxM2Format, Phi4MiniFormat,
-    Granite3Format, NemotronFormat, Lfm2Format,
+    hermes.HermesFormat, tagged.Qwen3CoderFormat, llama.Llama3JsonFormat,
+    llama.Llama3PythonicFormat, tags.TagFormat, headed.HarmonyFormat, headed.DeepSeekV3Format,
+    headed.DeepSeekV31Format, tagged.DeepSeekV32Format, tagged.DeepSeekV4Format, tagged.Glm4Format,
+    headed.KimiK2Format, headed.MistralV3Format, headed.MistralV11Format,
+    gemma.FunctionGemmaFormat, gemma.Gemma3Format, gemma.Gemma4Format, hermes.MiniMaxM1Format,
+    tagged.MiniMaxM2Format, hermes.Phi4MiniFormat, hermes.Granite3Format, hermes.NemotronFormat,
+    hermes.Lfm2Format,
 )  # fmt: skip
 TOOL_FORMATS: dict[str, type[ToolFormat]] = {shipped.name: shipped for shipped in _SHIPPED}
 """The formats that are shipped or registered, by name."""

@@ -94,22 +94,26 @@ class Claim(NamedTuple):
     only_after_call: bool
 
 
-def find_result(text: str, start: int) -> int:
-    """Return the position from `start` on of a mark that begins a result, or -1."""
-    match = _RESULT.search(text, start)
-    return -1 if match is None else match.start()
+Find = Callable[[str, int], int]
+"""Returns the position of the next call from a given position on, or -1."""
+Read = Callable[[str, int, str], tuple[list[ToolCall], int]]
+"""Returns the calls that begin at a position, given the id of the first, and the position to
+continue at.
+"""
 
 
-def find_turn(text: str, start: int) -> int:
-    """Return the position from `start` on of a mark that begins a turn, or -1."""
-    match = _TURN.search(text, start)
-    return -1 if match is None else match.start()
+def finder(pattern: re.Pattern[str]) -> Find:
+    """Return what finds the next position at which a pattern matches."""
+
+    def find(text: str, start: int) -> int:
+        match = pattern.search(text, start)
+        return -1 if match is None else match.start()
+
+    return find
 
 
-def find_word(text: str, start: int) -> int:
-    """Return the position from `start` on of a line that begins like a transcript, or -1."""
-    match = _WORD.search(text, start)
-    return -1 if match is None else match.start()
+find_result, find_turn, find_word = finder(_RESULT), finder(_TURN), finder(_WORD)
+"""What finds marks that begin results and turns, and lines that begin like a transcript."""
 
 
 def claim_at(text: str, position: int) -> Claim:
@@ -187,29 +191,22 @@ AFTER_INVENTED = "not run: it follows a result or a turn that you made up; wait 
 IN_A_FENCE = "not run: it stands in a code block with text after it; write the call by itself"
 _FENCE = "```"
 
-Find = Callable[[str, int], int]
-"""Returns the position of the next call from a given position on, or -1."""
-Read = Callable[[str, int, str], tuple[list[ToolCall], int]]
-"""Returns the calls that begin at a position, given the id of the first, and the position to
-continue at.
-"""
-
 
 def nowhere(text: str, start: int) -> int:
     """Return -1: a `Find` that finds nothing."""
     return -1
 
 
-def scan(text: str, find: Find, read: Read, *, stop: Find = nowhere) -> Message:
+def scan(text: str, beginning: re.Pattern[str], read: Read, *, stop: Find = nowhere) -> Message:
     """Read an assistant turn as a message.
 
     Args:
         text: the model's text.
-        find: finds the next call.
+        beginning: whatever begins a call, whole or damaged.
         read: reads calls; an unreadable call is returned with an error.
         stop: finds the position after which nothing is a call.
     """
-    turn = _Turn(text, find, read, stop)
+    turn = _Turn(text, beginning, read, stop)
     turn.run()
     text_said = "".join(turn.spoken)
     content = text_said.strip() if turn.calls else text
@@ -245,7 +242,7 @@ class _Next:
 @dataclass(slots=True)
 class _Turn:
     text: str
-    find: Find
+    beginning: re.Pattern[str]
     read: Read
     stop: Find
     spoken: list[str] = field(default_factory=list)
@@ -272,7 +269,8 @@ class _Turn:
     def run(self) -> None:
         """Go through the text from tag to tag."""
         # Every kind of tag is searched ahead, and the nearest decides. `_Next` keeps this linear.
-        call, thought_opening = _Next(self.text, self.find), _Next(self.text, ALL.opening)
+        call = _Next(self.text, finder(self.beginning))
+        thought_opening = _Next(self.text, ALL.opening)
         closed, stop = _Next(self.text, ALL.closing), _Next(self.text, self.stop)
         results, turns = _Next(self.text, find_result), _Next(self.text, find_turn)
         words = _Next(self.text, find_word)
@@ -322,7 +320,7 @@ class _Turn:
             # Prose after the code block shows that the call is an example.
             closed_at = self.text.find(_FENCE, after)
             rest = self.text[closed_at + len(_FENCE) :].strip() if closed_at >= 0 else ""
-            if rest and not rest.startswith(_FENCE) and self.find(rest, 0) != 0:
+            if rest and not rest.startswith(_FENCE) and self.beginning.match(rest) is None:
                 calls = [ToolCall(name="", id=call.id, error=IN_A_FENCE) for call in calls]
         self.calls += calls
         self.position = after

@@ -8,15 +8,15 @@ made, since the answer has been given. A tag that was opened and not closed is n
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from ludus.envs import ToolSpec
+from ludus.llm.chat_wire import CUT, decoder
 from ludus.messages import Message, Role, ToolCall
 
-from .arguments import CUT, decoder, fault_of, read_value, schemas_of
+from .arguments import as_text, read_value, schemas_of, sound, unreadable
 from .scan import scan
 
 _ANSWER, _ANSWERED = "<answer>", "</answer>"
@@ -33,10 +33,6 @@ class TagFormat:
             return Message(role=Role.ASSISTANT, content=text)
         opening = re.compile(f"<({'|'.join(re.escape(tool.name) for tool in tools)})>")
 
-        def find(text: str, start: int) -> int:
-            match = opening.search(text, start)
-            return -1 if match is None else match.start()
-
         def read(text: str, start: int, identity: str) -> tuple[list[ToolCall], int]:
             match = opening.match(text, start)
             assert match is not None
@@ -44,20 +40,18 @@ class TagFormat:
             closing = text.find(f"</{name}>", match.end())
             if closing < 0:
                 reason = f"<{name}> is not closed" if complete else CUT
-                return [ToolCall(name="", id=identity, error=reason)], len(text)
+                return [unreadable(identity, reason)], len(text)
             after = closing + len(f"</{name}>")
             content = text[match.end() : closing].strip()
             try:
                 arguments = _arguments(content, schemas_of(name, tools))
             except (ValueError, RecursionError) as error:
-                return [ToolCall(name="", id=identity, error=f"<{name}>: {error}")], after
-            if fault := fault_of(arguments):
-                return [ToolCall(name="", id=identity, error=fault)], after
-            return [ToolCall(name=name, arguments=arguments, id=identity)], after
+                return [unreadable(identity, f"<{name}>: {error}")], after
+            return [sound(name, arguments, identity)], after
 
         # An `<answer>` that is never closed is only being talked about, and stops nothing.
         last = max(text.rfind(_ANSWERED), 0)
-        return scan(text, find, read, stop=lambda text, start: text.find(_ANSWER, start, last))
+        return scan(text, opening, read, stop=lambda text, start: text.find(_ANSWER, start, last))
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would."""
@@ -66,17 +60,13 @@ class TagFormat:
 
 def _render(call: ToolCall, parameters: list[str]) -> str:
     values = list(call.arguments.values())
-    text = _text(values[0] if len(values) == 1 else call.arguments if values else "")
+    text = as_text(values[0] if len(values) == 1 else call.arguments if values else "")
     elsewhere = bool(parameters) and parameters[0] not in call.arguments
     looks_otherwise = len(parameters) > 1 and text.strip()[:1] in ("", "{")
     if len(values) == 1 and (elsewhere or looks_otherwise):
         # A bare value would be read as another parameter, or as no argument.
-        text = _text(call.arguments)
+        text = as_text(call.arguments)
     return f"<{call.name}>{text}</{call.name}>"
-
-
-def _text(content: object) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:

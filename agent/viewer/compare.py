@@ -39,8 +39,6 @@ BUDGET = [
     "eval.samples",
 ]
 """The settings that compared runs must share: what they may spend, and on what they are judged."""
-APART = ("seed", "env_url")
-"""Settings that make no other recipe, besides those of the run's folder."""
 
 
 def iqm(scores: Scores) -> float:
@@ -142,7 +140,8 @@ def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> d
             # One run has no spread over seeds: its interval is not known, and not zero.
             "interval": bootstrap([scores], iqm) if len(scores) > 1 else None,
             "profile": profile(scores, levels),
-            "curve": _curve(groups[label]),
+            "curve": (curve := _curve(groups[label])),
+            "reach": _reach(curve),
         }
         for label, scores in table.items()
     ]
@@ -157,6 +156,7 @@ def _compared(groups: dict[str, list[RunReader]], table: dict[str, Scores]) -> d
             if min(len(table[one]), len(table[other])) > 1
             else None,
             **seeds[one, other],
+            "enough": _enough(seeds[one, other]),
         }
         for place, one in enumerate(names)
         for other in names[place + 1 :]
@@ -188,13 +188,37 @@ def _curve(readers: Sequence[RunReader]) -> Any:
     return None
 
 
+def interval_text(pair: tuple[float, float] | None) -> str:
+    """Say an interval in words."""
+    return "unknown: one seed" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"
+
+
+def _reach(curve: dict[str, Any] | None) -> str:
+    """Say what a recipe would reach by its fitted sigmoid."""
+    if curve is None:
+        return "too few points"
+    if not curve["bounded"]:
+        return "the curve has not bent yet"
+    return f"{curve['curve']['top']:.3f} ({interval_text(curve['top'])})"
+
+
+def _enough(pair: dict[str, Any]) -> str:
+    """Say whether the seeds of a pair are enough, and else how many more would be."""
+    decided = {"larger": "the first is better", "smaller": "the second is better"}
+    if pair["decision"] != "open":
+        return f"enough: {decided.get(pair['decision'], 'no difference')}"
+    if pair["more"] is None:
+        return "no number up to 25 would tell"
+    return f"about {pair['more']} more each"
+
+
 def held_out_scores(reader: RunReader) -> dict[str, float]:
     """Return the mean reward of each held-out task in the last evaluation."""
-    rows = reader.store.base.execute(
-        "SELECT task, AVG(reward) FROM episodes WHERE reward IS NOT NULL AND "
+    rows = reader.store.rows(
+        "SELECT task, AVG(reward) AS mean FROM episodes WHERE reward IS NOT NULL AND "
         "file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') GROUP BY task"
-    ).fetchall()
-    return {str(task): float(mean) for task, mean in rows}
+    )
+    return {row["task"]: row["mean"] for row in rows}
 
 
 def _last_of(reader: RunReader, column: str) -> dict[str, float]:
@@ -225,14 +249,7 @@ def labels(readers: Sequence[RunReader], by: str = "") -> list[str]:
     """Return for each run the name of its recipe: the settings that differ between runs."""
     if by:
         return [_setting(by, reader.flat_settings().get(by)) for reader in readers]
-    flat = [
-        {
-            name: value
-            for name, value in reader.flat_settings().items()
-            if name not in APART and not name.startswith("run.")
-        }
-        for reader in readers
-    ]
+    flat = [reader.recipe_settings() for reader in readers]
     names = sorted({name for table in flat for name in table})
     differing = [name for name in names if len({table.get(name) for table in flat}) > 1]
     told = [

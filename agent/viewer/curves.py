@@ -7,7 +7,7 @@ equation 1): R(C) = R0 + (A - R0) / (1 + (C_mid / C)^B).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -65,9 +65,6 @@ class FittedCurve(msgspec.Struct, frozen=True, kw_only=True):
 def fit(compute: Sequence[float], reward: Sequence[float]) -> Sigmoid:
     """Return the sigmoid of least squares.
 
-    For a middle and a steepness the other two numbers are linear; these two are looked for on a
-    grid that is made finer `ZOOMS` times.
-
     Raises:
         ValueError: there are fewer than `LEAST` points of positive compute.
     """
@@ -75,22 +72,34 @@ def fit(compute: Sequence[float], reward: Sequence[float]) -> Sigmoid:
     x, y = x[x > 0], y[x > 0]
     if len(x) < LEAST:
         raise ValueError(f"a sigmoid needs {LEAST} points of positive compute, got {len(x)}")
+    return _searched(x, lambda share, _middle, _power: _lines(share, y))[0]
+
+
+Solve = Callable[[Values, Values, Values], tuple[Values, Values, Values]]
+"""Start, gain and squared error [G] of the best curve for each share [G, N], log of the middle and
+steepness [G, 1].
+"""
+
+
+def _searched(x: Values, solve: Solve) -> tuple[Sigmoid, float]:
+    """Return the best curve and its squared error.
+
+    For a middle and a steepness the other two numbers are linear; these two are looked for on a
+    grid that is made finer `ZOOMS` times.
+    """
     middles = math.log(x.min() / 4), math.log(x.max() * 8)
     steeps = math.log(SHALLOWEST), math.log(STEEPEST)
     for _ in range(ZOOMS):
         grid = np.meshgrid(np.linspace(*middles, CELLS), np.linspace(*steeps, CELLS))
-        middle, steep = grid[0].ravel(), grid[1].ravel()
-        share = 1 / (1 + np.exp((middle[:, None] - np.log(x)) * np.exp(steep)[:, None]))
-        start, gain, error = _lines(share, y)
+        middle, power = grid[0].reshape(-1, 1), np.exp(grid[1].reshape(-1, 1))
+        share = 1 / (1 + np.exp((middle - np.log(x)) * power))
+        start, gain, error = solve(share, middle, power)
         best = int(error.argmin())
-        middles = _narrowed(middles, float(middle[best]))
-        steeps = _narrowed(steeps, float(steep[best]))
-    return Sigmoid(
-        float(start[best]),
-        float(start[best] + gain[best]),
-        math.exp(float(steep[best])),
-        math.exp(float(middle[best])),
-    )
+        middles = _narrowed(middles, float(middle[best, 0]))
+        steeps = _narrowed(steeps, math.log(power[best, 0]))
+    first, steepness = float(start[best]), float(power[best, 0])
+    curve = Sigmoid(first, first + float(gain[best]), steepness, math.exp(float(middle[best, 0])))
+    return curve, float(error[best])
 
 
 def _lines(share: Values, y: Values) -> tuple[Values, Values, Values]:
@@ -195,23 +204,15 @@ def _constrained(x: Values, y: Values, value: float, compute: float) -> float:
     With s the share of the gain at x, and c at `compute`, R = R0 (1 - s / c) + value s / c is
     linear in R0.
     """
-    middles = math.log(x.min() / 4), math.log(x.max() * 8)
-    steeps = math.log(SHALLOWEST), math.log(STEEPEST)
-    error = np.zeros(1)
-    for _ in range(ZOOMS):
-        grid = np.meshgrid(np.linspace(*middles, CELLS), np.linspace(*steeps, CELLS))
-        middle, steep = grid[0].ravel(), grid[1].ravel()
-        power = np.exp(steep)[:, None]
-        share = 1 / (1 + np.exp((middle[:, None] - np.log(x)) * power))
+
+    def solve(share: Values, middle: Values, power: Values) -> tuple[Values, Values, Values]:
         if not math.isinf(compute):
-            share = share * (1 + np.exp((middle[:, None] - math.log(compute)) * power))
+            share = share * (1 + np.exp((middle - math.log(compute)) * power))
         rest, left = 1 - share, y - value * share
         start = (rest * left).sum(1) / np.maximum((rest**2).sum(1), 1e-12)
-        error = ((left - start[:, None] * rest) ** 2).sum(1)
-        best = int(error.argmin())
-        middles = _narrowed(middles, float(middle[best]))
-        steeps = _narrowed(steeps, float(steep[best]))
-    return float(error.min())
+        return start, value - start, ((left - start[:, None] * rest) ** 2).sum(1)
+
+    return _searched(x, solve)[1]
 
 
 def _f_quantile(freedom: int) -> float:

@@ -14,7 +14,8 @@ inspect           a log of Inspect (`.eval`): a sample for each role of an episo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,40 @@ from ludus.messages import Message
 from ..trajectory import Episode, Finish, Segment, Trajectory, Turn
 from .inspect_log import write_eval_log
 from .run import RunReader
+from .transcript import spoken
 
 AT_ONCE = 500
 """Episodes that are read at a time."""
-WINDOW = (
-    "run", "step", "split", "task", "group", "index", "ordinal", "role", "window", "parent",
-    "ended", "stop", "status", "reward", "in_loss", "ids", "mask", "logprobs", "versions",
-    "advantages", "learner_logprobs", "entropies", "parts", "messages",
-)  # fmt: skip
-"""The columns of a window's row."""
+WINDOW: dict[str, Any] = {
+    "run": str, "step": int, "split": str, "task": str, "group": str, "index": int,
+    "ordinal": int, "role": str, "window": int, "parent": int, "ended": str, "stop": str,
+    "status": str, "reward": float, "in_loss": bool, "ids": list[int], "mask": list[int],
+    "logprobs": list[float], "versions": list[int], "advantages": list[float],
+    "learner_logprobs": list[float], "entropies": list[float], "parts": str, "messages": str,
+}  # fmt: skip
+"""The columns of a window's row, and their types."""
 
 Found = tuple[Any, Episode]
 """The row of the index, and the episode."""
+File = tuple[str, Any]
+"""The name of a file, and what it holds: rows, or what else its ending stands for (`WRITERS`)."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The episodes of a run that are exported."""
+
+    reader: RunReader
+    episodes: Iterator[Found]
+    passing: float
+    """The least reward with which `trl` labels a completion as good."""
+
+    def windows(self) -> Iterator[tuple[Episode, Trajectory, Segment]]:
+        """Yield each context window, with the episode and the role that it belongs to."""
+        for _, episode in self.episodes:
+            for trajectory in episode.trajectories:
+                for segment in trajectory.segments:
+                    yield episode, trajectory, segment
 
 
 def export(
@@ -63,11 +86,17 @@ def export(
     total, _ = reader.store.query(filters, limit=1)
     if not total:
         raise ConfigError(f"no episode of {reader.name} passes {dict(filters)}")
+    selection = Selection(reader, _episodes(reader, filters, total), passing)
+    files: list[Path] = []
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        return FORMATS[to](reader, out, _episodes(reader, filters, total), passing)
+        for name, content in FORMATS[to](selection):
+            path = out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            WRITERS[path.suffix](path, content)
+            files += [path] if path.exists() else []  # Parquet without a row has no columns
     except OSError as error:
         raise ConfigError(f"cannot write {str(out)!r}: {error.strerror}") from None
+    return files
 
 
 def _episodes(reader: RunReader, filters: Mapping[str, str], total: int) -> Iterator[Found]:
@@ -132,79 +161,61 @@ def _found(window: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _messages(segment: Segment) -> list[Message]:
-    messages: list[Message] = []
-    for turn in segment.turns:
-        messages += [*turn.observation, *([turn.message] if turn.message else [])]
-    return messages
+    return [message for message, _ in spoken(segment)]
 
 
-def _metrics(reader: RunReader) -> Iterator[dict[str, Any]]:
-    for name, series in reader.columns.items():
-        for step, value in zip(series.steps, series.values, strict=True):
-            yield {"run": reader.name, "step": step, "column": name, "value": value}
-
-
-def _rollouts(reader: RunReader) -> Iterator[dict[str, Any]]:
-    for row in reader.store.base.execute("SELECT * FROM rollouts ORDER BY ordinal"):
-        yield {"run": reader.name, **dict(row)}
-
-
-def _to_jsonl(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    tables = (
-        ("windows", windows(reader, found)),
-        ("metrics", _metrics(reader)),
-        ("rollouts", _rollouts(reader)),
+def _tables(selection: Selection, ending: str) -> Iterator[File]:
+    reader = selection.reader
+    yield f"windows{ending}", windows(reader, selection.episodes)
+    metrics = (
+        {"run": reader.name, "step": step, "column": name, "value": value}
+        for name, series in reader.columns.items()
+        for step, value in zip(series.steps, series.values, strict=True)
     )
-    return [_lines(out / f"{name}.jsonl", rows) for name, rows in tables]
+    yield f"metrics{ending}", metrics
+    rollouts = reader.store.base.execute("SELECT * FROM rollouts ORDER BY ordinal")
+    yield f"rollouts{ending}", ({"run": reader.name, **dict(row)} for row in rollouts)
 
 
-def _lines(path: Path, rows: Iterator[Any]) -> Path:
+def _write_lines(path: Path, rows: Iterable[Any]) -> None:
     with path.open("wb") as file:
         file.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in rows)
-    return path
 
 
-def _to_parquet(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    tables = {"metrics": _metrics(reader), "rollouts": _rollouts(reader)}
-    files = [_parquet(out / "windows.parquet", windows(reader, found), _schema())]
-    files += [_parquet(out / f"{name}.parquet", rows, None) for name, rows in tables.items()]
-    return [path for path in files if path.exists()]  # a table without a row has no file
+def _write_document(path: Path, document: Any) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
 
 
-def _arrow() -> Any:
+def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     try:
-        import pyarrow
+        import pyarrow as arrow
         import pyarrow.parquet  # makes pyarrow.parquet an attribute
     except ImportError:
         raise MissingExtra.of("export", needed_for="writing Parquet") from None
-    return pyarrow
-
-
-def _schema() -> Any:
-    arrow = _arrow()
-    integers, floats = arrow.list_(arrow.int64()), arrow.list_(arrow.float64())
-    kinds = {
-        **dict.fromkeys(["step", "index", "ordinal", "window", "parent"], arrow.int64()),
-        **dict.fromkeys(["ids", "mask", "versions"], integers),
-        **dict.fromkeys(["logprobs", "advantages", "learner_logprobs", "entropies"], floats),
-        "reward": arrow.float64(),
-        "in_loss": arrow.bool_(),
-    }
-    return arrow.schema([(name, kinds.get(name, arrow.string())) for name in WINDOW])
-
-
-def _parquet(path: Path, rows: Iterator[dict[str, Any]], schema: Any) -> Path:
-    arrow, writer = _arrow(), None
-    while batch := list(itertools.islice(rows, AT_ONCE)):
+    kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
+    lists = {list[int]: arrow.list_(arrow.int64()), list[float]: arrow.list_(arrow.float64())}
+    schema, writer, rest = None, None, iter(rows)
+    while batch := list(itertools.islice(rest, AT_ONCE)):
+        if schema is None and list(batch[0]) == list(WINDOW):
+            schema = arrow.schema([(name, (kinds | lists)[kind]) for name, kind in WINDOW.items()])
         table = arrow.Table.from_pylist(batch, schema=schema)
         schema = table.schema  # of the first batch, where none was given
-        if writer is None:
-            writer = arrow.parquet.ParquetWriter(path, schema)
+        writer = writer or arrow.parquet.ParquetWriter(path, schema)
         writer.write_table(table)
     if writer is not None:
         writer.close()
-    return path
 
+
+WRITERS: dict[str, Callable[[Path, Any], object]] = {
+    ".jsonl": _write_lines,
+    ".json": _write_document,
+    ".parquet": _write_parquet,
+    ".md": lambda path, text: path.write_text(text, encoding="utf-8"),
+    ".eval": lambda path, selection: write_eval_log(
+        path, selection.reader.name, selection.reader.path.stat().st_mtime, selection.episodes
+    ),
+}
+"""What writes a file, by the ending of its name."""
 
 CARD = """---
 configs:
@@ -219,42 +230,24 @@ A row is a context window with its token ids as sampled. Written by `ludus expor
 """
 
 
-def _to_hf(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
+def _hf(selection: Selection) -> Iterator[File]:
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in windows(reader, found):
+    for row in windows(selection.reader, selection.episodes):
         rows.setdefault(row["split"], []).append(row)
-    (out / "data").mkdir(exist_ok=True)
-    files = [
-        _parquet(out / "data" / f"{split}-00000-of-00001.parquet", iter(of), _schema())
-        for split, of in rows.items()
-    ]
+    for split, of in rows.items():
+        yield f"data/{split}-00000-of-00001.parquet", of
     splits = "\n".join(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in rows)
-    card = out / "README.md"
-    card.write_text(CARD.format(splits=splits, run=reader.name), encoding="utf-8")
-    return [*files, card]
+    yield "README.md", CARD.format(splits=splits, run=selection.reader.name)
 
 
 # --- chats ----------------------------------------------------------------------------------------
 
 
-def _to_sharegpt(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    def rows() -> Iterator[dict[str, Any]]:
-        for _row, episode, trajectory, segment in _chats(found):
-            said = [_shared(message) for message in _messages(segment)]
-            if said:
-                yield {
-                    "conversations": [turn for turns in said for turn in turns],
-                    **_about(episode, trajectory),
-                }
-
-    return [_lines(out / "sharegpt.jsonl", rows())]
-
-
-def _chats(found: Iterator[Found]) -> Iterator[tuple[Any, Episode, Trajectory, Segment]]:
-    for row, episode in found:
-        for trajectory in episode.trajectories:
-            for segment in trajectory.segments:
-                yield row, episode, trajectory, segment
+def _sharegpt(selection: Selection) -> Iterator[dict[str, Any]]:
+    for episode, trajectory, segment in selection.windows():
+        turns = [turn for message in _messages(segment) for turn in _shared(message)]
+        if turns:
+            yield {"conversations": turns, **_about(episode, trajectory)}
 
 
 def _about(episode: Episode, trajectory: Trajectory) -> dict[str, Any]:
@@ -280,21 +273,18 @@ def _shared(message: Message) -> list[dict[str, str]]:
     ]
 
 
-def _to_trl(reader: RunReader, out: Path, found: Iterator[Found], passing: float) -> list[Path]:
-    def rows() -> Iterator[dict[str, Any]]:
-        for _row, episode, trajectory, segment in _chats(found):
-            messages = [_chat(message) for message in _messages(segment)]
-            first = next((n for n, m in enumerate(messages) if m["role"] == "assistant"), None)
-            if first is None or trajectory.verdict.reward is None:
-                continue  # a failure is no label
-            yield {
-                "prompt": messages[:first],
-                "completion": messages[first:],
-                "label": trajectory.verdict.reward >= passing,
-                **_about(episode, trajectory),
-            }
-
-    return [_lines(out / "trl.jsonl", rows())]
+def _trl(selection: Selection) -> Iterator[dict[str, Any]]:
+    for episode, trajectory, segment in selection.windows():
+        messages = [_chat(message) for message in _messages(segment)]
+        first = next((n for n, m in enumerate(messages) if m["role"] == "assistant"), None)
+        if first is None or trajectory.verdict.reward is None:
+            continue  # a failure is no label
+        yield {
+            "prompt": messages[:first],
+            "completion": messages[first:],
+            "label": trajectory.verdict.reward >= selection.passing,
+            **_about(episode, trajectory),
+        }
 
 
 def _chat(message: Message) -> dict[str, Any]:
@@ -312,17 +302,17 @@ def _chat(message: Message) -> dict[str, Any]:
 # --- trajectories ---------------------------------------------------------------------------------
 
 
-def _to_atif(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    files: list[Path] = []
-    for row, episode in found:
+def _atif(selection: Selection) -> Iterator[File]:
+    for row, episode in selection.episodes:
         for trajectory in episode.trajectories:
             steps = [step for segment in trajectory.segments for step in _steps(segment)]
             if not steps:
                 continue
+            name = f"{row['id']}-{trajectory.role}"
             document = {
                 "schema_version": "ATIF-v1.7",
-                "session_id": reader.name,
-                "trajectory_id": f"{row['id']}-{trajectory.role}",
+                "session_id": selection.reader.name,
+                "trajectory_id": name,
                 "agent": {"name": "ludus", "version": "1", "extra": {"role": trajectory.role}},
                 "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
                 "final_metrics": {
@@ -331,10 +321,7 @@ def _to_atif(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> 
                 },
                 "extra": {**_about(episode, trajectory), "stop": str(trajectory.stop)},
             }
-            path = out / f"{document['trajectory_id']}.json"
-            path.write_bytes(msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
-            files.append(path)
-    return files
+            yield f"{name}.json", document
 
 
 def _steps(segment: Segment) -> list[dict[str, Any]]:
@@ -380,12 +367,6 @@ def _agent_step(turn: Turn, prompt: list[int]) -> dict[str, Any]:
     return step
 
 
-def _to_pi(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    return [
-        _lines(out / f"{row['id']}.jsonl", _session(reader, row, episode)) for row, episode in found
-    ]
-
-
 def _session(reader: RunReader, row: Any, episode: Episode) -> Iterator[dict[str, Any]]:
     at = datetime.fromtimestamp(0, UTC).isoformat()
     yield {
@@ -396,13 +377,12 @@ def _session(reader: RunReader, row: Any, episode: Episode) -> Iterator[dict[str
         "cwd": str(reader.path),
         "harness": "ludus",
     }
-    number = 0
+    numbers = itertools.count()
     for trajectory in episode.trajectories:
         for place, segment in enumerate(trajectory.segments):
             parent: str | None = None
-            for message, turn in _spoken(segment):
-                entry = f"{place}-{number}"
-                number += 1
+            for message, turn in spoken(segment):
+                entry = f"{place}-{next(numbers)}"
                 yield {
                     "type": "message",
                     "id": entry,
@@ -411,14 +391,6 @@ def _session(reader: RunReader, row: Any, episode: Episode) -> Iterator[dict[str
                     "message": _pi_message(message, turn),
                 }
                 parent = entry
-
-
-def _spoken(segment: Segment) -> Iterator[tuple[Message, Turn | None]]:
-    for turn in segment.turns:
-        for message in turn.observation:
-            yield message, None
-        if turn.message is not None:
-            yield turn.message, turn
 
 
 def _pi_message(message: Message, turn: Turn | None) -> dict[str, Any]:
@@ -451,21 +423,16 @@ def _pi_message(message: Message, turn: Turn | None) -> dict[str, Any]:
     }
 
 
-def _to_training_trace(
-    reader: RunReader, out: Path, found: Iterator[Found], _: float
-) -> list[Path]:
-    def rows() -> Iterator[dict[str, Any]]:
-        for row, episode in found:
-            turns = [
-                node
-                for role, trajectory in enumerate(episode.trajectories)
-                for place, segment in enumerate(trajectory.segments)
-                for node in _nodes(segment, f"{row['id']}-{role}-{place}", episode, trajectory)
-            ]
-            if turns:
-                yield {"schema_version": 1, "turns": turns}
-
-    return [_lines(out / "traces.jsonl", rows())]
+def _traces(selection: Selection) -> Iterator[dict[str, Any]]:
+    for row, episode in selection.episodes:
+        turns = [
+            node
+            for role, trajectory in enumerate(episode.trajectories)
+            for place, segment in enumerate(trajectory.segments)
+            for node in _nodes(segment, f"{row['id']}-{role}-{place}", episode, trajectory)
+        ]
+        if turns:
+            yield {"schema_version": 1, "turns": turns}
 
 
 def _nodes(
@@ -489,21 +456,18 @@ def _nodes(
         }
 
 
-def _to_inspect(reader: RunReader, out: Path, found: Iterator[Found], _: float) -> list[Path]:
-    path = out / f"{reader.name.replace('/', '-')}.eval"
-    write_eval_log(path, reader.name, reader.path.stat().st_mtime, found)
-    return [path]
-
-
-FORMATS: dict[str, Callable[[RunReader, Path, Iterator[Found], float], list[Path]]] = {
-    "jsonl": _to_jsonl,
-    "parquet": _to_parquet,
-    "hf": _to_hf,
-    "sharegpt": _to_sharegpt,
-    "trl": _to_trl,
-    "atif": _to_atif,
-    "pi": _to_pi,
-    "training-trace": _to_training_trace,
-    "inspect": _to_inspect,
+FORMATS: dict[str, Callable[[Selection], Iterable[File]]] = {
+    "jsonl": lambda selection: _tables(selection, ".jsonl"),
+    "parquet": lambda selection: _tables(selection, ".parquet"),
+    "hf": _hf,
+    "sharegpt": lambda selection: [("sharegpt.jsonl", _sharegpt(selection))],
+    "trl": lambda selection: [("trl.jsonl", _trl(selection))],
+    "atif": _atif,
+    "pi": lambda selection: (
+        (f"{row['id']}.jsonl", _session(selection.reader, row, episode))
+        for row, episode in selection.episodes
+    ),
+    "training-trace": lambda selection: [("traces.jsonl", _traces(selection))],
+    "inspect": lambda selection: [(f"{selection.reader.name.replace('/', '-')}.eval", selection)],
 }
-"""Each format by its name."""
+"""Each format by its name: the files that it writes."""

@@ -19,7 +19,8 @@ import msgspec
 
 from ludus.messages import Message, Role
 
-from ..trajectory import Episode, Finish, Segment, Trajectory, Turn
+from ..trajectory import Episode, Finish, Trajectory, Turn
+from .transcript import spoken
 
 SCORER, MODEL = "ludus_reward", "ludus/policy"
 VERSION = 2
@@ -90,7 +91,7 @@ def _sample(
     sample_id: str, epoch: int, step: int | None, episode: Episode, trajectory: Trajectory
 ) -> dict[str, Any]:
     turns = trajectory.turns
-    messages = [message for segment in trajectory.segments for message in _window_messages(segment)]
+    said = [message for segment in trajectory.segments for message, _ in spoken(segment)]
     opening = [_chat(message) for message in turns[0].observation] if turns else []
     verdict = trajectory.verdict
     sample: dict[str, Any] = {
@@ -99,7 +100,7 @@ def _sample(
         "uuid": f"{episode.split}-{episode.ordinal}-{sample_id}-{epoch}",
         "input": opening,
         "target": "",
-        "messages": messages,
+        "messages": [_chat(message) for message in said],
         "output": _output(turns[-1], trajectory) if turns else {"model": MODEL, "choices": []},
         "metadata": {
             "step": step,
@@ -125,13 +126,6 @@ def _sample(
             }
         }
     return sample
-
-
-def _window_messages(segment: Segment) -> Iterator[dict[str, Any]]:
-    for turn in segment.turns:
-        yield from map(_chat, turn.observation)
-        if turn.message is not None:
-            yield _chat(turn.message)
 
 
 def _chat(message: Message) -> dict[str, Any]:

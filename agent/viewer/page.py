@@ -20,6 +20,7 @@ import msgspec
 
 from .columns import STATIC
 from .run import RunReader
+from .store import BETWEEN, EQUAL
 from .views import Runs, view
 
 SCRIPTS = [
@@ -52,6 +53,7 @@ TELLING = 300
 """The most episodes that are contained whole where nobody asks for a number."""
 POINTS = 600
 """Points of a line in a file."""
+_FILTERS = {"equal": EQUAL, "between": BETWEEN}
 
 
 @cache
@@ -79,7 +81,7 @@ def live_page(prefix: str) -> str:
         f'<link rel=stylesheet href="{prefix}page.css">'
         f'<script defer src="{prefix}page.js"></script>'
     )
-    return _document(head, {"prefix": prefix, "data": None}, "")
+    return _document(head, {"prefix": prefix, "data": None, "filters": _FILTERS}, "")
 
 
 def _document(head: str, boot: Mapping[str, object], tail: str) -> str:
@@ -123,6 +125,7 @@ def page_of(readers: Sequence[RunReader], head: PageHead, *, limit: int = LIMIT)
     boot = {
         "prefix": "",
         "data": data,
+        "filters": _FILTERS,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "left_out": left_out,
         "title": head.title,

@@ -138,6 +138,14 @@ class RunReader:
         walk(self.settings, "")
         return flat
 
+    def recipe_settings(self) -> dict[str, str]:
+        """Return what two seeds of a recipe share: the settings without seed and places."""
+        return {
+            name: value
+            for name, value in self.flat_settings().items()
+            if name not in ("seed", "env_url") and not name.startswith("run.")
+        }
+
     def file(self, name: str) -> str:
         """Return a file of the run as text; empty where there is none."""
         with suppress(OSError):
@@ -191,9 +199,10 @@ class RunReader:
 
     def episode(self, number: int) -> tuple[Any, Episode] | None:
         """Return the row and the episode with an id of the index; None where it is gone."""
-        row = self.store.base.execute("SELECT * FROM episodes WHERE id=?", (number,)).fetchone()
-        if row is None:
+        rows = self.store.rows("SELECT * FROM episodes WHERE id=?", number)
+        if not rows:
             return None
+        (row,) = rows
         try:
             episode = msgspec.json.decode(self.store.line(row), type=Episode)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -11,95 +11,19 @@ import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ludus.messages import Message
-from ludus.verdict import Status
-
-from ..episodes import EXCERPT, INDEX, EpisodeLine
-from .tail import AT_ONCE, Tail
-
-COLUMNS = [
-    "file",
-    "offset",
-    "bytes",
-    "step",
-    "task",
-    "grp",
-    "idx",
-    "ordinal",
-    "split",
-    "reward",
-    "status",
-    "stop",
-    "turns",
-    "tokens",
-    "windows",
-    "summaries",
-    "calls",
-    "seconds",
-    "kept",
-    "text",
-    "parts",
-]
-SHOWN = tuple(name for name in COLUMNS if name not in ("file", "offset", "bytes"))
-"""The columns of a row of the table."""
-SORTABLE = frozenset(SHOWN) - {"parts"}
-VERSION = 1
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS episodes (id INTEGER PRIMARY KEY, {", ".join(COLUMNS)},
-  UNIQUE (file, offset));
-CREATE INDEX IF NOT EXISTS by_step ON episodes (step, reward);
-CREATE INDEX IF NOT EXISTS by_task ON episodes (task, step);
-CREATE INDEX IF NOT EXISTS by_ordinal ON episodes (ordinal);
-CREATE TABLE IF NOT EXISTS rollouts (ordinal INTEGER PRIMARY KEY, grp, task, fate, step, reason,
-  issued, oldest, newest, tokens, seconds, reward, started, spans);
-CREATE INDEX IF NOT EXISTS rollouts_by_step ON rollouts (step, grp);
-CREATE TABLE IF NOT EXISTS learned (ordinal INTEGER PRIMARY KEY, offset, bytes);
-CREATE TABLE IF NOT EXISTS files (name PRIMARY KEY, inode, offset, bad);
-"""
+from ..episodes import INDEX, EpisodeLine, line_about
+from ..trajectory import Episode
+from .tail import Tail
 
 
-class _ScannedTurn(msgspec.Struct):
-    kind: str = "act"
-    out_ids: list[int] = []
-    message: Message | None = None
-
-
-class _ScannedSegment(msgspec.Struct):
-    turns: list[_ScannedTurn] = []
-
-
-class _ScannedVerdict(msgspec.Struct):
-    status: Status = Status.OK
-    reward: float | None = None
-    parts: dict[str, tuple[float, float]] = {}
-
-
-class _ScannedTrajectory(msgspec.Struct):
-    verdict: _ScannedVerdict
-    stop: str = "terminated"
-    segments: list[_ScannedSegment] = []
-
-
-class _ScannedEpisode(msgspec.Struct):
-    """What a table shows of an episode; the rest of the line is not made into objects."""
-
-    task: str
-    group: str = ""
-    trajectories: list[_ScannedTrajectory] = []
-    index: int = 0
-    ordinal: int = -1
-    split: str = "train"
-    wall_s: float = 0.0
-
-
-class _RolloutLine(msgspec.Struct):
+class RolloutLine(msgspec.Struct):
     """A line of `rollouts.jsonl`, of any version."""
 
     ordinal: int
@@ -122,9 +46,37 @@ class _LearnedLine(msgspec.Struct):
     ordinal: int
 
 
-_EPISODE = msgspec.json.Decoder(_ScannedEpisode)
+def _columns(line: type[msgspec.Struct]) -> list[str]:
+    """Return the columns of a table of lines; two of their names are words of SQL."""
+    return [{"group": "grp", "index": "idx"}.get(name, name) for name in line.__struct_fields__]
+
+
+COLUMNS = {"episodes": _columns(EpisodeLine), "rollouts": _columns(RolloutLine)}
+SHOWN = tuple(name for name in COLUMNS["episodes"] if name not in ("file", "offset", "bytes"))
+"""The columns of a row of the table."""
+COUNTED = ("split", "stop", "status", "kept")
+"""Columns with few values."""
+EQUAL = (*COUNTED, "task", "grp")
+BETWEEN = (
+    "step", "reward", "turns", "tokens", "windows", "summaries", "calls", "ordinal", "seconds"
+)  # fmt: skip
+FILTERS = (*EQUAL, *BETWEEN, "text")
+"""The filters of episodes, besides `part:NAME`."""
+VERSION = 2
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS episodes (id INTEGER PRIMARY KEY, {", ".join(COLUMNS["episodes"])},
+  UNIQUE (file, offset));
+CREATE INDEX IF NOT EXISTS by_step ON episodes (step, reward);
+CREATE INDEX IF NOT EXISTS by_task ON episodes (task, step);
+CREATE INDEX IF NOT EXISTS by_ordinal ON episodes (ordinal);
+CREATE TABLE IF NOT EXISTS rollouts ({", ".join(COLUMNS["rollouts"])}, UNIQUE (ordinal));
+CREATE INDEX IF NOT EXISTS rollouts_by_step ON rollouts (step, grp);
+CREATE TABLE IF NOT EXISTS learned (ordinal, offset, bytes, UNIQUE (ordinal));
+CREATE TABLE IF NOT EXISTS files (name PRIMARY KEY, inode, offset);
+"""
 _INDEX = msgspec.json.Decoder(EpisodeLine)
-_ROLLOUT = msgspec.json.Decoder(_RolloutLine)
+_EPISODE = msgspec.json.Decoder(Episode)
+_ROLLOUT = msgspec.json.Decoder(RolloutLine)
 _LEARNED = msgspec.json.Decoder(_LearnedLine)
 
 
@@ -160,8 +112,8 @@ class Store:
             cache / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.sqlite" if cache else None
         )
         self._searched: dict[str, list[int]] = {}
-        self._choices: tuple[int, dict[str, list[str]]] = (-1, {})
-        """What `choices` returned, and the changes of the index by then."""
+        self._counts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
+        """What `counts` returned, and the changes of the index by then."""
         self._sizes: dict[str, int] = {}
         """The bytes of the files that are known whole."""
         self._open()
@@ -205,73 +157,70 @@ class Store:
 
     def refresh_rollouts(self) -> None:
         """Take over the new lines of `rollouts.jsonl` and of the annotations."""
-        self._take("rollouts.jsonl", "rollouts", _rollout_row)
-        self._take("annotations/learner.jsonl", "learned", _learned_row)
+        for path, table, row_of in (
+            (self.source / "rollouts.jsonl", "rollouts", _rollout_row),
+            (self.annotations, "learned", _learned_row),
+        ):
+            self._take(path, table, row_of, forget=[f"DELETE FROM {table}"])
         self.base.commit()
+
+    @property
+    def annotations(self) -> Path:
+        """The file with what the learner found."""
+        return self.source / "annotations" / "learner.jsonl"
 
     @property
     def _folder(self) -> Path:
         return self.source / "episodes" if self.source.is_dir() else self.source.parent
 
-    def _tail(self, name: str, path: Path) -> tuple[Tail, bool]:
-        """Return the tail of a file from where it was read up to, and whether it is new."""
-        row = self.base.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
-        tail = Tail(path, inode=row["inode"], offset=row["offset"]) if row else Tail(path)
-        return tail, tail.restarted()
+    def _take(
+        self,
+        path: Path,
+        table: str,
+        row_of: Callable[[int, bytes], Sequence[Any]],
+        *,
+        forget: Sequence[str],
+        unread: bool = False,
+    ) -> bool:
+        """Put the new lines of a file into a table; return whether the file had begun anew.
 
-    def _keep(self, name: str, tail: Tail, bad: int = 0) -> None:
-        self.base.execute(
-            "INSERT INTO files VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-            "inode=excluded.inode, offset=excluded.offset, bad=bad+excluded.bad",
-            (name, tail.inode, tail.offset, bad),
-        )
-        self.bad += bad
-
-    def _take(self, name: str, table: str, row_of: Any) -> None:
-        tail, again = self._tail(name, self.source / name)
-        if again:
-            self.base.execute(f"DELETE FROM {table}")
-        start, bad = tail.offset, 0
+        Args:
+            path: the file, which need not exist.
+            table: the table.
+            row_of: makes a row of a line and its offset.
+            forget: what to do first with what was known of a file that has begun anew, or also of
+                one that was not read before (`unread`); `:name` is the file's name.
+            unread: see `forget`.
+        """
+        known = self.base.execute("SELECT * FROM files WHERE name=?", (path.name,)).fetchone()
+        tail = Tail(path, inode=known["inode"], offset=known["offset"]) if known else Tail(path)
+        again = tail.restarted()
+        if again or (unread and tail.offset == 0):
+            for statement in forget:
+                self.base.execute(statement, {"name": path.name})
+        start = tail.offset
 
         def rows() -> Iterator[Sequence[Any]]:
-            nonlocal bad
             for offset, line in tail.lines():
                 try:
                     yield row_of(offset, line)
                 except (msgspec.DecodeError, UnicodeDecodeError):
-                    bad += bool(line.strip())
+                    self.bad += bool(line.strip())
 
-        count = {"rollouts": 14, "learned": 3}[table]
-        marks = ", ".join("?" * count)
-        self.base.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows())
+        names = COLUMNS.get(table, ["ordinal", "offset", "bytes"])
+        marks = ", ".join("?" * len(names))
+        self.base.executemany(
+            f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", rows()
+        )
         if again or tail.offset != start:
-            self._keep(name, tail, bad)
+            place = path.name, tail.inode, tail.offset
+            self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", place)
+        return again
 
     def _read_index(self) -> None:
-        tail, again = self._tail(INDEX, self._folder / INDEX)
-        if again:
-            self.base.execute("DELETE FROM episodes")
-            self.base.execute("DELETE FROM files WHERE name != 'rollouts.jsonl'")
+        forget = ["DELETE FROM episodes", "DELETE FROM files WHERE name != 'rollouts.jsonl'"]
+        if self._take(self._folder / INDEX, "episodes", _index_row, forget=forget):
             self._sizes.clear()
-        start, bad = tail.offset, 0
-
-        def rows() -> Iterator[Sequence[Any]]:
-            nonlocal bad
-            for _, line in tail.lines():
-                try:
-                    yield _row(_INDEX.decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    bad += bool(line.strip())
-
-        self._insert(rows())
-        if again or tail.offset != start:
-            self._keep(INDEX, tail, bad)
-
-    def _insert(self, rows: Iterator[Sequence[Any]]) -> None:
-        marks = ", ".join("?" * len(COLUMNS))
-        self.base.executemany(
-            f"INSERT OR REPLACE INTO episodes ({', '.join(COLUMNS)}) VALUES ({marks})", rows
-        )
 
     def _covered(self, path: Path) -> bool:
         """Whether every byte of a file belongs to an episode that is known."""
@@ -288,24 +237,15 @@ class Store:
         return bool(known == size)
 
     def _scan(self, path: Path) -> None:
-        tail, again = self._tail(path.name, path)
-        start, bad = tail.offset, 0
-        if again or start == 0:  # or the index had other places for it
-            self.base.execute("DELETE FROM episodes WHERE file=?", (path.name,))
         number = re.search(r"-(\d+)$", path.stem)
         step = int(number[1]) if number else 0
 
-        def rows() -> Iterator[Sequence[Any]]:
-            nonlocal bad
-            for offset, line in tail.lines():
-                try:
-                    yield _row(_scanned(line, (path.name, offset, len(line)), step))
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    bad += bool(line.strip())
+        def row_of(offset: int, line: bytes) -> Sequence[Any]:
+            place = path.name, offset, len(line)
+            return _cells(line_about(_EPISODE.decode(line), place, step=step))
 
-        self._insert(rows())
-        if again or tail.offset != start:
-            self._keep(path.name, tail, bad)
+        forget = ["DELETE FROM episodes WHERE file=:name"]
+        self._take(path, "episodes", row_of, forget=forget, unread=True)
 
     def _forget_gone(self) -> None:
         for name in list(self._sizes):
@@ -316,7 +256,7 @@ class Store:
 
     # --- questions --------------------------------------------------------------------------------
 
-    def line(self, row: sqlite3.Row) -> bytes:
+    def line(self, row: Mapping[str, Any]) -> bytes:
         """Return the line of an episode; empty where the file has changed."""
         try:
             with (self._folder / row["file"]).open("rb") as file:
@@ -326,15 +266,16 @@ class Store:
         except OSError:
             return b""
 
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Return the rows that a query in SQL selects."""
+        return [dict(row) for row in self.base.execute(query, values).fetchall()]
+
     def learned(self, ordinal: int) -> dict[str, Any] | None:
         """Return the annotation of an episode."""
         row = self.base.execute("SELECT * FROM learned WHERE ordinal=?", (ordinal,)).fetchone()
         if row is None:
             return None
-        with (
-            suppress(OSError, msgspec.DecodeError),
-            (self.source / "annotations" / "learner.jsonl").open("rb") as file,
-        ):
+        with suppress(OSError, msgspec.DecodeError), self.annotations.open("rb") as file:
             file.seek(row["offset"])
             told: dict[str, Any] = msgspec.json.decode(file.read(row["bytes"]))
             return told
@@ -354,7 +295,9 @@ class Store:
         where, values = self.conditions(filters)
         column = sort.lstrip("-")
         order = (
-            f"{column} {'DESC' if sort.startswith('-') else 'ASC'}" if column in SORTABLE else ""
+            f"{column} {'DESC' if sort.startswith('-') else 'ASC'}"
+            if column in SHOWN and column != "parts"
+            else ""
         )
         total = self.base.execute(f"SELECT COUNT(*) FROM episodes {where}", values).fetchone()[0]
         rows = self.base.execute(
@@ -376,7 +319,7 @@ class Store:
         for name, given in filters.items():
             if not given:
                 continue
-            if name in ("split", "stop", "status", "kept", "task", "grp"):
+            if name in EQUAL:
                 choices = given.split(",") if name != "task" else [given]
                 parts.append(f"{name} IN ({', '.join('?' * len(choices))})")
                 values += choices
@@ -384,19 +327,19 @@ class Store:
                 ids = self._containing(given)
                 parts.append("id IN (SELECT value FROM json_each(?))")
                 values.append(msgspec.json.encode(ids).decode())
-            elif name.startswith("part:") or name in _NUMBERS:
-                column = name if name in _NUMBERS else "json_extract(parts, ?)"
+            elif name.startswith("part:") or name in BETWEEN:
+                column = name if name in BETWEEN else "json_extract(parts, ?)"
                 low, dots, high = given.partition("..")
                 for sign, bound in ((">=", low), ("<=", high if dots else low)):
                     number = _number(bound)
                     if number is not None:
                         parts.append(f"{column} {sign} ?")
                         quoted = msgspec.json.encode(name[5:]).decode()
-                        values += [*([] if name in _NUMBERS else [f"$.{quoted}"]), number]
+                        values += [*([] if name in BETWEEN else [f"$.{quoted}"]), number]
         return ("WHERE " + " AND ".join(parts) if parts else ""), values
 
     def _containing(self, text: str) -> list[int]:
-        """Return the episodes whose line holds a text, by a search of the files' bytes."""
+        """Return the episodes whose line holds a text."""
         if text in self._searched:
             return self._searched[text]
         wanted = msgspec.json.encode(text)[1:-1]  # as a line of JSON has it
@@ -405,31 +348,34 @@ class Store:
             places = self.base.execute(
                 "SELECT id, offset, bytes FROM episodes WHERE file=? ORDER BY offset", (name,)
             ).fetchall()
-            hits = _hits(self._folder / name, wanted)
-            ids += _owners(hits, places)
+            with suppress(OSError), (self._folder / name).open("rb", buffering=0) as file:
+                for row in places:
+                    file.seek(row["offset"])
+                    if wanted in file.read(row["bytes"]):
+                        ids.append(row["id"])
         self._searched = {**dict(list(self._searched.items())[-20:]), text: ids}
         return ids
 
-    def choices(self) -> dict[str, list[str]]:
-        """Return the values that occur of the columns with few values."""
-        if self._choices[0] == self.base.total_changes:
-            return self._choices[1]
-        found: dict[str, list[str]] = {}
-        for name in ("split", "stop", "status", "kept"):
-            rows = self.base.execute(f"SELECT DISTINCT {name} FROM episodes LIMIT 50").fetchall()
-            found[name] = sorted(str(row[0]) for row in rows if row[0])
-        rows = self.base.execute(
-            "SELECT DISTINCT j.key FROM (SELECT parts FROM episodes LIMIT 500) e, "
-            "json_each(e.parts) j LIMIT 50"
-        ).fetchall()
-        found["parts"] = sorted(row[0] for row in rows)
-        self._choices = self.base.total_changes, found
-        return found
-
-
-_NUMBERS = frozenset(
-    ["step", "reward", "turns", "tokens", "windows", "summaries", "calls", "ordinal", "seconds"]
-)
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return how many episodes have each value of the columns with few values, and of how many
+        of the first 500 each part of the reward is one.
+        """
+        if self._counts[0] == self.base.total_changes:
+            return self._counts[1]
+        queries = {
+            name: f"SELECT {name}, COUNT(*) FROM episodes GROUP BY {name} LIMIT 50"
+            for name in COUNTED
+        }
+        queries["parts"] = (
+            "SELECT j.key, COUNT(*) FROM (SELECT parts FROM episodes LIMIT 500) e, "
+            "json_each(e.parts) j GROUP BY j.key LIMIT 50"
+        )
+        counts = {
+            name: {str(value): number for value, number in self.base.execute(query)}
+            for name, query in queries.items()
+        }
+        self._counts = self.base.total_changes, counts
+        return counts
 
 
 def _number(text: str) -> float | None:
@@ -439,75 +385,21 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _row(line: EpisodeLine) -> Sequence[Any]:
-    return (
-        line.file, line.offset, line.bytes, line.step, line.task, line.group, line.index,
-        line.ordinal, line.split, line.reward, line.status, line.stop, line.turns, line.tokens,
-        line.windows, line.summaries, line.calls, line.seconds, line.kept, line.text,
-        msgspec.json.encode(line.parts).decode(),
-    )  # fmt: skip
+def _cells(line: msgspec.Struct) -> list[Any]:
+    """Return the cells of a line; a table inside of it is a cell of JSON."""
+    return [
+        msgspec.json.encode(cell).decode() if isinstance(cell, (dict, list)) else cell
+        for cell in msgspec.structs.astuple(line)
+    ]
 
 
-def _scanned(line: bytes, place: tuple[str, int, int], step: int) -> EpisodeLine:
-    """Return the line of the index for the line of an episode; see `episodes.line_about`."""
-    episode = _EPISODE.decode(line)
-    first = episode.trajectories[0] if episode.trajectories else None
-    segments = [one for trajectory in episode.trajectories for one in trajectory.segments]
-    turns = [turn for segment in segments for turn in segment.turns]
-    said = [turn.message for turn in turns if turn.message is not None]
-    return EpisodeLine(
-        file=place[0],
-        offset=place[1],
-        bytes=place[2],
-        step=step,
-        task=episode.task,
-        group=episode.group,
-        index=episode.index,
-        ordinal=episode.ordinal,
-        split=episode.split,
-        reward=first.verdict.reward if first else None,
-        status=str(first.verdict.status) if first else "ok",
-        stop=first.stop if first else "",
-        turns=len(turns),
-        tokens=sum(len(turn.out_ids) for turn in turns),
-        windows=len(segments),
-        summaries=sum(turn.kind == "summary" for turn in turns),
-        calls=sum(len(message.tool_calls) for message in said),
-        seconds=round(episode.wall_s, 3),
-        parts={name: value for name, (value, _) in first.verdict.parts.items()} if first else {},
-        text=" ".join(said[-1].text[: 4 * EXCERPT].split())[:EXCERPT] if said else "",
-    )
+def _index_row(_: int, line: bytes) -> Sequence[Any]:
+    return _cells(_INDEX.decode(line))
 
 
 def _rollout_row(_: int, line: bytes) -> Sequence[Any]:
-    *fields, spans = msgspec.structs.astuple(_ROLLOUT.decode(line))
-    return [*fields, msgspec.json.encode(spans).decode() if spans else ""]
+    return _cells(_ROLLOUT.decode(line))
 
 
 def _learned_row(offset: int, line: bytes) -> Sequence[Any]:
     return _LEARNED.decode(line).ordinal, offset, len(line)
-
-
-def _hits(path: Path, wanted: bytes) -> Iterator[int]:
-    """Yield the places of a text in a file, block by block."""
-    with suppress(OSError), path.open("rb") as file:
-        before, start = b"", 0
-        while block := file.read(AT_ONCE):
-            data, place = before + block, -1
-            while (place := data.find(wanted, place + 1)) >= 0:
-                yield start - len(before) + place
-            keep = min(len(data), max(0, len(wanted) - 1))
-            before, start = data[len(data) - keep :], start + len(block)
-
-
-def _owners(hits: Iterator[int], places: Sequence[sqlite3.Row]) -> list[int]:
-    """Return the episodes that hold any of the places, both in the order of the file."""
-    owners: list[int] = []
-    number = 0
-    for hit in hits:
-        while number < len(places) and hit >= places[number]["offset"] + places[number]["bytes"]:
-            number += 1
-        if number < len(places) and hit >= places[number]["offset"]:
-            owners.append(places[number]["id"])
-            number += 1
-    return owners

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -97,6 +97,15 @@ def _turn(turn: Turn, excluded: bool) -> dict[str, Any]:
         "observation": [message_data(message) for message in turn.observation],
         "message": message_data(turn.message) if turn.message is not None else None,
     }
+
+
+def spoken(segment: Segment) -> Iterator[tuple[Message, Turn | None]]:
+    """Yield the messages of a window in order, what the policy said with its turn."""
+    for turn in segment.turns:
+        for message in turn.observation:
+            yield message, None
+        if turn.message is not None:
+            yield turn.message, turn
 
 
 def message_data(message: Message) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Findings of a training run: what its numbers say, as data. The file `findings.jsonl` of a run.
+"""Findings of a training run: what the metrics say, as data in the file `findings.jsonl`.
 
 A finding opens at the step at which its rule first holds, and closes when it holds no longer. The
 file has a line for each change, and every ten steps one with the numbers of the day, so that the
@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from .metrics import LineFile
+from .metrics import LineFile, read_lines
 
 FILE = "findings.jsonl"
 
@@ -65,15 +65,17 @@ def read_findings(folder: Path) -> list[RunFinding]:
     """Read the changes of the findings of a run, in order; a line that a crash cut short, or that
     is not a finding, is left out. A run without the file has none.
     """
-    path, findings = folder / FILE, list[RunFinding]()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            findings.append(msgspec.json.decode(line, type=RunFinding))
-        except msgspec.DecodeError:  # also what fails to be a finding
-            continue
-    return findings
+    path = folder / FILE
+    return read_lines(path, RunFinding) if path.exists() else []
 
 
 def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
-    """Return the newest change of each finding by its name, in the order in which they opened."""
+    """Return the newest change of each finding by name, in the order of opening."""
     return {finding.name: finding for finding in findings}
+
+
+def gravest_first(findings: Iterable[RunFinding]) -> list[RunFinding]:
+    """Return findings by falling severity; equal severities keep the order."""
+    return sorted(
+        findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)
+    )

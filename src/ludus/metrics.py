@@ -1,4 +1,4 @@
-"""Metrics of a run, one JSON line for each step.
+"""Metrics of a run, a JSON line for each step.
 
 Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
 """
@@ -9,8 +9,9 @@ import math
 import os
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -106,15 +107,26 @@ class _Line(msgspec.Struct):
     step: int
 
 
+T = TypeVar("T")
+
+
+def read_lines(path: Path, kind: type[T]) -> list[T]:
+    """Read the lines of a file as values of a type; a line that a crash cut short, or that is none,
+    is left out.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    values: list[T] = []
+    for line in path.read_bytes().splitlines():
+        with suppress(msgspec.DecodeError):  # also what is no value of the type
+            values.append(msgspec.json.decode(line, type=kind))
+    return values
+
+
 def read_metrics(path: Path) -> list[dict[str, float]]:
     """Read the lines of a `metrics.jsonl`; a line that a crash cut short is left out."""
-    rows: list[dict[str, float]] = []
-    for line in path.read_bytes().splitlines():
-        try:
-            rows.append(msgspec.json.decode(line))
-        except msgspec.DecodeError:
-            continue
-    return rows
+    return read_lines(path, dict[str, Any])
 
 
 class Stopwatch:

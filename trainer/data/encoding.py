@@ -67,7 +67,7 @@ def segments_of(
     for place, message in enumerate(messages):
         if message.role is not Role.ASSISTANT or place < conversation.first:
             continue
-        turn = Turn(message=message)
+        turn = Turn(message=message, trained=conversation.learns(place))
         new, before = messages[answered:place], messages[:place]
         turn.obs_ids, turn.obs_images = rows.append(new, before, tools)
         turn.out_ids = chat_format.answer(message, tools, rows.ids)

@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from ludus.agent import ChatFormat, Sampling
+from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
-from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
+from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
 
@@ -326,33 +327,26 @@ def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[
             )
         return settings(examples, lambda example: example, digest=digest_of(examples))
     reader = PreferenceReader(Path(config.data).parent, numbers=NUMBERS.get(config.method, ""))
+    names = FieldNames(config.fields)
     if labelled:
-        answers = load_items(config.data, reader.rating)
+        answers = load_items(config.data, lambda row: reader.rating(names.row(row)))
         _tell(answers.report())
         encode = partial(_labelled_example, chat_format, max_tokens)
         return settings(answers.items, encode, digest=answers.digest)
-    many = config.method == "rso"
-    pairs = load_items(
-        config.data, partial(_numbered, config, reader.ranking if many else reader.pair)
-    )
+    chooses = config.method == "rso"
+    read = reader.ranking if chooses else reader.pair
+    pairs = load_items(config.data, lambda row: _numbered(config, read(names.row(row))))
     _tell(pairs.report())
-    if count := circles(pairs.items):
-        _tell(f"{config.data}: the preferences of {count} prompts go round in a circle")
-    items = (
-        [pair for item in pairs.items for pair in chosen_pairs(config, item)]
-        if many
-        else pairs.items
-    )
+    for told in doubts(config.data, pairs.items):
+        _tell(told)
+    items = pairs.items
+    if chooses:
+        items = [pair for item in items for pair in chosen_pairs(config, item)]
     return settings(items, partial(_pair_example, chat_format, max_tokens), digest=pairs.digest)
 
 
-def _numbered(
-    config: PreferenceConfig,
-    read: Callable[[Mapping[str, Any]], RankedAnswers],
-    row: Mapping[str, Any],
-) -> RankedAnswers:
-    """Read a row, and refuse it where the method needs numbers that it does not have."""
-    item = read(row)
+def _numbered(config: PreferenceConfig, item: RankedAnswers) -> RankedAnswers:
+    """Refuse a row where the method needs numbers that it does not have."""
     if item.numbers or config.method not in NUMBERS:
         return item
     if config.method == "sppo":  # the hard form: a pair says who has won

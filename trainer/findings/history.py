@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.config import as_table, read_toml
 from ludus.errors import ConfigError
-from ludus.metrics import read_metrics
+from ludus.metrics import read_lines, read_metrics
 
 from ..config import TrainConfig
 
@@ -230,13 +230,8 @@ def _at(table: Mapping[str, Any], name: str, default: Any) -> Any:
 
 def read_failures(folder: Path) -> list[LostEpisodes]:
     """Read `failures.jsonl`; a line that a crash cut short is left out."""
-    path, failures = folder / FAILURES, list[LostEpisodes]()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            failures.append(msgspec.json.decode(line, type=LostEpisodes))
-        except msgspec.DecodeError:
-            continue
-    return failures
+    path = folder / FAILURES
+    return read_lines(path, LostEpisodes) if path.exists() else []
 
 
 def rows_of(folder: Path) -> Iterable[dict[str, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from ..config import RewardConfig
 from ..recipes.conflicts import GROUP_ESTIMATORS, SEQUENCE_LOSSES
 from .history import LONG, SHORT, Level, RunHistory
 
@@ -26,7 +27,49 @@ def solved(run: RunHistory) -> float | None:
     level, passing = run.level(3), float(run.setting("eval.passing"))
     if level is None or passing <= 0:
         return None
-    return max(level.mean / passing, run.mean("group/solved", 3) or 0.0)
+    share = level.mean / passing if (above_scale(run) or 0.0) < 2.0 else 0.0
+    return max(share, run.mean("group/solved", 3) or 0.0)
+
+
+def above_scale(run: RunHistory) -> float | None:
+    """Return the mean reward as a share of what the environment and the parts could pay together if
+    each paid at most `eval.passing`.
+    """
+    level, passing = run.level(3), float(run.setting("eval.passing"))
+    weights = 1.0 + sum(row.get("weight", RewardConfig.weight) for row in run.setting("reward"))
+    return level.mean / (passing * weights) if level is not None and passing > 0 else None
+
+
+def _at_evaluation(run: RunHistory) -> tuple[Level, Level] | None:
+    """Return the training reward at the last evaluation, and what held-out tasks earned then."""
+    rows = [row for row in run.held_out if "eval/mean" in row]
+    score = _score(rows[-1], "eval/mean", "eval") if rows else None
+    if score is None:
+        return None
+    trained = run.level(3, before=len([row for row in run.rows if row["step"] > score.step]))
+    return None if trained is None else (trained, score)
+
+
+def held_out_behind(run: RunHistory) -> float | None:
+    """Return by what share the last held-out reward is below that of training at the same step,
+    where training passes and the difference is no chance.
+    """
+    both = _at_evaluation(run)
+    if both is None or both[0].mean < 0.9 * float(run.setting("eval.passing")):
+        return None
+    trained, score = both
+    return (trained.mean - score.mean) / trained.mean if trained.above(score) >= MOVED else 0.0
+
+
+def held_out_ahead(run: RunHistory) -> float | None:
+    """Return how much more held-out tasks earned than training at the same step, as a share of what
+    passes, where the difference is no chance.
+    """
+    both, passing = _at_evaluation(run), float(run.setting("eval.passing"))
+    if both is None or passing <= 0:
+        return None
+    trained, score = both
+    return (score.mean - trained.mean) / passing if score.above(trained) >= MOVED else 0.0
 
 
 def rise(run: RunHistory) -> float | None:
@@ -175,6 +218,16 @@ def silent(run: RunHistory) -> float | None:
     return max(share, 1 - calls if offered else 0.0)
 
 
+def lost_at_first(run: RunHistory) -> float | None:
+    """Return the entropy of the first three steps in nats a token, where half of their turns or
+    more came to no end.
+    """
+    entropies = [row["kind/act_entropy"] for row in run.rows[:3] if "kind/act_entropy" in row]
+    cut = [row["turn/cut"] for row in run.rows[:3] if "turn/cut" in row]
+    endless = cut and statistics.fmean(cut) >= 0.5
+    return statistics.fmean(entropies) if entropies and endless else None
+
+
 def growth(run: RunHistory) -> float | None:
     """Return the length of an answer beside that of twenty steps ago, or of the first steps."""
     then = run.mean("episode/tokens", SHORT, before=min(LONG, max(0, len(run.rows) - SHORT)))
@@ -293,6 +346,9 @@ def rarer_sign(run: RunHistory) -> float | None:
 
 QUANTITIES: dict[str, Callable[[RunHistory], float | None]] = {
     "solved": solved,
+    "above_scale": above_scale,
+    "held_out_behind": held_out_behind,
+    "held_out_ahead": held_out_ahead,
     "rise": rise,
     "movement": movement,
     "fall": fall,
@@ -307,6 +363,7 @@ QUANTITIES: dict[str, Callable[[RunHistory], float | None]] = {
     "unread": unread,
     "silent": silent,
     "silent_or_unread": lambda run: max(silent(run) or 0.0, unread(run) or 0.0),
+    "lost_at_first": lost_at_first,
     "growth": growth,
     "entropy_left": entropy_left,
     "repeated_tasks": repeated_tasks,
@@ -326,8 +383,10 @@ QUANTITIES: dict[str, Callable[[RunHistory], float | None]] = {
 CONDITIONS: dict[str, Callable[[RunHistory], bool]] = {
     # So much is solved that a rule about missing signal has nothing to say.
     "unsolved": lambda run: (solved(run) or 0.0) < 0.9,
+    "failing": lambda run: (failed(run) or 0.0) >= 0.9,
     "rising": lambda run: (rise(run) or 0.0) >= RISEN,
     "not_rising": lambda run: (risen := rise(run)) is not None and risen < RISEN,
+    "varied": lambda run: (run.mean("group/identical", 3) or 0.0) < 0.5,
     "longer": lambda run: (growth(run) or 0.0) >= 1.3,
     "signal": lambda run: bool(run.mean("update/signal", 3)),
     "nothing_refused": lambda run: not run.mean("update/refused", 3, absent=0.0),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.findings import RunFinding
+from ludus.findings import RunFinding, gravest_first
 
 from .diagnosis import Diagnosis
 from .rule import RULES
 
-ORDER = {"error": 0, "warning": 1, "info": 2}
 MOST = 3
 """Most lines of a summary."""
 
@@ -17,7 +16,7 @@ MOST = 3
 def roots_of(findings: Sequence[RunFinding]) -> list[RunFinding]:
     """Return the findings that are no consequence of another, the gravest first."""
     roots = [each for each in findings if each.cause is None]
-    return sorted(roots, key=lambda each: (ORDER[each.severity], each.since))
+    return gravest_first(sorted(roots, key=lambda each: each.since))
 
 
 def consequences_of(finding: RunFinding, findings: Sequence[RunFinding]) -> list[RunFinding]:

@@ -142,11 +142,31 @@ def _why_flat(run: RunHistory) -> str:
     )
 
 
+def _more_turns(run: RunHistory) -> str:
+    """Return the option for a longer limit, where the run set one."""
+    limit = int(run.setting("rollout.max_turns"))
+    return f"--rollout.max_turns={2 * limit}" if limit else _view(run)
+
+
+def _what_behind(run: RunHistory) -> str:
+    """Say what is known of a training reward that held-out tasks do not confirm."""
+    alike = run.mean("reward/std", 3) == 0 and (run.mean("group/identical", 3) or 0.0) < 0.9
+    why = "rollouts that differ all earn the same: the verifier of training may pay for anything"
+    other = "tasks are learned by heart, or training pays for something else"
+    return why if alike else other
+
+
+def _held_out_last(run: RunHistory) -> str:
+    rows = [row for row in run.held_out if "eval/mean" in row]
+    return f"{rows[-1]['eval/mean']:.3f} at step {rows[-1]['step']:.0f}" if rows else "nothing"
+
+
 WORDS: dict[str, Callable[[RunHistory], object]] = {
     # Commands and options.
     "slower": lambda run: _rate(run, 1 / 3),
     "wider": _wider,
     "more_tokens": _more_tokens,
+    "more_turns": _more_turns,
     "shorter": _shorter,
     "roomier": _roomier,
     "explore": _explore,
@@ -157,6 +177,7 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     "several_updates": lambda run: min(4, run.setting("rollout.tasks_per_step")),
     "view": _view,
     "warm_start": _warm_start,
+    "probe": lambda run: f"ludus model probe {shlex.quote(str(run.setting('model.path')))}",
     "audit": lambda run: f"ludus audit {shlex.quote(str(run.setting('env')))} --rl",
     "from_best": lambda run: (
         f"--model.path={shlex.quote(run.folder)}/checkpoints/best {_rate(run, 0.3)}"
@@ -172,6 +193,7 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     # What was seen.
     "first_level": lambda run: run.first_level(),
     "steps_made": lambda run: len(run.rows),
+    "turn_limit": lambda run: run.setting("rollout.max_turns") or "that of the environment",
     "window": lambda run: run.setting("rollout.window") or "that of the model",
     "advantage": lambda run: run.of_recipe("algorithm.advantage"),
     "growth": lambda run: growth(run) or 1.0,
@@ -182,6 +204,9 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     "held_out_fallen": lambda run: _fallen(run.held_out, "eval/mean"),
     "audit_fallen": lambda run: _fallen(run.rows, "audit/reward"),
     "likeness": _likeness,
+    "what_behind": _what_behind,
+    "held_out_last": _held_out_last,
+    "best_reward": lambda run: best.mean if (best := run.best_level()) else 1.0,
     "falling_part": _falling,
     "falling_level": lambda run: run.mean(f"reward/part/{_falling(run)}") or 0.0,
     "top_part": lambda run: (dominating_part(run) or ("", ""))[0],

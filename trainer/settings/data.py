@@ -60,6 +60,8 @@ class PreferenceConfig:
     """Pairs, or for kto labelled answers: a .jsonl, .json or .parquet file, owner/name of a hub, or
     the folder of a run, whose groups give the best and the worst rollout.
     """
+    fields: tuple[str, ...] = ()
+    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     epochs: float = 1.0
     """Passes over the data; 0 takes steps instead."""
     steps: int = 0
@@ -183,6 +185,8 @@ class RewardModelConfig:
     """Rankings, pairs, ratings or steps with labels: a .jsonl, .json or .parquet file, or
     owner/name of a hub.
     """
+    fields: tuple[str, ...] = ()
+    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     kind: Literal["text", "process", "image"] = "text"
     """What is trained: a head for whole conversations, a head for every step, or ImageReward's head
     over its own network.

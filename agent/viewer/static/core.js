@@ -60,8 +60,7 @@ function stored(view, query) {
 
 /** The episodes of this file that pass the filters, as the server would choose them. */
 function filtered(table, query) {
-  const equal = ['split', 'stop', 'status', 'kept', 'task', 'grp'];
-  const between = ['step', 'reward', 'turns', 'tokens', 'windows', 'summaries', 'calls', 'ordinal'];
+  const {equal, between} = BOOT.filters;
   const passes = row => Object.entries(query).every(([name, given]) => {
     if (equal.includes(name)) return name === 'task' ? row.task === given : given.split(',').includes(String(row[name]));
     if (name === 'text') return (row.text + ' ' + row.task).includes(given);

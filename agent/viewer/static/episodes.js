@@ -63,9 +63,8 @@ PAGES.episodes = {title: 'Episodes', async draw(page, alive) {
   refresh = async () => { const known = total; const new_total = (await get('episodes', {...query(), offset: 0, limit: 1})).total; if (alive() && new_total !== known) { total = new_total; asking = new Set(); body.style.height = total * ROW + 'px'; frame(); } };
 }};
 
-const FILTERS = ['split', 'stop', 'status', 'kept', 'task', 'grp', 'step', 'reward', 'turns', 'tokens', 'windows', 'summaries', 'calls', 'text', 'sort'];
 function filtersOf() {
-  return Object.fromEntries(Object.entries(route.query).filter(([name]) => FILTERS.includes(name) || name.startsWith('part:')));
+  return Object.fromEntries(Object.entries(route.query).filter(([name]) => [...BOOT.filters.equal, ...BOOT.filters.between, 'text', 'sort'].includes(name) || name.startsWith('part:')));
 }
 
 function filterTools(choices, again, count) {

@@ -8,9 +8,9 @@ answer could decide the test: the plain value answers.
 
 from __future__ import annotations
 
-import datetime
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from . import values
@@ -70,7 +70,7 @@ class Derived:
     def _ludus_copied(self, method: str) -> object:
         if not isinstance(self, _MUTABLE):
             return self
-        return line_of(self.ludus_handle_).ask("operate", method, (token_of(self.ludus_handle_),))
+        return line_of(self.ludus_handle_).ask(method, self.ludus_handle_)
 
 
 def forget() -> None:
@@ -82,31 +82,20 @@ def forget() -> None:
 def build(parts: list[object]) -> object:
     """Rebuild a value from a handle, the names of methods defined anew, and the plain value."""
     handle, names, plain = parts
-    if not isinstance(handle, Handle) or type(names) is not str:
+    if not isinstance(handle, Handle) or type(names) is not str or values.is_member(plain):
         return plain
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
     if (base, defined) not in _KINDS:
-        methods = {name: _method(base, name) for name in defined}
+        methods = {name: _method(base, name) for name in defined if _is_of(base, name)}
         _KINDS[base, defined] = type(
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
     kind = _KINDS[base, defined]
-    attributes: Any = vars(plain) if isinstance(plain, values.Member) else {}
-    derived: Derived
-    if isinstance(plain, deque):
-        derived = kind(plain, plain.maxlen)
-    elif isinstance(plain, tuple) and hasattr(base, "_fields"):
-        derived = kind(*tuple.__iter__(plain))
-    elif isinstance(plain, datetime.timedelta):
-        derived = kind(plain.days, plain.seconds, plain.microseconds)
-    elif isinstance(plain, datetime.date):
-        derived = kind.fromisoformat(plain.isoformat())
-    else:
-        derived = kind(plain)
-    vars(derived).update(attributes, ludus_handle_=handle, ludus_content_=values.content(plain))
+    derived: Derived = values.made_again(kind, plain)
+    vars(derived).update(ludus_handle_=handle, ludus_content_=values.content(plain))
     return _MADE.setdefault(token_of(handle), derived)
 
 
@@ -139,30 +128,62 @@ def _method(base: type, name: str) -> Callable[..., object]:
         verb = _TEXTS[name]
 
         def ask(self: Derived, *form: str) -> str:
-            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-            result = line.ask("operate", verb, (token, *form))
+            line = line_of(self.ludus_handle_)
+            result = line.ask(verb, self.ludus_handle_, *form)
             if type(result) is not str:
-                raise line.refuse(token, verb)
+                raise line.refuse(token_of(self.ludus_handle_), verb)
             return result
 
         return ask
+    if base is int and name in _OF_FLAGS:
+        return _has_flag if name == "__contains__" else _combining(name)
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
-            line, token = line_of(self.ludus_handle_), token_of(self.ludus_handle_)
-            return line.ask("operate", "getitem", (token, key))
+            return line_of(self.ludus_handle_).ask("getitem", self.ludus_handle_, key)
 
         return missing
     inherited: Any = getattr(base, name, None)
 
     def plain(self: Derived, *operands: object, **keywords: object) -> object:
-        if inherited is None and name.startswith("__"):
-            return NotImplemented
         if inherited is None:
             raise AttributeError(name)
         return inherited(self, *operands, **keywords)
 
     return plain
+
+
+def _is_of(base: type, name: str) -> bool:
+    """Return whether a value may have a method: a special method only if its plain value has it."""
+    special = name in _TEXTS or name == "__missing__" or (base is int and name in _OF_FLAGS)
+    return special or not name.startswith("__") or hasattr(base, name)
+
+
+_OF_FLAGS = ("__contains__", "__or__", "__and__", "__xor__", "__invert__")
+
+
+def _has_flag(flags: int, flag: object) -> bool:
+    """Return whether the flags of a member are set, as in an `IntFlag`."""
+    if not isinstance(flag, Derived):
+        raise TypeError(f"{flag!r} is no flag")
+    number: Any = flag
+    return int.__eq__(int.__and__(flags, number), number)
+
+
+def _combining(name: str) -> Callable[..., object]:
+    """Return an operator of flags. Its number is calculated here, and only then is the solution
+    asked for its member of that number.
+    """
+
+    def combine(self: Any, *operands: int) -> object:
+        number = getattr(int, name)(self, *operands)
+        with suppress(ValueError, TypeError):
+            member = line_of(self.ludus_handle_).ask("member", self.ludus_handle_, number)
+            if isinstance(member, Derived) and int.__eq__(number, member) is True:
+                return member
+        return number
+
+    return combine
 
 
 def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:

@@ -14,9 +14,9 @@ from types import CodeType, ModuleType
 from ..run import one_core
 from . import failures, peer, proxies, scopes, value_wire
 from .idiom_words import WORDS
-from .proxies import FunctionHandle, Handle, MisplacedClass, NamedClass
+from .proxies import FunctionHandle, kind_of
 from .scopes import ALIASES, MODULE_NAMES
-from .solution_line import BrokenTests, Job, TestsLine, without_solution
+from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
 
@@ -106,7 +106,7 @@ class TestHarness(TestsLine):
         # request reports it.
         with suppress(peer.Gone):
             one_core.join(self.line.hear_core())
-        sources: list[str] = job["tests"]  # type: ignore[assignment]
+        sources = sources_of(job)
         if any("import" in source for source in sources):
             with without_solution():
                 if lacking := scopes.missing_modules(sources, own={from_module}):
@@ -150,7 +150,7 @@ class TestHarness(TestsLine):
                 raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
             self.names.update(names)
         self.begin(job, words)
-        sources: list[str] = job["tests"]  # type: ignore[assignment]
+        sources = sources_of(job)
         entry_point = str(job.get("entry_point", ""))
         with without_solution():
             loaded, bound = scopes.global_names(sources)
@@ -185,7 +185,7 @@ class TestHarness(TestsLine):
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        objects = any(isinstance(one, NamedClass) for one in self._handles.values())
+        objects = "class" in map(kind_of, self._handles.values())
         return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
 
     def _marked(self, tests: list[CodeType]) -> list[CodeType]:
@@ -278,7 +278,7 @@ class TestHarness(TestsLine):
             if root in sys.stdlib_module_names:
                 self._import(name)
         elif category == "exception" and self.interface.makes(name):
-            defined[name] = MisplacedClass(self, str(detail[2]), name)
+            defined[name] = FunctionHandle(self, str(detail[2]), name, "misplaced")
         elif category == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
             self._exceptions[stand_in] = value_wire.Ready("h" + str(detail[2])[1:])
@@ -287,14 +287,12 @@ class TestHarness(TestsLine):
             # The kind of proxy decides what a call may do.
             token = str(detail[0])
             self._check(token)
-            if category == "function":
-                handle: Handle = FunctionHandle(self, token, name)
-            elif name[:1].isupper() or name in self.interface.classes:
-                handle = NamedClass(self, token, name)
-                if name in self.interface.classes:
-                    proxies.adopt(handle)
-            else:
-                handle = MisplacedClass(self, token, name)
+            under_test = category == "class" and name in self.interface.classes
+            if category == "class" and not (under_test or name[:1].isupper()):
+                category = "misplaced"
+            handle = FunctionHandle(self, token, name, category)
+            if under_test:
+                proxies.adopt(handle)
             defined[name] = self._handles.setdefault(token, handle)
         else:
             self._data[name] = self.effects, detail[0]

@@ -1,30 +1,66 @@
-"""Words of tests that may look at the solution's process; see `idioms`.
+"""Idioms of tests that look at the solution's process, by the words that show them; see `idioms`.
 
 Only tests that use such a word are examined more closely, which saves time for all others.
 """
 
 from __future__ import annotations
 
-WORDS = frozenset(
-    """
+FILES = "share files with the solution, which has a file system of its own"
+_BY_REASON = {
+    FILES: """
+        tempfile. shutil. glob. open builtins.open io.open codecs.open mock_open
+        tmp_path tmpdir tmp_path_factory tmpdir_factory
+        os.chdir os.getcwd os.listdir os.remove os.unlink os.mkdir os.makedirs os.rmdir os.rename
+        os.walk os.scandir os.stat path.exists path.isfile path.isdir
+    """,
+    "start programs": "subprocess. os.system os.popen",
+    "set the arguments of a program": "sys.argv",
+    "set or read the environment of the solution": "os.environ os.getenv os.putenv",
+    "call the solution from other processes": "multiprocessing.",
+    "call the solution from several threads": "threading. concurrent.",
+    "rely on the solution's tasks running beside the tests'": """
+        asyncio.wait_for asyncio.timeout asyncio.timeout_at asyncio.Event asyncio.Condition
+        asyncio.Barrier asyncio.Queue
+    """,
+    "watch the memory of the solution": "weakref. gc. tracemalloc. getrefcount",
+    "pickle objects of the solution": "pickle.",
+    "run the solution's doctests": "doctest.",
+    "use signals": "signal.",
+    "use pandas, whose objects do not cross": "pandas.",
+    "patch the solution's process": "mocker",
+    "watch the solution's warnings": """
+        warns catch_warnings assertWarns recwarn assertWarnsRegex deprecated_call
+    """,
+    "read the solution's log": "caplog assertLogs assertNoLogs",
+    "read the solution's type hints": "get_type_hints",
+    "set the recursion limit": "setrecursionlimit",
+    "use groups of exceptions": "ExceptionGroup BaseExceptionGroup",
+    "inspect the solution's code": """
+        getsource getsourcelines getsourcefile getfile isgeneratorfunction iscoroutinefunction
+        isasyncgenfunction isfunction ismethod isclass getmembers getmodule
+    """,
+    "look into the solution's objects": """
+        __code__ __closure__ __globals__ __mro__ __bases__ __subclasses__ __slots__ __cause__
+        __context__ __traceback__ __notes__ dataclasses.asdict dataclasses.astuple
+        dataclasses.is_dataclass dataclasses.fields dataclasses.replace
+    """,
+}
+REFUSED = {
+    word: f"{reason} ({word.strip('.')})"
+    for reason, words in _BY_REASON.items()
+    for word in words.split()
+}
+"""Word -> why tests with it cannot be judged. A word is a name or attribute, `module.` for an
+import, or `base.name` for a name of a module.
+"""
+
+_EXAMINED = """
     redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
-    setstate patch monkeypatch mocker random time builtins
-    open tempfile tmp_path tmpdir tmp_path_factory tmpdir_factory shutil Path pathlib glob mock_open
-    environ getenv putenv chdir getcwd listdir remove unlink mkdir makedirs rmdir rename walk
-    scandir exists isfile isdir argv subprocess Popen system
-    warns catch_warnings assertWarns assertWarnsRegex recwarn deprecated_call
-    caplog assertLogs assertNoLogs
-    getsource getsourcelines getsourcefile getfile isgeneratorfunction iscoroutinefunction
-    isasyncgenfunction isfunction ismethod isclass getmembers getmodule get_type_hints stack
-    __code__ __closure__ __globals__ __mro__ __bases__ __subclasses__ __slots__ __cause__
-    __context__ __traceback__ __notes__
-    threading Thread ThreadPoolExecutor ProcessPoolExecutor multiprocessing concurrent
-    wait_for timeout timeout_at Event Condition Barrier
-    weakref WeakValueDictionary WeakKeyDictionary gc getrefcount tracemalloc
-    pickle dumps loads asdict astuple is_dataclass fields
-    doctest testmod signal alarm pandas pd DataFrame Series
-    append appendleft extend update insert setdefault sort reverse clear popitem popleft remove
-    discard Mock MagicMock AsyncMock exception value
-    StringIO BytesIO issubclass ExceptionGroup BaseExceptionGroup setrecursionlimit
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-)
+    setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
+    append appendleft extend update insert setdefault sort reverse clear popitem popleft discard
+    Mock MagicMock AsyncMock exception value StringIO BytesIO issubclass
+"""
+WORDS = frozenset(_EXAMINED.split()) | {word.strip(".").rpartition(".")[2] for word in REFUSED} - {
+    "replace"
+}
+"""The words of tests that are examined. `dataclasses` shows its own `replace`."""

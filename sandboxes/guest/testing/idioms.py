@@ -10,62 +10,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from .idiom_words import FILES, REFUSED
 from .interface import Interface
+from .names import last_name
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
-_FILES = "share files with the solution, which has a file system of its own"
-_OF_MODULES = {
-    "tempfile": _FILES, "shutil": _FILES, "glob": _FILES,
-    "subprocess": "start programs", "multiprocessing": "call the solution from other processes",
-    "threading": "call the solution from several threads",
-    "concurrent": "call the solution from several threads",
-    "weakref": "watch the memory of the solution (weakref)",
-    "gc": "watch the memory of the solution (gc)",
-    "tracemalloc": "watch the memory of the solution (tracemalloc)",
-    "pickle": "pickle objects of the solution", "doctest": "run the solution's doctests",
-    "signal": "use signals", "pandas": "use pandas, whose objects do not cross",
-}  # fmt: skip
-_OF_NAMES = {
-    "open": _FILES, "tmp_path": _FILES, "tmpdir": _FILES, "tmp_path_factory": _FILES,
-    "tmpdir_factory": _FILES, "mock_open": _FILES,
-    "mocker": "patch the solution's process (mocker)",
-    "warns": "watch the solution's warnings", "catch_warnings": "watch the solution's warnings",
-    "assertWarns": "watch the solution's warnings", "recwarn": "watch the solution's warnings",
-    "assertWarnsRegex": "watch the solution's warnings",
-    "deprecated_call": "watch the solution's warnings",
-    "caplog": "read the solution's log (caplog)", "assertLogs": "read the solution's log",
-    "assertNoLogs": "read the solution's log",
-    "get_type_hints": "read the solution's type hints",
-    "getrefcount": "count references (getrefcount)",
-    "setrecursionlimit": "set the recursion limit",
-    "ExceptionGroup": "use groups of exceptions", "BaseExceptionGroup": "use groups of exceptions",
-    **{name: f"inspect the solution's code ({name})" for name in (
-        "getsource", "getsourcelines", "getsourcefile", "getfile", "isgeneratorfunction",
-        "iscoroutinefunction", "isasyncgenfunction", "isfunction", "ismethod", "isclass",
-        "getmembers", "getmodule",
-    )},
-    **{name: f"look into the solution's objects ({name})" for name in (
-        "__code__", "__closure__", "__globals__", "__mro__", "__bases__", "__subclasses__",
-        "__slots__", "__cause__", "__context__", "__traceback__", "__notes__",
-    )},
-}  # fmt: skip
-_OF_OS = {
-    "environ": "set the environment of the solution", "getenv": "read the environment",
-    "putenv": "set the environment of the solution", "system": "start programs",
-    "popen": "start programs", "alarm": "use signals",
-    **dict.fromkeys(
-        ("chdir", "getcwd", "listdir", "remove", "unlink", "mkdir", "makedirs", "rmdir", "rename",
-         "walk", "scandir", "exists", "isfile", "isdir", "stat"), _FILES,
-    ),
-}  # fmt: skip
 _OF_PATHS = frozenset(
     """
     write_text write_bytes read_text read_bytes open exists unlink touch mkdir rmdir iterdir glob
     is_file is_dir stat rename
     """.split()  # noqa: SIM905
 )
-_OF_ASYNCIO = ("wait_for", "timeout", "timeout_at", "Event", "Condition", "Barrier", "Queue")
-_OF_DATACLASSES = ("asdict", "astuple", "is_dataclass", "fields", "replace")
 _CHANGES = "change data that belongs to an object of the solution"
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
 _CAPTURING = frozenset(
@@ -232,61 +187,42 @@ class _Reader:
         return ""
 
     def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
-        if isinstance(node, ast.Import):
-            idioms = [_OF_MODULES.get(alias.name.partition(".")[0], "") for alias in node.names]
-            return next((reason for reason in idioms if reason), "")
-        module = (node.module or "").partition(".")[0]
-        names = {alias.name for alias in node.names}
-        if names & _CAPTURING:
-            self._needs.output = True
-        if module == "os" or module == "sys":
-            return next((_OF_OS[name] for name in sorted(names) if name in _OF_OS), "")
-        if module == "dataclasses" and not names.isdisjoint(_OF_DATACLASSES):
-            return "look into data classes of the solution (dataclasses)"
-        if module == "asyncio" and not names.isdisjoint(_OF_ASYNCIO):
-            return "rely on the solution's tasks running beside the tests' (asyncio)"
-        if module == "random" and "seed" in names:
-            self._needs.chance = True
-        return _OF_MODULES.get(module, "")
+        words = [f"{alias.name.partition('.')[0]}." for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            root, _, last = (node.module or "").rpartition(".")
+            words = [f"{(root or last).partition('.')[0]}."]
+            words += [f"{last}.{alias.name}" for alias in node.names]
+            for alias in node.names:
+                self._note(last, alias.name)
+        return next((REFUSED[word] for word in words if word in REFUSED), "")
 
-    def _of_name(self, name: str) -> str:
+    def _note(self, base: str, name: str) -> None:
+        """Record what the use of a name, or of a name of `base`, needs."""
         if name in _CAPTURING:
             self._needs.output = True
-        if name in self._interface.bound and name in ("open", "warns"):
-            return ""
-        if name == "monkeypatch":
-            return ""  # The uses of `monkeypatch` are examined one by one.
-        return _OF_NAMES.get(name, "") if name not in self._interface.names else ""
+        elif (base, name) == ("sys", "stdin"):
+            self._needs.stdin = True
+        elif base == "random" and name in ("seed", "setstate"):
+            self._needs.chance = True
+
+    def _of_name(self, name: str) -> str:
+        self._note("", name)
+        own = name in self._interface.bound and name in ("open", "warns")
+        return "" if own or name in self._interface.names else REFUSED.get(name, "")
 
     def _of_attribute(self, node: ast.Attribute) -> str:
-        base = node.value.id if isinstance(node.value, ast.Name) else ""
-        if node.attr in _CAPTURING:
-            self._needs.output = True
-        if base == "sys" and node.attr == "stdin":
-            self._needs.stdin = True
-        if base == "sys" and node.attr == "argv":
-            return "set the arguments of a program"
-        if node.attr in ("seed", "setstate"):
-            if base == "random":
-                self._needs.chance = True
-            elif isinstance(node.value, ast.Attribute):
-                return "seed numpy's generator"
+        base, name = last_name(node.value), node.attr
+        self._note(base, name)
+        if name in ("seed", "setstate") and isinstance(node.value, ast.Attribute):
+            return "seed numpy's generator"
         if not isinstance(node.ctx, ast.Load) and base in _LENDABLE:
-            return self._lend(f"{base}.{node.attr}")
+            return self._lend(f"{base}.{name}")
         if not isinstance(node.ctx, ast.Load) and base in self._interface.modules:
             return "set names of the solution's module"
-        if base == "os" or (isinstance(node.value, ast.Attribute) and node.value.attr == "path"):
-            return _OF_OS.get(node.attr, "")
-        if base == "asyncio" and node.attr in _OF_ASYNCIO:
-            return "rely on the solution's tasks running beside the tests' (asyncio)"
-        if base == "dataclasses" and node.attr in _OF_DATACLASSES:
-            return "look into data classes of the solution (dataclasses)"
-        if node.attr in _OF_PATHS and not {"Path", "pathlib"}.isdisjoint(self._interface.bound):
-            return _FILES
-        if base in ("builtins", "io", "codecs") and node.attr == "open":
-            return _FILES
-        is_known_name = node.attr in _OF_NAMES and node.attr not in ("open",)
-        return _OF_NAMES[node.attr] if is_known_name else ""
+        if name in _OF_PATHS and not {"Path", "pathlib"}.isdisjoint(self._interface.bound):
+            return FILES
+        of_any = "" if name == "open" else REFUSED.get(name, "")
+        return REFUSED.get(f"{base}.{name}", of_any)
 
     def _of_patch(self, call: ast.Call) -> str:
         """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar

@@ -12,6 +12,14 @@ def _add_to(item: Any, zero: int) -> Any:
     return zero + item
 
 
+def _is_instance(item: object, kind: type) -> bool:
+    return kind in type(item).__mro__ or isinstance(item, kind)
+
+
+def _member(item: object, value: object) -> object:
+    return type(item)(value)  # type: ignore[call-arg]
+
+
 def _operations() -> dict[str, Callable[..., object]]:
     import copy
 
@@ -26,7 +34,9 @@ def _operations() -> dict[str, Callable[..., object]]:
         "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
         "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
         "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
-        "radd": _add_to,
+        "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
+        "unassign": delattr, "isinstance": _is_instance, "issubclass": issubclass,
+        "member": _member,
     }  # fmt: skip
 
 

@@ -231,18 +231,37 @@ def is_function(handle: object) -> bool:
 
 
 class FunctionHandle(Handle):
-    """A proxy of a function of the solution."""
+    """A proxy of a function or class that the tests name; the class is *known* if under test.
 
-    __slots__ = ("_asked_as",)
+    Args:
+        line: the connection to the process of the function.
+        token: the handle token.
+        name: the name under which the tests know the function.
+        kind: `function`, `class`, or `misplaced` for a class where the tests ask for a function.
+    """
 
-    def __init__(self, line: SolutionLine, token: str, name: str) -> None:
+    __slots__ = ("_asked_as", "_kind")
+
+    def __init__(self, line: SolutionLine, token: str, name: str, kind: str) -> None:
         super().__init__(line, token)
         object.__setattr__(self, "_asked_as", name)
+        object.__setattr__(self, "_kind", kind)
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
+        if kind_of(self) == "misplaced":
+            raise line_of(self).refuse(token_of(self), "a class where a function is asked for")
         name: str = object.__getattribute__(self, "_asked_as")
-        result = _call(self, "call", arguments, keywords, source=name)
-        return line_of(self).meant(result, name)
+        verb = "make" if is_known(self) else "call"
+        result = line_of(self).meant(_call(self, verb, arguments, keywords, source=name), name)
+        if kind_of(self) == "class" and isinstance(result, Handle):
+            object.__setattr__(result, "_called", True)
+        return result
+
+
+def kind_of(handle: object) -> str:
+    """Return the kind of a function or class that the tests name; "" for other objects."""
+    kind: str = object.__getattribute__(handle, "_kind") if is_function(handle) else ""
+    return kind
 
 
 def _call(
@@ -267,30 +286,6 @@ def _copied(handle: Handle, name: str) -> object:
     return line_of(handle).meant(copied, "") if isinstance(handle, MeantHandle) else copied
 
 
-class NamedClass(FunctionHandle):
-    """A proxy of a class of the solution that the tests name; *known* if it is under test."""
-
-    __slots__ = ()
-
-    def __call__(self, *arguments: object, **keywords: object) -> object:
-        verb = "make" if is_known(self) else "call"
-        name: str = object.__getattribute__(self, "_asked_as")
-        made = _call(self, verb, arguments, keywords, source=name)
-        result = line_of(self).meant(made, name)
-        if isinstance(result, Handle):
-            object.__setattr__(result, "_called", True)
-        return result
-
-
-class MisplacedClass(FunctionHandle):
-    """A proxy of a class where the tests ask for a function."""
-
-    __slots__ = ()
-
-    def __call__(self, *arguments: object, **keywords: object) -> object:
-        raise line_of(self).refuse(token_of(self), "a class where a function is asked for")
-
-
 def _reflect(name: str) -> property:
     def read(self: Handle) -> object:
         return line_of(self).ask("reflect", token_of(self), name)
@@ -298,7 +293,7 @@ def _reflect(name: str) -> property:
     return property(read)
 
 
-for _kind in (Handle, MeantHandle, FunctionHandle, NamedClass, MisplacedClass):
+for _kind in (Handle, MeantHandle, FunctionHandle):
     # Without these, the classes of the proxies would answer with attributes of their own.
     for _name in ("__doc__", "__module__", "__annotations__"):
         setattr(_kind, _name, _reflect(_name))
@@ -328,7 +323,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     if is_known(first):
-        return line_of(first).ask("operate", name, operands, source=True)
+        return line_of(first).ask(name, *operands, source=True)
     return operate_on_plain(name, first, operands)
 
 
@@ -456,8 +451,8 @@ call raises them as errors instead.
 """
 
 
-def here(error: BaseException, verb: str, operands: tuple[object, ...]) -> BaseException:
+def here(error: BaseException, verb: str) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
-    if isinstance(error, StopIteration) and (verb, operands[:1]) == ("operate", ("next",)):
+    if isinstance(error, StopIteration) and verb == "next":
         return error
     return RuntimeError(*error.args) if isinstance(error, _CONTROL) else error

@@ -11,12 +11,12 @@ import gc
 import os
 import resource
 import socket
-from collections.abc import Iterator
 from types import CodeType
 
 from ..run.request import Request, receive
-from .run_tests import PEER, Job, TestHarness, write_rows
+from .run_tests import PEER, Job, compile_tests, may_be_uncalled, results, write_rows
 from .scopes import leave_no_trace
+from .solution_line import BrokenTests, sources_of
 
 BEGUN, FRESH, OVER = b"begun", b"fresh", b"over"
 """The words to the driver: the tests run here; they need a fresh process; they are over."""
@@ -49,7 +49,7 @@ def run(request: Request) -> int:
             tests = _traceless(job.options)
             line.send(FRESH if tests is None else BEGUN)
             if tests is not None:
-                write_rows(report, _rows(tests, job.options, far))
+                write_rows(report, results(tests, job.options, far.detach()))
         if tests is not None:
             line.send(OVER)
         if _peak_kib() - before > _MAX_GROWN_KIB:
@@ -63,24 +63,9 @@ def _peak_kib() -> int:
 
 def _traceless(job: Job) -> list[CodeType] | None:
     """Return the compiled tests; None for tests that need a fresh process or are not Python."""
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
     try:
-        tests = [compile(source, "tests", "exec", dont_inherit=True) for source in sources]
-        # Functions that nobody may call are checked by `run_tests`.
-        may_be_uncalled = any(
-            ("def check" in source and "\ncheck(" not in source) or "def test" in source
-            for source in sources
-        )
-        if job["prelude"] or may_be_uncalled or not leave_no_trace(sources, tests):
-            return None
-        return tests
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tests = compile_tests(job)
+        fresh = job["prelude"] or may_be_uncalled(job)
+        return None if fresh or not leave_no_trace(sources_of(job), tests) else tests
+    except (BrokenTests, RecursionError, MemoryError):
         return None
-
-
-def _rows(tests: list[CodeType], job: Job, far: socket.socket) -> Iterator[dict[str, object]]:
-    harness = TestHarness(far.detach())
-    try:
-        yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
-    finally:
-        harness.close()

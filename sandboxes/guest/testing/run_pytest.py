@@ -15,7 +15,7 @@ from ..run.request import Request
 from . import failures, scopes
 from .harness import BrokenTests, Job, TestHarness, all_names
 from .run_tests import PEER, REPORT, write_rows
-from .solution_line import without_solution
+from .solution_line import sources_of, without_solution
 
 if TYPE_CHECKING:
     import pytest
@@ -113,8 +113,7 @@ def _prepared(job: Job, harness: TestHarness) -> str:
     Raises:
         BrokenTests: the file does not compile, or cannot be judged.
     """
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
-    source = "\n\n".join(sources)
+    source = "\n\n".join(sources_of(job))
     try:
         words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
     except (SyntaxError, ValueError) as error:

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from ..run.request import Request
 from .harness import PLAIN, BrokenTests, Job, TestHarness, describe
-from .solution_line import HarnessFault, without_solution
+from .solution_line import HarnessFault, sources_of, without_solution
 
 __all__ = ["PEER", "PLAIN", "REPORT", "BrokenTests", "Job", "TestHarness", "describe", "run"]
 
@@ -53,18 +53,33 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
 def _rows(job: Job) -> Iterator[dict[str, object]]:
     with without_solution():
         tests = compile_tests(job)
-        # A test function that nobody calls would pass any solution.
-        sources: list[str] = job["tests"]  # type: ignore[assignment]
-        if any("def check" in source or "def test" in source for source in sources):
+        if may_be_uncalled(job):
             import ast
 
             from .idioms import uncalled
 
-            if problem := uncalled(list(map(ast.parse, sources))):
+            if problem := uncalled(list(map(ast.parse, sources_of(job)))):
                 raise BrokenTests(problem)
-    # Everything the tests do not define comes from the solution's process, by this line.
-    harness = TestHarness(PEER)
-    yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
+    yield from results(tests, job, PEER)
+
+
+def results(tests: list[CodeType], job: Job, line: int) -> Iterator[dict[str, object]]:
+    """Run tests and yield the result of each. Everything that they do not define comes from the
+    solution's process, by `line`.
+    """
+    harness = TestHarness(line)
+    try:
+        yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
+    finally:
+        harness.close()
+
+
+def may_be_uncalled(job: Job) -> bool:
+    """Return whether tests may have a function that nobody calls, which would pass any solution."""
+    return any(
+        ("def check" in source and "\ncheck(" not in source) or "def test" in source
+        for source in sources_of(job)
+    )
 
 
 def compile_tests(job: Job) -> list[CodeType]:
@@ -73,9 +88,8 @@ def compile_tests(job: Job) -> list[CodeType]:
     Raises:
         BrokenTests: a test does not compile.
     """
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
     tests: list[CodeType] = []
-    for number, source in enumerate(sources):
+    for number, source in enumerate(sources_of(job)):
         try:
             tests.append(compile(source, "tests", "exec", dont_inherit=True))
         except (SyntaxError, ValueError) as error:

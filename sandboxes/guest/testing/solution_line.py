@@ -30,6 +30,12 @@ Job = Mapping[str, object]
 """
 
 
+def sources_of(job: Job) -> list[str]:
+    """Return the sources of the tests of a job."""
+    sources: list[str] = job["tests"]  # type: ignore[assignment]
+    return sources
+
+
 class BrokenTests(Exception):
     """The tests cannot be used; that is the tests' fault, whatever the solution does."""
 
@@ -68,41 +74,35 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     """Return the source of a function with the parameters of a function of the tests, and the
     defaults it uses. It calls `ludus_call` with the arguments and keywords that it gets.
     """
-    any_arguments = "lambda *arguments, **keywords: ludus_call(arguments, keywords)"
+    any_arguments = "lambda *arguments, **keywords: ludus_call(*arguments, **keywords)"
     if not isinstance(function, FunctionType):
         return any_arguments, {}
-    code = function.__code__
-    names, first_keyword = code.co_varnames, code.co_argcount
-    end = first_keyword + code.co_kwonlyargcount
-    positional = function.__defaults__ or ()
-    defaults = dict(zip(names[first_keyword - len(positional) :], positional, strict=False))
-    defaults |= function.__kwdefaults__ or {}
+    from inspect import Parameter, Signature, signature  # slow to load, and needed here alone
+
+    parameters = signature(function, follow_wrapped=False).parameters.values()
+    defaults = {part.name: part.default for part in parameters if part.default is not part.empty}
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy
-    parameters = [
-        f"{name}=ludus_defaults[{name!r}]" if name in defaults else name for name in names[:end]
+    forms: dict[Any, str] = {
+        Parameter.VAR_POSITIONAL: "*{0}",
+        Parameter.KEYWORD_ONLY: "{0}={0}",
+        Parameter.VAR_KEYWORD: "**{0}",
+    }
+    given = ", ".join(forms.get(part.kind, "{0}").format(part.name) for part in parameters)
+    bare = [part.replace(annotation=part.empty, default=part.empty) for part in parameters]
+    named = [
+        part.replace(default=_Source(f"ludus_defaults[{part.name!r}]"))
+        if part.name in defaults
+        else part
+        for part in bare
     ]
-    arguments, keywords = (
-        [*names[:first_keyword]],
-        [f"{name}={name}" for name in names[first_keyword:end]],
-    )
-    starred = bool(code.co_flags & _VARARGS)
-    if starred:
-        arguments.append("*" + names[end])
-    if starred or keywords:
-        parameters.insert(first_keyword, "*" + names[end] if starred else "*")
-    if code.co_flags & _VARKEYWORDS:
-        parameters.append("**" + names[end + starred])
-        keywords.append("**" + names[end + starred])
-    if code.co_posonlyargcount:
-        parameters.insert(code.co_posonlyargcount, "/")
-    call = (
-        f"ludus_call(({''.join(part + ', ' for part in arguments)}), dict({', '.join(keywords)}))"
-    )
-    return f"lambda {', '.join(parameters)}: {call}", defaults
+    return f"lambda {str(Signature(named))[1:-1]}: ludus_call({given})", defaults
 
 
-_VARARGS, _VARKEYWORDS = 4, 8  # of `co_flags`; the module `inspect` is slow to load
+class _Source(str):
+    """A text whose `repr` is the text itself."""
+
+    __repr__ = str.__str__
 
 
 def _derived(parts: list[object]) -> object:
@@ -175,7 +175,7 @@ class TestsLine:
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            raise proxies.here(answer.error, verb, arguments) from None
+            raise proxies.here(answer.error, verb) from None
         except peer.Gone as error:
             self._broken = "the solution ended its process"
             raise peer.Gone(self._broken) from error
@@ -261,8 +261,7 @@ class TestsLine:
         """Return the syntax trees of the tests."""
         import ast  # a large module that is rarely needed
 
-        sources: list[str] = self._job["tests"]  # type: ignore[assignment]
-        return list(map(ast.parse, sources))
+        return list(map(ast.parse, sources_of(self._job)))
 
     # --- the line ---------------------------------------------------------------
 

@@ -54,13 +54,7 @@ class SolutionServer:
         self._objects: list[object] = []
         self._callbacks: dict[int, object] = {}
         self._numbers: dict[int, int] = {}
-        self.line = peer.Peer(
-            descriptor,
-            lambda verb, arguments: _VERBS[verb](self, *arguments),
-            self._name,
-            self._find,
-            returns_changes=True,
-        )
+        self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
         self._printed: Printed | None = None
@@ -79,6 +73,11 @@ class SolutionServer:
             exec(compile(source, program.NAME, "exec", dont_inherit=True), self.names)
         except BaseException as error:
             self._failure = error
+
+    def _serve(self, verb: str, arguments: list[object]) -> object:
+        if verb in OPERATIONS:
+            return OPERATIONS[verb](*arguments)
+        return _VERBS[verb](self, *arguments)
 
     def _name(self, item: object) -> str:
         number = self._numbers.get(id(item))
@@ -112,7 +111,7 @@ class SolutionServer:
         if number in self._callbacks:
             return self._callbacks[number]
 
-        def call(arguments: tuple[object, ...], keywords: dict[str, object]) -> object:
+        def call(*arguments: object, **keywords: object) -> object:
             return self._ask("callback", number, arguments, keywords)
 
         details: Any = self._ask("about", number)
@@ -197,26 +196,6 @@ class SolutionServer:
         crosses = not own or hasattr(result, "_fields") or values.is_member(result)
         return result if crosses else value_wire.Ready(self._name(result))
 
-    def operate(self, name: str, operands: tuple[object, ...]) -> object:
-        """Apply an operator or built-in function."""
-        return OPERATIONS[name](*operands)
-
-    def attribute(self, target: object, name: str) -> object:
-        """Return the value of an attribute; for a method, the tests get a handle."""
-        return getattr(target, name)
-
-    def reflect(self, target: object, name: str) -> object:
-        """Return what a function or class says about itself, such as `__name__`."""
-        return getattr(target, name)
-
-    def assign(self, target: object, name: str, value: object) -> None:
-        """Set an attribute of an object."""
-        setattr(target, name, value)
-
-    def unassign(self, target: object, name: str) -> None:
-        """Delete an attribute of an object."""
-        delattr(target, name)
-
     def enter(self, target: AbstractContextManager[object]) -> object:
         """Enter a context manager of the solution."""
         return type(target).__enter__(target)
@@ -247,14 +226,6 @@ class SolutionServer:
     def class_(self, target: object) -> object:
         """Return a handle of an object's class."""
         return value_wire.Ready(self._name(type(target)))
-
-    def isinstance_(self, target: object, kind: type) -> bool:
-        """Return whether an object is an instance of a class."""
-        return kind in type(target).__mro__ or isinstance(target, kind)
-
-    def issubclass_(self, target: type, kind: type) -> bool:
-        """Return whether a class is a subclass of another."""
-        return issubclass(target, kind)
 
     def signature(self, target: Callable[..., object]) -> object:
         """Return the parameters of a function: (name, kind, default or nothing)."""
@@ -362,7 +333,7 @@ class SolutionServer:
         random.setstate(state)
 
 
-# The tests' side names a verb of this table, never an attribute of an object.
+# The tests' side names a verb of this table or an operation, never an attribute of an object.
 _VERBS: dict[str, Callable[..., object]] = {
     name.rstrip("_"): function
     for name, function in vars(SolutionServer).items()

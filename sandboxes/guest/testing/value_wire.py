@@ -53,7 +53,9 @@ awaitable, an asynchronous iterator. (From the tests, `f` is a function.)
 """
 
 _Work = tuple[bool, object, str]
-"""(whether the parts are done, the value, the token that closes the value)."""
+"""(whether the parts are done, the value, the token that closes the value, or `_BARE`)."""
+_BARE = "bare"
+"""Marks a value to be sent as the plain value that its class derives from."""
 
 
 class Ready(str):
@@ -107,7 +109,7 @@ class Encoder:
                     self.tokens.append(item)
                 elif (number := self._numbers.get(id(item))) is not None:
                     self.tokens.append(f"@{number}")
-                elif derived.is_derived(item) and self._add_derived(item, work):
+                elif not closing and derived.is_derived(item) and self._add_derived(item, work):
                     continue
                 elif (
                     type(item) in TAGS
@@ -128,14 +130,12 @@ class Encoder:
         if id(item) in self._open:
             self.tokens.append(self._name(item))  # The value contains itself.
             return True
-        parts = derived.parts_of(item)
-        if parts is None:
+        names = derived.names_of(item)
+        if names is None:
             return False
-        self._open.add(id(item))
-        names, value = parts
         # On a stack, what is pushed last comes first: handle, names, value, and then the tag.
         work.append((True, item, f"{derived.TAG}3"))
-        work += [(False, value, ""), (False, names, ""), (False, Ready(self._name(item)), "")]
+        work += [(False, item, _BARE), (False, names, ""), (False, Ready(self._name(item)), "")]
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:

@@ -30,76 +30,27 @@ _MAX_FIELDS = 64
 own_names: Mapping[str, object] = {}
 """The names of the module whose classes are meant, on the solution's side."""
 
-_KINDS: dict[tuple[str, ...], Any] = {}
-"""Rebuilt classes of named tuples and members of enumerations, kept for reuse."""
-
-
-class Member:
-    """Stands for a member of an enumeration that is also a number or a text."""
-
-    name: str
-    value: object
-    kind: str
-
-
-class _IntMember(int, Member):
-    def __contains__(self, flag: object) -> bool:
-        """Return whether the flags of a member are set, as in an `IntFlag`."""
-        if not isinstance(flag, _IntMember) or flag.kind != self.kind:
-            raise TypeError(f"{flag!r} is no member of {self.kind}")
-        return int(self) & int(flag) == int(flag)
-
-
-class _StrMember(str, Member):
-    pass
-
-
-class _FloatMember(float, Member):
-    pass
-
-
-_MEMBERS: dict[type, Any] = {int: _IntMember, str: _StrMember, float: _FloatMember}
-MEMBERS = frozenset(_MEMBERS.values())
-"""The classes of members that came from the other side."""
+_NAMED_TUPLES: dict[tuple[str, str], Any] = {}
+"""(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
 
 def forget() -> None:
     """Drop every class that was rebuilt."""
-    _KINDS.clear()
+    _NAMED_TUPLES.clear()
     failures.forget()
     if derived_values := sys.modules.get(f"{__package__}.derived_values"):
         derived_values.forget()
 
 
 def is_member(item: object) -> bool:
-    """Return whether a value is a member of an enumeration, or stands for a member."""
+    """Return whether a value is a member of an enumeration."""
     enum: Any = sys.modules.get("enum")
-    return isinstance(item, Member) or (enum is not None and isinstance(item, enum.Enum))
+    return enum is not None and isinstance(item, enum.Enum)
 
 
-def member_parts(item: object) -> tuple[str, list[object]] | None:
-    """Return the tag and parts of a member that is a number or a text; None for other values."""
-    member: Any = item
-    for kind in _MEMBERS:
-        if isinstance(item, kind):
-            name = member.kind if isinstance(item, Member) else type(item).__name__
-            return "E", [name, str(member.name), kind(member.value)]
-    return None
-
-
-def stand_in(item: object) -> object | None:
-    """Return a member that is a number or a text, without the enumeration; None for other
-    values.
-    """
-    parts = member_parts(item)
-    if parts is None:
-        return None
-    name, member, value = parts[1]
-    make: Any = next(twin for kind, twin in _MEMBERS.items() if type(value) is kind)
-    twin = make(value)
-    twin.kind, twin.name, twin.value = name, member, value
-    result: object = twin
-    return result
+def is_odd(item: object) -> bool:
+    """Return whether a value may be a member of an enumeration, which only looks like a scalar."""
+    return type(type(item)) is not type
 
 
 def rare_parts_of(item: object) -> tuple[str, list[object]] | None:
@@ -115,18 +66,8 @@ def rare_parts_of(item: object) -> tuple[str, list[object]] | None:
     if isinstance(item, type({}.items())):
         pairs: Any = item
         return "p", [part for pair in pairs for part in pair]
-    plain: Any = item
-    kind = type(plain)
-    qualified_name = f"{kind.__module__}.{kind.__name__}"
-    if qualified_name == "array.array":
-        return "A", [plain.typecode, plain.tolist()]
-    if qualified_name in _TEXTUAL:
-        return "x", [qualified_name, str(plain)]
-    if qualified_name == "builtins.slice":
-        return "x", [qualified_name, [plain.start, plain.stop, plain.step]]
-    if qualified_name == "datetime.timezone":
-        return "x", [qualified_name, plain.utcoffset(None)]
-    return None
+    path, arguments = made_from(item)
+    return ("x", [path, *arguments]) if path and all_plain(arguments) else None
 
 
 def fields_of(item: object) -> list[str] | None:
@@ -140,26 +81,63 @@ def fields_of(item: object) -> list[str] | None:
     return names if plain and not any(name.startswith("_") for name in names) else None
 
 
-def lazily(module: str, kind: str) -> Callable[[str], object]:
-    """Return a function that builds an object of a class of the standard library from a text.
-
-    The module is imported at the call: only the children that meet such values load it.
-    """
-
-    def build(text: str) -> object:
-        return getattr(__import__(module), kind)(text)
-
-    return build
+_Arguments = Callable[[Any, object], list[object]]
+"""Returns the arguments that make a value again, read by the class named and not by the value's."""
 
 
-_PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
-_ADDRESSES = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network")
-_TEXTUAL: dict[str, Callable[[str], object]] = {
-    "uuid.UUID": lazily("uuid", "UUID"),
-    **{f"pathlib.{kind}": lazily("pathlib", kind) for kind in _PATHS},
-    **{f"ipaddress.{kind}": lazily("ipaddress", kind) for kind in _ADDRESSES},
+def _read(*names: str) -> _Arguments:
+    return lambda kind, item: [vars(kind)[name].__get__(item) for name in names]
+
+
+def _asked(method: str, *arguments: object) -> _Arguments:
+    return lambda kind, item: [getattr(kind, method)(item, *arguments)]
+
+
+_BOUNDS, _TEXT, _ISO = _read("start", "stop", "step"), _asked("__str__"), _asked("isoformat")
+_ARGUMENTS: dict[str, _Arguments] = {
+    "builtins.complex": _read("real", "imag"),
+    "builtins.range": _BOUNDS,
+    "builtins.slice": _BOUNDS,
+    "decimal.Decimal": _TEXT,
+    "fractions.Fraction": _read("numerator", "denominator"),
+    "datetime.datetime": _ISO,
+    "datetime.date": _ISO,
+    "datetime.time": _ISO,
+    "datetime.timedelta": _read("days", "seconds", "microseconds"),
+    "datetime.timezone": _asked("utcoffset", None),
+    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tolist(item)],
+    "uuid.UUID": _TEXT,
+    **dict.fromkeys(
+        map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
+    ),
+    **{
+        f"ipaddress.IP{version}{kind}": _TEXT
+        for version in ("v4", "v6")
+        for kind in ("Address", "Network")
+    },
 }
-"""Classes whose objects are rebuilt from their text."""
+"""Classes of the standard library whose objects cross as the arguments that make them again."""
+
+
+def made_from(item: object) -> tuple[str, list[object]]:
+    """Return the class in `_ARGUMENTS` that the value's class is or derives from, and the arguments
+    that make the value; no class for other values.
+    """
+    for kind in type(item).__mro__:
+        path = f"{kind.__module__}.{kind.__name__}"
+        if path in _ARGUMENTS:
+            return path, _ARGUMENTS[path](kind, item)
+    return "", []
+
+
+def made_again(kind: Any, item: Any) -> Any:
+    """Return a plain value as an object of `kind`, a class that derives from the value's class."""
+    path, arguments = made_from(item)
+    if path:
+        return getattr(kind, "fromisoformat", kind)(*arguments)
+    if isinstance(item, deque):
+        return kind(item, item.maxlen)
+    return kind(*item) if hasattr(item, "_fields") else kind(item)
 
 
 # --- reading --------------------------------------------------------------------
@@ -192,40 +170,28 @@ def all_plain(items: Iterable[object]) -> bool:
     return True
 
 
-def _rare_pairs(parts: list[object]) -> dict[object, object]:
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
 def _named_tuple(parts: list[object]) -> object:
     name, fields, *values = parts
     if type(name) is not str or type(fields) is not str:
         raise TypeError("a named tuple without names")
     check_attributes(values)
-    own_class: Any = own_names.get(name)
-    if isinstance(own_class, type) and issubclass(own_class, tuple):
-        kind: Any = own_class
-    else:
-        if (name, fields) not in _KINDS:
+    kind: Any = own_names.get(name)
+    if not (isinstance(kind, type) and issubclass(kind, tuple)):
+        if (name, fields) not in _NAMED_TUPLES:
             # mypy wants a literal name, which a value of the solution has not
             tuple_class: Any = collections.namedtuple(name, fields)  # type: ignore[misc] # pyright: ignore
-            _KINDS[name, fields] = tuple_class
-        kind = _KINDS[name, fields]
+            _NAMED_TUPLES[name, fields] = tuple_class
+        kind = _NAMED_TUPLES[name, fields]
     return kind(*values)
 
 
 def _member(parts: list[object]) -> object:
-    kind, name, value = parts
-    if type(kind) is not str or type(name) is not str:
-        raise TypeError("a member without names")
-    own_class: Any = own_names.get(kind)
-    if isinstance(own_class, type) and hasattr(own_class, "_member_map_"):
-        return own_class(value)
-    key = (kind, name, repr(value))
-    if key not in _KINDS:
-        member: Any = _MEMBERS[type(value)](value)
-        member.kind, member.name, member.value = kind, name, value
-        _KINDS[key] = member
-    return _KINDS[key]
+    """Return the member of this side's enumeration of that name, or the value without one."""
+    module, name, value = parts
+    kind: Any = own_names.get(str(name))
+    if kind is None and str(module).partition(".")[0] in sys.stdlib_module_names:
+        kind = getattr(sys.modules.get(str(module)), str(name), None)
+    return kind(value) if hasattr(kind, "_member_map_") else value
 
 
 def _exception(parts: list[object]) -> object:
@@ -233,41 +199,21 @@ def _exception(parts: list[object]) -> object:
     return failures.build(parts)
 
 
-def _typed_array(parts: list[object]) -> object:
-    import array
-
-    code, items = parts
-    buffer: Any = array.array
-    return buffer(code, items)
-
-
-def _textual(parts: list[object]) -> object:
-    class_name, text = parts
-    if class_name == "builtins.slice":
-        text_value: Any = text
-        return slice(*text_value)
-    if class_name == "datetime.timezone":
-        offset: Any = text
-        return datetime.timezone(offset)
-    if type(class_name) is not str or type(text) is not str:
-        raise TypeError("a value without its text")
-    return _TEXTUAL[class_name](text)
+def _made(parts: list[object]) -> object:
+    path, *arguments = parts
+    if path not in _ARGUMENTS:
+        raise TypeError("a value of a class that does not cross")
+    check_attributes(arguments)
+    # The module is imported here: only the children that meet such values load it.
+    module, _, name = str(path).partition(".")
+    kind: Any = getattr(__import__(module), name)
+    return getattr(kind, "fromisoformat", kind)(*arguments)
 
 
 def _namespace(parts: list[object]) -> object:
-    attributes: Any = _rare_pairs(parts)
+    attributes: Any = _pairs(parts)
     check_attributes(attributes.values())
     return SimpleNamespace(**attributes)
-
-
-BUILD_RARE: dict[str, Callable[[list[object]], object]] = {
-    "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "A": _typed_array,
-    "M": lambda parts: MappingProxyType(_rare_pairs(parts)),
-    "v": lambda parts: dict(enumerate(parts)).values(),
-    "p": lambda parts: _rare_pairs(parts).items(),
-    "x": _textual,
-}  # fmt: skip
-"""For each tag, the function that rebuilds a value from parts."""
 
 
 Bare = None | bool | int | float | str
@@ -284,14 +230,13 @@ NOT_SCALAR = object()
 TAGS: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
 """The tag of each usual container, by exact type."""
 
-_TIMES = (datetime.datetime, datetime.date, datetime.time)
 _DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
 PLAIN_TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         int, float, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, complex,
         NoneType, object, type, range, slice, deque, Counter, OrderedDict, defaultdict,
-        *_TIMES, datetime.timedelta,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
         *(kind for kind in vars(builtins).values()
           if isinstance(kind, type) and issubclass(kind, BaseException)),
     )
@@ -322,21 +267,10 @@ def scalar(item: object) -> object:
         return float.__float__(item)
     if isinstance(item, bytes):
         return "b" + base64.b64encode(bytes(item)).decode()
-    kind = type(item)
-    if isinstance(item, complex):
-        return f"c{item.real.hex()} {item.imag.hex()}"
-    if (kind.__module__, kind.__name__) in (("decimal", "Decimal"), ("fractions", "Fraction")):
-        return f"{kind.__name__[0]}{item}"
-    if kind in _TIMES:
-        return f"t{kind.__name__} {item.isoformat()}"  # type: ignore[attr-defined]
-    if kind is datetime.timedelta:
-        return f"td {item.days} {item.seconds} {item.microseconds}"  # type: ignore[attr-defined]
-    if kind is range:
-        return f"r{item.start:x} {item.stop:x} {item.step:x}"  # type: ignore[attr-defined]
     if item is Ellipsis:
         return "e"
-    if kind is OpaqueClass:
-        return f"T{item.kind.__name__}"  # type: ignore[attr-defined]
+    if type(item) is OpaqueClass:
+        return f"T{item.kind.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
     return _numpy_token(item, "generic", "n")
@@ -378,7 +312,7 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
     if isinstance(item, type({}.keys())):
         return "k", list(item)
     if is_odd(item) and is_member(item):
-        return member_parts(item)
+        return _member_parts(item)
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         if fields := fields_of(item):
             return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
@@ -389,10 +323,11 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
     return rare_parts_of(item)
 
 
-def is_odd(item: object) -> bool:
-    """Return whether a value may be a member of an enumeration, which only looks like a scalar."""
+def _member_parts(item: Any) -> tuple[str, list[object]] | None:
+    """Return the tag and parts of a member that is a number or a text; None for other members."""
+    base = next((base for base in (int, str, float) if isinstance(item, base)), None)
     kind = type(item)
-    return type(kind) is not type or kind in MEMBERS
+    return ("E", [kind.__module__, kind.__name__, base(item.value)]) if base else None
 
 
 def content(item: object) -> object:
@@ -437,7 +372,9 @@ BUILD: dict[str, Callable[[list[object]], object]] = {
     "O": lambda parts: OrderedDict(_pairs(parts)),
     "C": lambda parts: Counter(_pairs(parts)),  # a count may be any value
     "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
-    **BUILD_RARE,
+    "v": lambda parts: dict(enumerate(parts)).values(), "p": lambda parts: _pairs(parts).items(),
+    "M": lambda parts: MappingProxyType(_pairs(parts)),
+    "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "x": _made,
 }  # fmt: skip
 """For each tag, the function that makes a container from parts."""
 
@@ -516,15 +453,6 @@ def _class(name: str) -> object:
     return kind if failures.own_module == "solution" else OpaqueClass(kind)
 
 
-def _time(text: str) -> object:
-    kind, _, value = text.partition(" ")
-    if kind == "d":
-        days, seconds, microseconds = map(int, value.split(" "))
-        return datetime.timedelta(days, seconds, microseconds)
-    kinds = {kind.__name__: kind for kind in _TIMES}
-    return kinds[kind].fromisoformat(value)
-
-
 def _array(text: str) -> Any:
     import numpy
 
@@ -538,11 +466,6 @@ def _array(text: str) -> Any:
 READ: dict[str, Callable[[str], object]] = {
     "i": lambda text: int(text, 16),
     "b": base64.b64decode,
-    "c": lambda text: complex(*map(float.fromhex, text.split(" "))),
-    "D": lazily("decimal", "Decimal"),
-    "F": lazily("fractions", "Fraction"),
-    "t": _time,
-    "r": lambda text: range(*(int(part, 16) for part in text.split(" "))),
     "e": lambda _: Ellipsis,
     "T": _class,
     "n": lambda text: _array(text)[()],

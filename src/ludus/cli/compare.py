@@ -1,4 +1,4 @@
-"""`ludus compare`: recipes compared over seeds by their held-out scores."""
+"""`ludus compare`: recipes compared over seeds by held-out scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from ludus.agent.viewer.compare import compare
+from ludus.agent.viewer.compare import compare, interval_text
 from ludus.agent.viewer.run import find_runs
 from ludus.agent.viewer.server import open_runs
 from ludus.errors import ConfigError
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def show_comparison(told: dict[str, Any]) -> None:
-    """Print the recipes and their pairs."""
+    """Print the recipes and the comparison of each pair."""
     console = Console()
     recipes = Table(
         "recipe", "seeds", "mean", "IQM", "95% interval of the IQM", "would reach", box=None
@@ -76,41 +76,16 @@ def show_comparison(told: dict[str, Any]) -> None:
         numbers = (
             f"{one['mean']:.3f}",
             f"{one['iqm']:.3f}",
-            _interval(one["interval"]),
-            _top(one["curve"]),
+            interval_text(one["interval"]),
+            one["reach"],
         )
         recipes.add_row(one["recipe"], str(len(one["runs"])), *numbers)
     console.print(recipes)
     pairs = Table("", "beats", "probability", "95% interval", "seeds (AdaStop)", box=None)
     for pair in told["pairs"]:
         chance = f"{pair['probability']:.3f}"
-        row = pair["first"], pair["second"], chance, _interval(pair["interval"]), _seeds(pair)
+        row = pair["first"], pair["second"], chance, interval_text(pair["interval"]), pair["enough"]
         pairs.add_row(*row)
     if told["pairs"]:
         console.print(pairs)
     console.print(f"{told['tasks']} held-out tasks; the picture: ludus watch RUN ..., page Compare")
-
-
-def _interval(pair: tuple[float, float] | None) -> str:
-    return "unknown: one seed" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"
-
-
-def _top(curve: dict[str, Any] | None) -> str:
-    """Return what a recipe would reach by its fitted sigmoid."""
-    if curve is None:
-        return "too few points"
-    if not curve["bounded"]:
-        return "the curve has not bent yet"
-    low, high = curve["top"]
-    return f"{curve['curve']['top']:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _seeds(pair: dict[str, Any]) -> str:
-    if pair["decision"] == "larger":
-        return "enough: the first is better"
-    if pair["decision"] == "smaller":
-        return "enough: the second is better"
-    if pair["decision"] == "equal":
-        return "enough: no difference"
-    more = pair["more"]
-    return "no number up to 25 would tell" if more is None else f"about {more} more each"

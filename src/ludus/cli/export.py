@@ -12,7 +12,8 @@ import tyro
 
 from ludus.agent.viewer.export import FORMATS, export
 from ludus.agent.viewer.server import open_runs
-from ludus.agent.viewer.views import FILTERS, filters_of
+from ludus.agent.viewer.store import FILTERS
+from ludus.agent.viewer.views import filters_of
 from ludus.errors import ConfigError
 
 from .arguments import VerbHelp, parse
@@ -36,7 +37,7 @@ class ExportOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files and print their paths; returns 0."""
+    """Write the files and print the paths; returns 0."""
     options = parse(
         ExportOptions,
         arguments,

@@ -1,4 +1,4 @@
-"""`ludus sweep`: recipes over seeds, tuned on other seeds than those they are compared on."""
+"""`ludus sweep`: recipes over seeds, with separate seeds for tuning and comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -56,18 +56,22 @@ class SweepOptions:
     """Print the comparison as JSON."""
 
 
+Cell = tuple[tuple[str, str], ...]
+"""Tuned settings with a value of each."""
+
+
 @dataclass(frozen=True)
 class SweepRun:
     """A run of a sweep."""
 
     recipe: str
     seed: int
-    values: tuple[tuple[str, str], ...]
+    values: Cell
     """Tuned settings and their values."""
     folder: Path
 
     def command(self, settings: Sequence[str]) -> list[str]:
-        """Return the words that train it, or go on with it."""
+        """Return the command line that starts or continues this run."""
         imports = [word for name in imported for word in ("--import", name)]
         python = [sys.executable, "-m", "ludus", *imports, "train"]
         if (self.folder / "checkpoints").is_dir() and (self.folder / "config.toml").is_file():
@@ -104,11 +108,14 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{len(trials)} runs tune, {number} compare", file=sys.stderr)
         return 0
     _train_all(trials, settings, options.jobs)
-    chosen = {recipe: _best(options, recipe, grid) for recipe in options.recipes}
+    chosen = {
+        recipe: _best([run for run in trials if run.recipe == recipe], grid)
+        for recipe in options.recipes
+    }
     for recipe, values in chosen.items():
         if values:
             print(f"{recipe}: {', '.join(f'{name} = {value}' for name, value in values)}")
-    tests = list(_tests(options, chosen))
+    tests = _tests(options, chosen)
     _train_all(tests, settings, options.jobs)
     comparison = compare([_read(run.folder) for run in tests], by="recipe")
     if options.json:
@@ -153,8 +160,8 @@ def _check(options: SweepOptions, settings: Sequence[str]) -> None:
             raise ConfigError(f"{word}: is tuned already (--tune); leave it out")
 
 
-def _grid(items: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
-    """Return the cells of the grid; one empty cell where nothing is tuned."""
+def _grid(items: Sequence[str]) -> list[Cell]:
+    """Return the cells of the grid; a single empty cell where nothing is tuned."""
     axes: list[list[tuple[str, str]]] = []
     for item in items:
         name, sign, values = item.partition("=")
@@ -165,50 +172,36 @@ def _grid(items: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
     return list(itertools.product(*axes))
 
 
-def _trials(
-    options: SweepOptions, recipe: str, grid: Sequence[tuple[tuple[str, str], ...]]
-) -> Iterator[SweepRun]:
-    """Yield the runs that tune a recipe; none where there is nothing to choose from."""
-    if len(grid) < 2:
-        return
-    for cell in grid:
-        for number in range(options.tuning_seeds):
-            yield SweepRun(recipe, TUNING + number, cell, _place(options, recipe, cell, number))
+def _trials(options: SweepOptions, recipe: str, grid: Sequence[Cell]) -> list[SweepRun]:
+    """Return the runs that tune a recipe; none where there is nothing to choose from."""
+    runs: list[SweepRun] = []
+    for cell, number in itertools.product(grid, range(options.tuning_seeds)):
+        name = "_".join(f"{setting.rpartition('.')[2]}={value}" for setting, value in cell)
+        place = options.folder / "tune" / _label(recipe) / f"{name}-{number}".replace("/", "_")
+        runs.append(SweepRun(recipe, TUNING + number, cell, place))
+    return runs if len(grid) > 1 else []
 
 
-def _place(
-    options: SweepOptions, recipe: str, cell: tuple[tuple[str, str], ...], number: int
-) -> Path:
-    name = "_".join(f"{setting.rpartition('.')[2]}={value}" for setting, value in cell)
-    return options.folder / "tune" / _label(recipe) / f"{name}-{number}".replace("/", "_")
-
-
-def _tests(
-    options: SweepOptions, chosen: dict[str, tuple[tuple[str, str], ...]]
-) -> Iterator[SweepRun]:
-    for recipe in options.recipes:
-        for seed in range(1, options.seeds + 1):
-            folder = options.folder / "test" / _label(recipe) / f"seed-{seed}"
-            yield SweepRun(recipe, seed, chosen.get(recipe, ()), folder)
+def _tests(options: SweepOptions, chosen: dict[str, Cell]) -> list[SweepRun]:
+    place = options.folder / "test"
+    return [
+        SweepRun(recipe, seed, chosen.get(recipe, ()), place / _label(recipe) / f"seed-{seed}")
+        for recipe in options.recipes
+        for seed in range(1, options.seeds + 1)
+    ]
 
 
 def _label(recipe: str) -> str:
     return Path(recipe).stem if recipe.endswith(".toml") else recipe
 
 
-def _best(
-    options: SweepOptions, recipe: str, grid: Sequence[tuple[tuple[str, str], ...]]
-) -> tuple[tuple[str, str], ...]:
+def _best(trials: Sequence[SweepRun], grid: Sequence[Cell]) -> Cell:
     """Return the cell with the best mean held-out score over the tuning seeds."""
-    if len(grid) < 2:
+    if not trials:
         return grid[0]
-
-    def score(cell: tuple[tuple[str, str], ...]) -> float:
-        numbers = range(options.tuning_seeds)
-        folders = [_place(options, recipe, cell, number) for number in numbers]
-        return fmean(_score(folder) for folder in folders)
-
-    return max(grid, key=score)
+    return max(
+        grid, key=lambda cell: fmean(_score(run.folder) for run in trials if run.values == cell)
+    )
 
 
 def _score(folder: Path) -> float:
@@ -267,9 +260,7 @@ def _is_finished(run: SweepRun) -> bool:
 
 
 def _train(run: SweepRun, settings: Sequence[str]) -> str:
-    """Train in a process of its own, whose output goes to a log beside the run; return what
-    went wrong, or nothing.
-    """
+    """Train in a separate process with a log beside the run; return what went wrong, or nothing."""
     log = run.folder.parent / f"{run.folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

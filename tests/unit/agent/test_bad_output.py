@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ludus.agent import EpisodeLimits, ScriptedPolicy, Stop, Trajectory, play
-from ludus.agent.parsing import HermesFormat, OneCall, TagFormat, ToolFormat
+from ludus.agent.parsing import HermesFormat, OneCall, ToolFormat, tool_format
 from ludus.envs import EnvSession, TextEnv, ToolResult, make_async, tool
 from ludus.errors import ServerUnreachable
 from ludus.messages import Message
@@ -81,7 +81,7 @@ async def test_only_thinking_is_no_answer_and_no_call() -> None:
     ("one", "text"),
     [
         (HermesFormat(), '<tool_call>{"name": "look", "arguments": {"where": "up"'),
-        (TagFormat(), "<look>up"),
+        (tool_format("tags"), "<look>up"),
     ],
 )
 async def test_an_unclosed_tag_comes_back_as_an_observation_and_is_counted(

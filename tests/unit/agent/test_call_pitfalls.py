@@ -13,11 +13,7 @@ from ludus.agent.chat_tools import ServerTools, TextTools, wire_names
 from ludus.agent.parsing import (
     TOOL_FORMATS,
     HermesFormat,
-    Llama3JsonFormat,
-    Llama3PythonicFormat,
     OneCall,
-    Qwen3CoderFormat,
-    TagFormat,
     ToolFormat,
     call_id,
     tool_format,
@@ -29,8 +25,8 @@ from ludus.errors import ServerFault
 from ludus.llm.chat_wire import Completion, read_reply, row_of
 from ludus.messages import Message, ToolCall, assistant, system, tool_result, user
 
-HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()
-OBJECTS, PYTHON = Llama3JsonFormat(), Llama3PythonicFormat()
+HERMES, CODER, TAGS = HermesFormat(), tool_format("qwen3_coder"), tool_format("tags")
+OBJECTS, PYTHON = tool_format("llama3_json"), tool_format("llama3_pythonic")
 FORMATS = [tool_format(name) for name in TOOL_FORMATS]
 BETWEEN_TAGS = [HERMES, CODER, TAGS]
 WHOLE_TURN = [OBJECTS, PYTHON]

@@ -7,15 +7,7 @@ import pytest
 
 from ludus.agent.parsing import (
     TOOL_FORMATS,
-    FunctionGemmaFormat,
-    Gemma4Format,
-    Glm4Format,
-    HarmonyFormat,
     HermesFormat,
-    KimiK2Format,
-    MiniMaxM2Format,
-    MistralV3Format,
-    MistralV11Format,
     call_id,
     register_tool_format,
     tool_format,
@@ -25,7 +17,7 @@ from ludus.envs import ToolSpec
 from ludus.errors import ConfigError, UnknownName
 from ludus.messages import Message, Role, ToolCall, assistant
 
-HARMONY, KIMI, GLM = HarmonyFormat(), KimiK2Format(), Glm4Format()
+HARMONY, KIMI, GLM = tool_format("harmony"), tool_format("kimi_k2"), tool_format("glm4")
 DEEPSEEK = tool_format("deepseek_v3")
 TOOLS = [
     ToolSpec(
@@ -129,14 +121,16 @@ def test_ids_of_mistral_have_nine_letters_or_digits(name: str) -> None:
         assert [call.id for call in one.parse(text).tool_calls] == ids
     assert call_id(one, ToolCall(name="a", id="call_12"), 12) == "call00012"
     kept = ToolCall(name="a", id="a1B2c3D4e")
-    assert '"id": "a1B2c3D4e"' in MistralV3Format().render([kept])
+    assert '"id": "a1B2c3D4e"' in tool_format("mistral_v3").render([kept])
     assert call_id(HermesFormat(), ToolCall(name="a", id="call_12"), 12) == "call_12"
 
 
 # --- spellings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", [MistralV3Format(), MistralV11Format()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", [tool_format("mistral_v3"), tool_format("mistral_v11")], ids=lambda one: one.name
+)
 @pytest.mark.parametrize(
     "text",
     [
@@ -209,7 +203,7 @@ def test_glm_may_leave_the_lines_out() -> None:
 
 
 def test_several_calls_of_minimax_stand_in_one_block() -> None:
-    one = MiniMaxM2Format()
+    one = tool_format("minimax_m2")
     text = (
         '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke>'
         "<invoke name='search'><parameter name='count'>3</parameter></invoke></minimax:tool_call>"
@@ -219,7 +213,7 @@ def test_several_calls_of_minimax_stand_in_one_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "mark"), [(FunctionGemmaFormat(), "<escape>"), (Gemma4Format(), '<|"|>')]
+    ("one", "mark"), [(tool_format("functiongemma"), "<escape>"), (tool_format("gemma4"), '<|"|>')]
 )
 def test_strings_of_gemma_may_hold_their_own_mark(one: Any, mark: str) -> None:
     given = {"query": f"a{mark}b", "a b": {"c:d": [None, True, -1.5, "e"]}, "z": []}
@@ -231,11 +225,11 @@ def test_bare_values_of_gemma_are_read_by_the_schema() -> None:
     text = (
         "<|tool_call>call:search{query:12,count:12,other:12,word:some text,none:None}<tool_call|>"
     )
-    assert read(Gemma4Format(), text) == [
+    assert read(tool_format("gemma4"), text) == [
         ("search", {"query": "12", "count": 12, "other": 12, "word": "some text", "none": None})
     ]
     twice = "<|tool_call>call:search{count:1,count:2}<tool_call|>"
-    assert read(Gemma4Format(), twice) == [("count is given twice", {})]
+    assert read(tool_format("gemma4"), twice) == [("count is given twice", {})]
 
 
 # --- a format of one's own ---------------------------------------------------------------------

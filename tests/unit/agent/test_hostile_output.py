@@ -8,22 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ludus.agent.parsing import (
-    TOOL_FORMATS,
-    HermesFormat,
-    Llama3JsonFormat,
-    Llama3PythonicFormat,
-    Qwen3CoderFormat,
-    TagFormat,
-    ToolFormat,
-    call_id,
-    tool_format,
-)
+from ludus.agent.parsing import TOOL_FORMATS, HermesFormat, ToolFormat, call_id, tool_format
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
 
-HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()
-OBJECTS, PYTHON = Llama3JsonFormat(), Llama3PythonicFormat()
+HERMES, CODER, TAGS = HermesFormat(), tool_format("qwen3_coder"), tool_format("tags")
+OBJECTS, PYTHON = tool_format("llama3_json"), tool_format("llama3_pythonic")
 FORMATS = [tool_format(name) for name in TOOL_FORMATS]
 
 

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ludus.agent.parsing import (
-    HermesFormat,
-    Llama3JsonFormat,
-    Llama3PythonicFormat,
-    Qwen3CoderFormat,
-    TagFormat,
-    ToolFormat,
-)
+from ludus.agent.parsing import HermesFormat, ToolFormat, tool_format
 from ludus.agent.parsing.arguments import (
     MAX_PYTHON_CHARS,
     UnreadableLiteral,
@@ -24,8 +17,8 @@ from ludus.agent.parsing.arguments import (
 from ludus.envs import ToolSpec
 from ludus.messages import ToolCall
 
-HERMES, CODER, TAGS = HermesFormat(), Qwen3CoderFormat(), TagFormat()
-OBJECTS, PYTHON = Llama3JsonFormat(), Llama3PythonicFormat()
+HERMES, CODER, TAGS = HermesFormat(), tool_format("qwen3_coder"), tool_format("tags")
+OBJECTS, PYTHON = tool_format("llama3_json"), tool_format("llama3_pythonic")
 
 
 def spec(name: str, **types: str) -> ToolSpec:

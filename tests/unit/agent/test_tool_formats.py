@@ -9,16 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ludus.agent.parsing import (
-    TOOL_FORMATS,
-    Llama3JsonFormat,
-    Llama3PythonicFormat,
-    Qwen3CoderFormat,
-    TagFormat,
-    ToolFormat,
-    call_id,
-    tool_format,
-)
+from ludus.agent.parsing import TOOL_FORMATS, ToolFormat, call_id, tool_format
 from ludus.envs import EnvSession, TextEnv, ToolSpec
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.tools import tool
@@ -187,13 +178,13 @@ JSON = st.recursive(
 @settings(max_examples=80, deadline=None)
 def test_any_arguments_come_back(arguments: dict[str, Any]) -> None:
     call = ToolCall(name="f", arguments=arguments, id="call_0")
-    for one in (Llama3JsonFormat(), Llama3PythonicFormat(), tool_format("hermes")):
+    for one in (tool_format("llama3_json"), tool_format("llama3_pythonic"), tool_format("hermes")):
         assert one.parse(one.render([call])).tool_calls == [call]
 
 
 # --- qwen3-coder ------------------------------------------------------------------------------
 
-CODER = Qwen3CoderFormat()
+CODER = tool_format("qwen3_coder")
 
 
 def coder(*parameters: tuple[str, str], name: str = "write") -> str:
@@ -230,7 +221,7 @@ def test_the_outer_tag_may_be_left_out() -> None:
 
 # --- llama 3 ----------------------------------------------------------------------------------
 
-OBJECTS, PYTHON = Llama3JsonFormat(), Llama3PythonicFormat()
+OBJECTS, PYTHON = tool_format("llama3_json"), tool_format("llama3_pythonic")
 
 
 def test_objects_after_a_tag_or_bare() -> None:
@@ -302,7 +293,7 @@ def test_python_that_is_no_list_of_literal_calls_is_refused(text: str, says: str
 
 # --- tags -------------------------------------------------------------------------------------
 
-TAGS = TagFormat()
+TAGS = tool_format("tags")
 
 
 def test_a_tag_is_a_call_of_the_tool_of_its_name() -> None:

@@ -19,6 +19,7 @@ from ludus.agent.trajectory import Episode, Segment, Trajectory, Turn
 from ludus.cli.main import main
 from ludus.envs import make_async
 from ludus.errors import ConfigError
+from ludus.messages import Message, Role
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, PreferenceConfig, RunConfig, SFTConfig, TrainerConfig
 from ludus.trainer.data.encoding import rows_of_segments, segments_of
@@ -123,6 +124,23 @@ async def test_it_learns_resumes_as_if_not_cut_and_tells_the_held_out_loss(
     lines(tmp_path / "talk.jsonl", talk(61))
     with pytest.raises(ConfigError, match=r"the data of the run .* have changed"):
         await run_sft(config(model, tmp_path / "cut", data, steps=8, resume=True))
+
+
+async def test_a_turn_that_is_given_is_read_and_not_learned(model: Path) -> None:
+    chat = open_chat(ModelConfig(path=str(model)), str(model), load_tokenizer(model)).chat_format
+    turns = [("user", "hi"), ("assistant", "no"), ("user", "again"), ("assistant", "yo")]
+    said = [Message(role=Role(role), content=text) for role, text in turns]
+    rows = {}
+    for given in ((), (1,)):
+        conversation = Conversation(messages=said, given=given)
+        (rows[given],) = rows_of_segments(segments_of(conversation, chat, 1024))
+    assert rows[1,].ids.tolist() == rows[()].ids.tolist()
+    learned = {
+        given: chat.tokenizer.decode(row.ids[row.mask].tolist()) for given, row in rows.items()
+    }
+    assert "yo" in learned[1,]
+    assert "no" not in learned[1,]
+    assert "no" in learned[()]
 
 
 @pytest.mark.slow

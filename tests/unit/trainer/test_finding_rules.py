@@ -15,6 +15,7 @@ import pytest
 from ludus.agent.viewer.columns import column
 from ludus.cli.arguments import VerbHelp, parse, parse_settings
 from ludus.cli.audit import AuditOptions
+from ludus.cli.model import ProbeOptions
 from ludus.cli.tasks import TasksOptions
 from ludus.cli.train import recipe_or_settings
 from ludus.cli.view import ViewOptions
@@ -43,6 +44,8 @@ def accepted(command: str) -> None:
         parse_settings(TrainConfig, words, HELP, named=recipe_or_settings)
     elif words[1] == "audit":
         parse(AuditOptions, words[2:], HELP)
+    elif words[1] == "model":
+        parse(ProbeOptions, words[3:], HELP)
     elif words[1] == "sft":
         parse_settings(SFTConfig, words[2:], HELP)
     else:

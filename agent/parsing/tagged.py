@@ -13,59 +13,105 @@ of the call, follows, because values may be code that contains the tag.
 A value whose closing tag is missing ends where the parsers of vLLM and SGLang end it: before the
 next argument, or before the end of the call. The end of the turn ends no value, though it does in
 those parsers: nothing tells `false` from half of a longer word, and a call may delete.
+
+DSML of DeepSeek V3.2, which V4 writes with `tool_calls` for `function_calls`. Both formats read
+either name of the block, calls without the block, which V4 models write too, and `|` in the place
+of the wide `｜`. The attribute `string` decides whether a value is text or JSON.
+
+    <｜DSML｜function_calls>
+    <｜DSML｜invoke name="search">
+    <｜DSML｜parameter name="query" string="true">x</｜DSML｜parameter>
+    <｜DSML｜parameter name="count" string="false">3</｜DSML｜parameter>
+    </｜DSML｜invoke>
+    </｜DSML｜function_calls>
+
+MiniMax-M2 and GLM:
+
+    <minimax:tool_call>
+    <invoke name="search">
+    <parameter name="query">x</parameter>
+    </invoke>
+    </minimax:tool_call>
+
+    <tool_call>search
+    <arg_key>query</arg_key>
+    <arg_value>x</arg_value>
+    </tool_call>
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, ToolCall
+from ludus.llm.chat_wire import CUT
+from ludus.messages import ToolCall
 from ludus.thoughts import ALL
 
-from .arguments import CUT, as_text, fault_of, read_value, schemas_of
-from .scan import scan
+from .arguments import UnreadableCall, as_text, read_value, schemas_of, sound, unreadable
+from .protocol import MarkedFormat
 
 
-@dataclass(frozen=True, slots=True)
-class TagGrammar:
-    """The tags of a format, as regular expressions.
+class TaggedFormat(MarkedFormat):
+    """A format of calls with tags, as regular expressions."""
 
-    Args:
-        beginning: whatever begins a call, whole or damaged.
-        function: the beginning of a call up to its arguments, with the group `name`.
-        parameter: the beginning of an argument up to its value, with the group `key`, and the group
-            `string` (true or false) where the tag may say whether the value is text.
-        closing: the tag that ends a value.
-        end: the end of a call, with the outer tag if there is one.
-        follows: what may stand after the closing tag of a value.
-        inner: takes from a value what is layout: the line ends next to the tags.
-        form: how a call is written, for errors.
-    """
-
-    beginning: re.Pattern[str]
     function: re.Pattern[str]
+    """The beginning of a call up to its arguments, with the group `name`."""
     parameter: re.Pattern[str]
+    """The beginning of an argument up to its value, with the group `key`, and the group `string`
+    (true or false) where the tag may say whether the value is text.
+    """
     closing: re.Pattern[str]
+    """The tag that ends a value."""
     end: re.Pattern[str]
+    """The end of a call, with the outer tag if there is one."""
     follows: re.Pattern[str]
-    inner: Callable[[str], str]
-    form: str
+    """What may stand after the closing tag of a value."""
+    expected: str
+    """How a call is written, for errors."""
+    argument: str
+    """How an argument is written: its `name`, its `value`, and whether it `is_text`."""
 
-    def find(self, text: str, start: int) -> int:
-        """Return the position from `start` on where a call begins, or -1."""
-        match = self.beginning.search(text, start)
-        return -1 if match is None else match.start()
+    @cached_property
+    def marks(self) -> re.Pattern[str]:
+        """What may end a value: the closing tag, the end of the call, the next argument, or another
+        call, in the groups `closing`, `end`, `key` and `another`.
+        """
+        # A pattern cannot have two groups of one name, and that of the other call is not needed.
+        function = re.sub(r"\(\?P<\w+>", "(?:", self.function.pattern)
+        return re.compile(
+            rf"(?P<closing>{self.closing.pattern})|(?P<end>{self.end.pattern})"
+            rf"|{self.parameter.pattern}|(?P<another>{function})"
+        )
+
+    def inner(self, value: str) -> str:
+        """Take from a value what is layout: the line ends next to the tags."""
+        return unwrapped(value)
+
+    def layout(self, value: str) -> str:
+        """Return a value as `inner` reads it back."""
+        return f"\n{value}\n" if unwrapped(value) != value else value
+
+    def written(self, call: ToolCall, number: int) -> str:
+        """See `MarkedFormat.written`."""
+        arguments = "".join(
+            self.argument.format(
+                name=name,
+                value=self.layout(as_text(value)),
+                is_text=str(isinstance(value, str)).lower(),
+            )
+            for name, value in call.arguments.items()
+        )
+        return self.form.format(name=call.name, arguments=arguments)
 
     def read(
         self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
     ) -> tuple[list[ToolCall], int]:
-        """Return the call that begins at `start`, and the position to continue at."""
+        """See `MarkedFormat.read`."""
         opening = self.function.match(text, start)
         name = bare(opening["name"]) if opening is not None else ""
         if opening is None or not name:
@@ -77,11 +123,8 @@ class TagGrammar:
             closed = self.end.search(text, error.position)
             reason = CUT if error.unclosed and closed is None and not complete else str(error)
             after = len(text) if closed is None else closed.end()
-            return [ToolCall(name="", id=identity, error=reason)], after
-        fault = fault_of([name, arguments])
-        if fault:
-            return [ToolCall(name="", id=identity, error=fault)], position
-        return [ToolCall(name=name, arguments=arguments, id=identity)], position
+            return [unreadable(identity, reason)], after
+        return [sound(name, arguments, identity)], position
 
     def _no_function(
         self, text: str, start: int, identity: str, *, complete: bool
@@ -95,18 +138,9 @@ class TagGrammar:
             next_opening is None or closed.end() <= next_opening.start()
         )
         if not complete and closed is None and next_opening is None:
-            return [ToolCall(name="", id=identity, error=CUT)], len(text)
+            return [unreadable(identity, CUT)], len(text)
         after = closed.end() if closed is not None and has_ended else opening.end()
-        return [ToolCall(name="", id=identity, error=self.form)], after
-
-
-class UnreadableCall(Exception):
-    """A call cannot be read; holds the reason and the position of the fault."""
-
-    def __init__(self, reason: str, position: int, *, unclosed: bool = False) -> None:
-        super().__init__(reason)
-        self.position = position
-        self.unclosed = unclosed
+        return [unreadable(identity, self.expected)], after
 
 
 def bare(name: str) -> str:
@@ -130,7 +164,7 @@ class _Body:
 
     def __init__(
         self,
-        grammar: TagGrammar,
+        grammar: TaggedFormat,
         text: str,
         start: int,
         schemas: dict[str, set[str]],
@@ -174,7 +208,7 @@ class _Body:
         has_ended = self._next() == len(self.text)
         if has_ended and self.complete and self.arguments:
             return self.arguments, len(self.text)
-        reason = "the function is not closed" if has_ended else self.grammar.form
+        reason = "the function is not closed" if has_ended else self.grammar.expected
         raise UnreadableCall(reason, self.position, unclosed=True)
 
     def _next(self) -> int:
@@ -193,7 +227,7 @@ class _Body:
         even, the first closing tag decides; without one, the first end of a call (`call_end`).
         """
         open_inside, first_closing, call_end = 0, None, -1
-        for mark in islice(_marks(self.grammar).finditer(self.text, start), MAX_MARKS):
+        for mark in islice(self.grammar.marks.finditer(self.text, start), MAX_MARKS):
             if mark["key"] is not None:
                 if self._begins_the_next(mark, key, start):
                     return mark.start(), mark.start()
@@ -232,70 +266,120 @@ class _Body:
         return line >= 0 and not self.text[line : mark.start()].strip()
 
 
-@cache
-def _marks(grammar: TagGrammar) -> re.Pattern[str]:
-    """Return a pattern that finds whatever may end a value.
-
-    The groups `closing`, `end`, `key` and `another` say which it is: the closing tag, the end of
-    the call, the next argument, or another call.
-    """
-    # The names of groups are removed, since a pattern cannot have two groups of one name; the name
-    # of the other call is not needed.
-    opening_pattern = re.sub(r"\(\?P<\w+>", "(?:", grammar.function.pattern)
-    return re.compile(
-        rf"(?P<closing>{grammar.closing.pattern})|(?P<end>{grammar.end.pattern})"
-        rf"|{grammar.parameter.pattern}|(?P<another>{opening_pattern})"
-    )
-
-
-def unpadded(value: str) -> str:
-    """Return a value without a line end after the opening tag or before the closing tag."""
-    end = "\r\n" if value.startswith("\r\n") else "\n"
-    return value.removeprefix(end).removesuffix(end)
-
-
 def unwrapped(value: str) -> str:
     """Return a value without the line ends around it, if there is one at both sides."""
     has_both = len(value) > 1 and value[0] == value[-1] == "\n"
     return value[1:-1] if has_both else value
 
 
-def wrapped(value: str) -> str:
-    """Return a value as `unwrapped` reads it back."""
-    return f"\n{value}\n" if unwrapped(value) != value else value
+_QUOTED = r"\"[^\"<>\n]{0,256}\"|'[^'<>\n]{0,256}'|[^\"'<>\s]{1,256}"
 
 
-class TaggedFormat:
-    """A tool format whose calls a grammar reads and three forms write."""
+class NestedFormat(TaggedFormat):
+    """A format whose arguments stand in the tag of a call, and calls in an outer tag."""
 
-    name: str
-    grammar: TagGrammar
-    block: str = ""
-    """The name of the tag around all calls of a turn; empty for none."""
-    call_form: str
-    """How a call is written, with its `name` and its `arguments`."""
-    argument_form: str
-    """How an argument is written: its `name`, its `value`, and whether it `is_text`."""
-    between: str = ""
-    """What stands between two calls."""
+    outer, tag, inside = "", "invoke", "parameter"
+    """The names of the outer tag, of a call's and of an argument's, as regular expressions."""
+    naming, key, more = r"\s+name=", rf"(?:{_QUOTED})\s*", ""
+    """What stands before a name, a name itself, and what may stand behind an argument's name."""
 
-    def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
-        """Read an assistant turn; see `ToolFormat.parse`."""
-        read = partial(self.grammar.read, complete=complete, tools=tools)
-        return scan(text, self.grammar.find, read)
-
-    def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Write calls as the model would."""
-        written = self.between.join(
-            self.call_form.format(name=call.name, arguments=self._arguments(call)) for call in calls
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        begin, end = rf"<{cls.tag}{cls.naming}", rf"</{cls.tag}>"
+        argument, outer_end = rf"<{cls.inside}{cls.naming}", rf"</{cls.outer}>"
+        opening = rf"(?:<{cls.outer}>\s*)?{begin}(?P<name>{cls.key})>"
+        cls.beginning = re.compile(
+            rf"{opening}|<{cls.outer}>(?:\s*<{cls.tag}(?:{cls.naming})?)?|{begin}"
         )
-        return f"<{self.block}>\n{written}</{self.block}>" if self.block and calls else written
-
-    def _arguments(self, call: ToolCall) -> str:
-        pad = wrapped if self.grammar.inner is unwrapped else str
-        return "".join(
-            self.argument_form.format(
-                name=name, value=pad(as_text(value)), is_text=str(isinstance(value, str)).lower()
-            )
-            for name, value in call.arguments.items()
+        cls.function = re.compile(opening)
+        cls.parameter = re.compile(rf"{argument}(?P<key>{cls.key}){cls.more}>")
+        cls.closing = re.compile(rf"</{cls.inside}>")
+        cls.end = re.compile(rf"{end}(?:\s*{outer_end})?|{outer_end}")
+        cls.follows = re.compile(
+            rf"\s*(?:{argument}|{end}|(?:{outer_end}\s*)?(?:\Z|<{cls.outer}>))"
         )
+
+
+class Qwen3CoderFormat(NestedFormat):
+    """Calls of Qwen3-Coder and of Seed-OSS, which has another outer tag."""
+
+    name = "qwen3_coder"
+    outer, tag, naming, key = r"(?:seed:)?tool_call", "function", "=", r"[^<>\n]{0,256}"
+    expected = "a call is <function=name>, then <parameter=key>value</parameter> for each argument"
+    form, between = "<tool_call>\n<function={name}>\n{arguments}</function>\n</tool_call>", "\n"
+    argument = "<parameter={name}>\n{value}\n</parameter>\n"
+
+    def inner(self, value: str) -> str:
+        """Take a line end after the opening tag, and one before the closing tag, from a value."""
+        end = "\r\n" if value.startswith("\r\n") else "\n"
+        return value.removeprefix(end).removesuffix(end)
+
+    def layout(self, value: str) -> str:
+        """Return the value: the line ends stand in the form of an argument."""
+        return value
+
+
+class MiniMaxM2Format(NestedFormat):
+    """Calls of MiniMax-M2, between one pair of tags."""
+
+    name = "minimax_m2"
+    outer = "minimax:tool_call"
+    expected = (
+        'a call is <invoke name="name">, then <parameter name="key">value</parameter> for each '
+        "argument"
+    )
+    before, after = f"<{outer}>\n", f"</{outer}>"
+    form = '<invoke name="{name}">\n{arguments}</invoke>\n'
+    argument = '<parameter name="{name}">{value}</parameter>\n'
+
+
+_MARK = r"[｜|]DSML[｜|]"
+
+
+class DeepSeekV32Format(NestedFormat):
+    """Calls of DeepSeek V3.2, in a block named `function_calls`."""
+
+    name = "deepseek_v32"
+    outer = rf"{_MARK}(?:function_calls|tool_calls)"
+    tag, inside = rf"{_MARK}invoke", rf"{_MARK}parameter"
+    more = r"(?:\s*string=[\"']?(?P<string>true|false)[\"']?)?\s*"
+    expected = (
+        'a call is <｜DSML｜invoke name="name">, then <｜DSML｜parameter name="key" '
+        'string="true">value</｜DSML｜parameter> for each argument'
+    )
+    before, after = "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>"
+    form = '<｜DSML｜invoke name="{name}">\n{arguments}</｜DSML｜invoke>\n'
+    argument = '<｜DSML｜parameter name="{name}" string="{is_text}">{value}</｜DSML｜parameter>\n'
+
+    def inner(self, value: str) -> str:
+        """Return the value: nothing in it is layout."""
+        return value
+
+    layout = inner
+
+
+class DeepSeekV4Format(DeepSeekV32Format):
+    """Calls of DeepSeek V4, in a block named `tool_calls`."""
+
+    name = "deepseek_v4"
+    before, after = "<｜DSML｜tool_calls>\n", "</｜DSML｜tool_calls>"
+
+
+class Glm4Format(TaggedFormat):
+    """Calls of GLM-4.5, 4.6 and 4.7: the tool's name, then a pair of tags for each argument."""
+
+    name = "glm4"
+    beginning = re.compile(r"<tool_call>")
+    function = re.compile(
+        r"<tool_call>\s*(?P<name>[^\s<>{}\[\]]{1,256})\s*(?=<arg_key>|</tool_call>|\Z)"
+    )
+    parameter = re.compile(r"<arg_key>(?P<key>[^<>]{0,256})</arg_key>\s*<arg_value>")
+    closing = re.compile("</arg_value>")
+    end = re.compile(r"</tool_call>")
+    follows = re.compile(r"\s*(?:<arg_key>|</tool_call>|<tool_call>|\Z)")
+    expected = (
+        "a call is <tool_call>name, then <arg_key>key</arg_key> and <arg_value>value</arg_value> "
+        "for each argument"
+    )
+    form, between = "<tool_call>{name}\n{arguments}</tool_call>", "\n"
+    argument = "<arg_key>{name}</arg_key>\n<arg_value>{value}</arg_value>\n"
