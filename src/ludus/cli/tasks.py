@@ -80,7 +80,7 @@ class TasksOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the set, and print its card; returns 0."""
+    """Write the task set and print the card; returns 0."""
     options = parse(
         TasksOptions,
         arguments,
@@ -141,7 +141,7 @@ def check_options(options: TasksOptions) -> None:
 
 
 async def collected(options: TasksOptions) -> TaskCollection:
-    """Read or write tasks, measure them where a model is named, and divide them into splits."""
+    """Read or write tasks, measure each where a model is named, and divide all into splits."""
     shares: dict[str, Any] = {
         "validation": options.validation, "test": options.test, "seed": options.seed
     }  # fmt: skip
@@ -195,7 +195,7 @@ def _divided(
 
 @asynccontextmanager
 async def open_model(options: TasksOptions) -> AsyncGenerator[TaskModel]:
-    """Yield the model, once its server has answered or its folder is loaded."""
+    """Yield the model, once the server has answered or the folder is loaded."""
     if options.base_url:
         server = ServerModel(
             options.base_url,
