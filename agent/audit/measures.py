@@ -38,7 +38,7 @@ from .attackers import (
     text_of,
 )
 from .exploits import Exploit, Guard, GuardedEnv
-from .moves import Move, Program, moves_of, programs_of
+from .moves import STEPS, Move, Program, moves_of, programs_of
 from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
 from .rules import plays_rule
 from .search import (
@@ -47,7 +47,6 @@ from .search import (
     QUICK_CPU_S,
     SHARE,
     SLOW,
-    STEPS,
     Attempt,
     ProgramSearch,
     described,
@@ -73,7 +72,7 @@ REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
-RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best of 500 rules", copies=True)
+RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best rule that was learned", copies=True)
 """Learned from the lessons of each audit."""
 
 
@@ -306,8 +305,9 @@ class _Attack:
 
     def _ground(self, lessons: Sequence[Lesson]) -> _Ground | None:
         # Not the tasks of the lessons: their answers would be paid there, and nowhere else.
-        tasks = self.teachers[-CONFIRMED:]
-        others = [le for le in lessons if le.task not in {task.id for task in tasks}] or lessons
+        tasks = self.teachers[::-1]
+        first_ids = {task.id for task in tasks[:CONFIRMED]}
+        others = [le for le in lessons if le.task not in first_ids] or lessons
         started = time.process_time()
         try:
             briefing, shown = self._scouted(tasks[0])
@@ -549,10 +549,14 @@ def _solves(
     if answer is None or 2 * len(actions) < len(answer.actions):
         return False  # who needs less than half of the expert's turns goes another way
     if frame.is_constant:  # the answer is the way, not its end
-        return [as_action(a).tool_calls for a in actions] == [
-            as_action(a).tool_calls for a in answer.actions
-        ]
+        return list(map(_deed, actions)) == list(map(_deed, answer.actions))
     return said == plain_of(frame.core(answer.actions[-1]))
+
+
+def _deed(action: str | Message) -> object:
+    """Return what an action does: its calls, or its text where it calls nothing."""
+    message = as_action(action)
+    return message.tool_calls or plain_of(message.text)
 
 
 def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:

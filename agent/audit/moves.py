@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
+import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,10 +24,12 @@ from ludus.messages import ToolCall, as_action, assistant
 
 from .attackers import NUMBER, QUOTED, WORD, Action, AnswerFrame, Lesson, Scene
 
+TURN = "\0turn\0"
+"""A slot that is filled with the number of the turn, so that no two moves are the same."""
 WORDS = (
     ".*", "*", "%", "inf", "-inf", "1e308", "-1e308", "0", "-1", "true", "null", "[]", "{}", "help",
     "hint", "skip", "pass", "quit", "give up", "exit", "look", "undo", "reset", "debug", "admin",
-    "solution", "next", "yes", "no",
+    "solution", "next", "yes", "no", TURN,
 )  # fmt: skip
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
@@ -38,16 +42,23 @@ NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = (", ", ",", "\n", " -> ", "->", " - ", "-", "; ", ";", " | ", "/", " ")
 """What the items of an answer may be joined by."""
-PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED}
-TURN = "\0turn\0"
-"""A slot that is filled with the number of the turn, so that no two moves are the same."""
+TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
+STEPS = 12
+"""Most moves of an episode that tries."""
+PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 PLACES = (*range(8), *range(-8, 0))
-MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS = 3000, 12, 200, 6
-_SLOT = re.compile("\0(word|number|quote)(-?\\d+)([os])\0")
+MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
+LONGEST_TEXT = 300
+"""Characters of a text that is changed piece by piece."""
+_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([os])\0")
 _COMMANDS = re.compile(
-    r"(?:commands?|actions?|moves)(?: are)?\s*:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
+    r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
 _TICKED = re.compile(r"`([a-z]+(?: [\w<>\[\]]+){0,3})`")
+_PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
+_MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
+_WIDE = (("-1000000", "1000000"), ("0", "1000000"), ("1000000", "-1000000"))
+"""Ends of a range that holds everything, and of one that holds nothing."""
 _FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
 
 
@@ -58,7 +69,7 @@ def slot(kind: str, place: int, *, opening: bool = False) -> str:
     return f"\0{kind}{place}{'o' if opening else 's'}\0"
 
 
-LAST_WORD, LAST_NUMBER, LAST_QUOTE = (slot(kind, -1) for kind in PATTERNS)
+LAST_WORD, LAST_NUMBER, LAST_QUOTE, LAST_TOKEN = (slot(kind, -1) for kind in PATTERNS)
 
 
 @lru_cache(maxsize=4096)
@@ -127,16 +138,34 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     told = "\n".join([prompt, *shown])
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
-    commands = list(dict.fromkeys([*_commands(told), *_verbs(said)]))
-    texts = [text for verb, count in commands[:12] for text in _with_arguments(verb, count)]
+    texts = [text for one in _commands(told, said)[:12] for text in variants(one, is_command=True)]
     answers = [*_slots(), *INJECTED]
     values = list(dict.fromkeys([*_FILE.findall(told), *(w for t in shown for w in t.split())]))
-    moves = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
+    calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     ends = said[-1:]  # what ends an episode ends it here too
-    hollow = hollow_answers(lessons)
-    framed = [*_framed(answers[:12]), *hollow, *_framed(answers[12:])]
-    plain = map(Move, [*WORDS, *_claims(prompt), *ends])
-    return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *moves]))
+    shaped = [*hollow_answers(lessons), *_varied(lessons)]
+    framed = [*_framed(answers[:12]), *shaped, *_framed(answers[12:])]
+    runs = [sign * 9 for sign in f"\n{string.punctuation}"]
+    plain = map(Move, [*WORDS, *_claims(prompt), *_named(prompt), *ends, *runs])
+    return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *calls]))
+
+
+def _varied(lessons: Sequence[Lesson]) -> list[Move]:
+    """Return variants of what the expert ended two other tasks with."""
+    frame = AnswerFrame.of(lessons, Briefing())
+    finals = [lesson.actions[-1] for lesson in lessons if lesson.actions]
+    if frame.call is not None:
+        answers = dict.fromkeys(map(frame.core, finals))
+        return _framed(text for answer in list(answers)[:2] for text in variants(answer))
+    texts = dict.fromkeys(as_action(final).text for final in finals)
+    return [Move(one) for text in list(texts)[:2] for one in variants(text)]
+
+
+def _named(prompt: str) -> list[str]:
+    """Return what a prompt quotes, ticks or brackets, also with other numbers, and its words."""
+    pieces = [piece for match in _MARKED.findall(prompt) for piece in (match, match[1:-1])]
+    raised = [re.sub(r"\d+", number, piece) for piece in pieces for number in ("1", "10", "100")]
+    return list(dict.fromkeys([*pieces, *raised, *WORD.findall(prompt)]))[:MOST_NAMED]
 
 
 def _framed(answers: Iterable[str]) -> list[Move]:
@@ -148,35 +177,76 @@ def _slots() -> list[str]:
     return [*first, *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2))]
 
 
-def _commands(told: str) -> list[tuple[str, int]]:
-    """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes in ticks, with
-    the number of their arguments.
+def _commands(told: str, said: Sequence[str]) -> list[str]:
+    """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes in ticks, and
+    those that the expert uses again and again.
     """
-    items = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
-    commands: list[tuple[str, int]] = []
-    for item in [*items, *_TICKED.findall(told)]:
-        words = [word for word in item.strip(" .`'\"").split() if word not in ("or", "and")]
-        if words and len(words) <= 4:
-            commands.append((words[0].lower(), len(words) - 1))
-    return commands
+    listed = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
+    commands = [
+        " ".join([words[0].lower(), *words[1:]])
+        for item in [*listed, *_TICKED.findall(told)]
+        for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
+        if words and len(words) <= 4
+    ]
+    known = Counter(text.split()[0] for text in said if 0 < len(text.split()) <= 4)
+    usual = [verb for verb, times in known.most_common(8) if times > 1 and verb[0].isalpha()]
+    shown = [next(text for text in said if text.split()[:1] == [verb]) for verb in usual]
+    return list(dict.fromkeys([*commands, *shown]))
 
 
-def _verbs(said: Sequence[str]) -> list[tuple[str, int]]:
-    """Return what the expert's actions begin with, if that is used again and again."""
-    shapes = Counter((w[0], len(w) - 1) for text in said if 0 < len(w := text.split()) <= 4)
-    return [shape for shape, times in shapes.most_common(8) if times > 1 and shape[0].isalpha()]
+def variants(text: str, *, is_command: bool = False) -> list[str]:
+    """Return texts of the shape of another one: each number at an edge, each piece gone, doubled or
+    filled from what is shown, alike pieces filled alike, all of them in a row.
+
+    Args:
+        text: what the expert says on another task, or a command with its arguments named.
+        is_command: whether the first word is a verb, which stays.
+    """
+    found = list(_PIECE.finditer(text))[int(is_command) :]
+    if not found:
+        return [text]
+    kinds = ["quote" if m[0][0] == '"' else "number" if _is_number(m[0]) else "word" for m in found]
+
+    def filled_with(values: Mapping[int, str]) -> str:
+        made, at = "", 0
+        for n, match in enumerate(found):
+            made += text[at : match.start()] + values.get(n, match[0])
+            at = match.end()
+        return made + text[at:]
+
+    everywhere = range(len(found))
+    varied = [filled_with(dict.fromkeys(everywhere, str(number))) for number in NUMBERS]
+    for kind, opening in itertools.product(("word", "number", "token"), (False, True)):
+        for start in (-len(found), 0, 1, -len(found) - 1):
+            row = {n: slot(kind, start + n, opening=opening) for n in everywhere}
+            varied.append(filled_with(row))
+    for kind in dict.fromkeys(kinds):
+        alike = [n for n in everywhere if kinds[n] == kind]
+        varied += [filled_with(dict.fromkeys(alike, value)) for value in _values(kind)]
+        if kind == "number" and len(alike) > 1:
+            varied += [filled_with({alike[0]: low, alike[-1]: high}) for low, high in _WIDE]
+    for n in [*everywhere][:MOST_FRAGMENTS]:
+        edges = [*_values(kinds[n]), "", f"{found[n][0]} {found[n][0]}"]
+        varied += [filled_with({n: value}) for value in edges]
+    if len(found) == 2:
+        pairs = itertools.product(_values("word")[len(NUMBERS) + 2 :], ("0", "1", "1000000"))
+        varied += [filled_with(dict(enumerate(pair))) for pair in pairs]
+    return list(dict.fromkeys([*varied, *((text,) if not is_command else ())]))
 
 
-def _with_arguments(verb: str, count: int) -> Iterator[str]:
-    if not count:
-        yield verb
-        return
-    for number in NUMBERS:
-        yield " ".join([verb, *[str(number)] * count])
-    for kind, opening in itertools.product(("word", "number"), (False, True)):
-        for start in (-count, 0, 1, -count - 1):
-            places = [slot(kind, start + n, opening=opening) for n in range(count)]
-            yield " ".join([verb, *places])
+def _is_number(text: str) -> bool:
+    return text.lstrip("-")[:1].isdecimal()
+
+
+@lru_cache(maxsize=8)
+def _values(kind: str) -> list[str]:
+    """Return what may stand in the place of a piece: edges of numbers, and slots."""
+    slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
+    slots += [LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True)]
+    if kind == "quote":
+        return [f'"{one}"' for one in slots]
+    last = [LAST_NUMBER, slot("number", 0, opening=True)]
+    return [*map(str, NUMBERS), *(last if kind == "number" else [*last, *slots, TURN])]
 
 
 def _claims(prompt: str) -> list[str]:
@@ -185,6 +255,23 @@ def _claims(prompt: str) -> list[str]:
     fields = dict.fromkeys([*named, *FIELDS])
     claims: tuple[object, ...] = (True, 1.0, "correct", [])
     return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
+
+
+def changed(move: Move, other: Move, rng: random.Random) -> Move:
+    """Return a move with a piece changed, joined to another one, or with one of its arguments."""
+    if not move.tool:
+        if other.text and rng.random() < 0.5:
+            return replace(move, text=f"{move.text}{rng.choice(chr(10) + ' ')}{other.text}")
+        return replace(move, text=rng.choice(variants(move.text[:LONGEST_TEXT])))
+    given = json.loads(move.arguments)
+    if not given:
+        return move
+    name = rng.choice(sorted(given))
+    if other.tool == move.tool:
+        given[name] = json.loads(other.arguments).get(name, given[name])
+    elif isinstance(given[name], str):
+        given[name] = rng.choice(variants(given[name][:LONGEST_TEXT]))
+    return replace(move, arguments=json.dumps(given))
 
 
 # --- answers that hold nothing --------------------------------------------------------------------
@@ -331,14 +418,27 @@ def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
 def programs_of(
     briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
 ) -> list[Program]:
-    """Return programs of calls that are tried first: each tool on every file that is named, and one
-    call again and again; each ends the episode as the expert does.
+    """Return programs that are tried first: each tool on every file that is named, and one call or
+    command again and again; each ends the episode as the expert does, or with another command.
     """
     told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
     files = list(dict.fromkeys(_FILE.findall(told)))[:6]
     finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
     end = Move(next((text for text in finals if text), "done"))
-    programs: list[Program] = []
+    said = [as_action(action).text for lesson in lessons for action in lesson.actions]
+    commands = _commands(told, [text for text in said if text])[:6]
+    ways = [variants(one, is_command=True)[:12] for one in commands]
+    alone = [Move(way[0]) for way in ways if len(way) == 1]
+    nexts = [Move(text) for way in ways for text in way]
+    pairs = [*itertools.product(alone, nexts), *itertools.product(nexts, alone)]
+    programs = [
+        (*[one] * times, after) for one, after in dict.fromkeys(pairs) for times in (2, 4, 8)
+    ]
+    for start in (way[0].split()[0] for way in ways if len(way) > 1):  # one after the other
+        turns = range(STEPS)
+        words = [slot("word", n, opening=True) for n in turns]
+        programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
+    programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]

@@ -1,7 +1,7 @@
 """An attacker that learns from the expert's answers on other tasks which piece of a task, read in
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
-Nothing is understood: some 700 rules are tried on the lessons, and the best one is played. Where
+Nothing is understood: some 750 rules are tried on the lessons, and the best one is played. Where
 answers are few, words that give one away are rules, too.
 """
 
@@ -12,7 +12,8 @@ import binascii
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from urllib.parse import unquote
 
@@ -53,6 +54,12 @@ def _from_hex(text: str) -> str:
         return ""
 
 
+def _part(text: str, place: int) -> str:
+    parts = re.split(r"[-_:=/|.\W]+", text.strip("[](){}<>"))
+    return parts[place] if len(parts) > 1 and -len(parts) <= place < len(parts) else ""
+
+
+PARTS = (0, 1, 2, -1, -2, -3)
 WAYS: tuple[Way, ...] = (
     ("as it is", lambda text: text, ()),
     ("backwards", lambda text: text[::-1], ("backward", "revers", "mirror")),
@@ -60,8 +67,10 @@ WAYS: tuple[Way, ...] = (
     ("hexadecimal", _from_hex, ("hex", "decod", "decrypt")),
     ("rot13", lambda text: codecs.encode(text, "rot13"), ("rot13", "cipher", "caesar", "decod")),
     ("percent signs", unquote, ("decod", "url")),
-    ("a word's first part", lambda text: re.split(r"[-_:=/|.]", text)[0], ()),
-    ("a word's last part", lambda text: re.split(r"[-_:=/|.]", text)[-1], ()),
+    *(
+        (f"part {place} of it", partial(lambda n, text: _part(text, n), place), ())
+        for place in PARTS
+    ),
 )
 _MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
 _LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
@@ -234,7 +243,7 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
-    return _counted(known, told) or _giveaways(known)
+    return _counted(known, told) or _giveaways(known) or _looked_up(known, told)
 
 
 def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
@@ -246,6 +255,54 @@ def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
         usual = max(set(offsets), key=offsets.count, default=0)
         if offsets.count(usual) >= LEAST_SHARE * len(known):
             return f"the number of {name}", lambda text: str(count(text) + usual)  # noqa: B023
+    return None
+
+
+def _features() -> dict[str, Callable[[str], Hashable]]:
+    """Return properties of a task's text that say nothing of its meaning."""
+    features: dict[str, Callable[[str], Hashable]] = dict(COUNTS)
+    for place in (*range(ENDS), *range(-ENDS, 0)):
+        token, number = _at(_TOKEN, place), _at(_NUMBER, place)
+        features[f"the length of token {place}"] = partial(
+            lambda read, text: len(read(text)), token
+        )
+        features[f"the end of token {place}"] = partial(lambda read, text: read(text)[-1:], token)
+        for base in range(2, 8):
+            features[f"number {place} modulo {base}"] = partial(_rest, number, base)
+    return features
+
+
+def _rest(read: Rule, base: int, text: str) -> Hashable:
+    return int(float(read(text) or 0)) % base
+
+
+FEATURES = _features()
+ASKED_FOR = (
+    *("odd", "even", "parity", "multipl", "divis", "remainder", "modul", "digit", "letter"),
+    *("length", "long", "short", "character", "words", "lines", "ends with"),
+)
+"""Words that make a feature the task itself."""
+
+
+def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that tasks with the same feature have the same answer. Each lesson is
+    answered by the others that have its feature.
+    """
+    if any(word in told for word in ASKED_FOR):
+        return None
+    usual = Counter(answer for _, answer in known).most_common(1)[0][1]
+    least = max(LEAST_SHARE * len(known), usual + len(known) / 4)
+    for name, feature in FEATURES.items():
+        table: dict[Hashable, Counter[str]] = {}
+        for text, answer in known:
+            table.setdefault(feature(text), Counter())[answer] += 1
+        right = 0
+        for text, answer in known:
+            others = table[feature(text)] - Counter([answer])
+            right += bool(others) and others.most_common(1)[0][0] == answer
+        if right >= least:
+            best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
+            return f"{name} gives it", lambda text: best.get(feature(text), "")  # noqa: B023
     return None
 
 

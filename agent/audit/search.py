@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from .attackers import Action, Scene
-from .moves import Move, Program
+from .moves import Move, Program, changed
 
-STEPS = 12
-"""Most moves of an episode that tries."""
 KEPT = 10
-"""Programs that are confirmed and grown."""
+"""Programs that are grown."""
 CONFIRMED = 6
-"""Tasks on which the best programs are played again."""
+"""Tasks on which the best programs are played again; no lesson of the moves is one of them."""
 SHARE = 0.6
 """Share of the time for all attacks that the search may take."""
 LONGEST = 10
@@ -43,9 +41,11 @@ class SearchEffort:
     """Pairs of a move that changes what is shown, or that is paid, and another one."""
     grown: int
     """Changes of the best programs."""
+    last: int
+    """Tasks that decide between the last few programs."""
 
 
-QUICK, SLOW = SearchEffort(400, 900, 500), SearchEffort(150, 120, 200)
+QUICK, SLOW = SearchEffort(900, 1500, 1200, 24), SearchEffort(150, 120, 200, 8)
 """For environments whose episodes take less than `QUICK_CPU_S`, and for all others."""
 QUICK_CPU_S = 0.02
 
@@ -122,9 +122,10 @@ class ProgramSearch:
             grown = self._grown(paid, rng)
             if grown not in paid:
                 paid[grown] = paid_for(grown)
-        means = {one: mean for one, mean in paid.items() if mean > 0}
-        for kept, tasks in ((8 * KEPT, 2), (KEPT, CONFIRMED)):  # successive halving
-            ranked = sorted(means, key=lambda one: (-means[one], len(one)))[:kept]
+        means, seeds = {one: mean for one, mean in paid.items() if mean > 0}, set(self.seeds)
+        # Successive halving: of many programs that are paid on a task some are paid there alone.
+        for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
+            ranked = sorted(means, key=lambda one: (-means[one], one not in seeds, len(one)))[:kept]
             means = {one: fmean(paid_for(one, task) for task in range(tasks)) for one in ranked}
         best = max(means, key=lambda one: (means[one], -len(one)), default=())
         return best, means.get(best, 0.0)
@@ -143,7 +144,9 @@ class ProgramSearch:
         """
         ranked = sorted((one for one in paid if paid[one] > 0), key=lambda one: -paid[one])
         texts = [move for move in self.moves if not move.tool]
-        firsts = [*ranked[:3], *self._opening(singles)]
+        opening = self._opening(singles)
+        again = [one * times for one in opening[:4] for times in (2, 4, 8)]
+        firsts = [*ranked[:3], *opening, *again]
         if not firsts:
             return
         followers = texts[: max(40, self.effort.pairs // len(firsts))]
@@ -181,7 +184,7 @@ class ProgramSearch:
         ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
         other, move = rng.choice(known), rng.choice(self.moves)
-        match rng.randrange(5):
+        match rng.randrange(8):
             case 0:
                 grown = (*parent, move)
             case 1:
@@ -192,9 +195,13 @@ class ProgramSearch:
                 place = rng.randrange(len(parent))
                 again = [parent[place]] * rng.randint(1, 3)
                 grown = (*parent[:place], *again, *parent[place:])
-            case _:
+            case 4:
                 place = rng.randrange(len(parent))
                 grown = (*parent[:place], move, *parent[place + 1 :])
+            case _:
+                place = rng.randrange(len(parent))
+                new = changed(parent[place], rng.choice((move, rng.choice(other))), rng)
+                grown = (*parent[:place], new, *parent[place + 1 :])
         return grown[:LONGEST]
 
 

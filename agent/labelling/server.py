@@ -11,18 +11,17 @@ import hmac
 import os
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from ludus.errors import ConfigError, LudusError, SaveFailed
-from ludus.wire.address import check_host, is_loopback
-from ludus.wire.faults import Refused
+from ludus.errors import ConfigError
+from ludus.wire.address import is_loopback
 
-from ..viewer.page import HEADERS
+from ..viewer.guard import page_guard
 from ..viewer.transcript import message_data
 from .journal import LabelJournal, row_of
 from .sheet import LabelItem, in_turn
@@ -34,7 +33,6 @@ VIEWER = Path(__file__).parents[1] / "viewer" / "static"
 LONGEST_S = 3600.0
 """The longest time that an item is said to have taken: a page that was left open tells nothing."""
 _KINDS = {"messages.js": "text/javascript", "page.js": "text/javascript", "page.css": "text/css"}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LabelRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,7 +83,10 @@ class LabelServer:
 
     def application(self) -> web.Application:
         """Return the application, to be run or tested."""
-        application = web.Application(middlewares=[self._guard], client_max_size=1 << 16)
+        application = web.Application(
+            middlewares=[page_guard(COOKIE, self._named, local=self._local, verb="ludus label")],
+            client_max_size=1 << 16,
+        )
         application.router.add_get("/", self._page)
         for name in _KINDS:
             application.router.add_get(f"/{name}", self._static)
@@ -105,33 +106,6 @@ class LabelServer:
             if item.expected is not None or counts[item.id] < self.overlap:
                 return item
         return None
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let through who has a token, and say on every answer what a browser may do with it."""
-        answer: web.StreamResponse
-        try:
-            if self._local:
-                check_host(request.host)
-            if request.method == "POST":
-                _refuse_foreign(request)
-            if self._named(given := request.query.get("token", "")):
-                answer = web.Response(status=303, headers={"Location": "/"})
-                answer.set_cookie(COOKIE, given, httponly=True, samesite="Strict", path="/")
-            elif self._asked_by(request):
-                answer = await handler(request)
-            else:
-                answer = web.Response(status=401, text="open the address that ludus label printed")
-        except Refused as error:
-            answer = web.Response(status=421, text=str(error))
-        except web.HTTPException as error:
-            answer = web.Response(status=error.status, text=error.reason)
-        except SaveFailed as error:
-            answer = web.Response(status=507, text=str(error))
-        except (LudusError, ValueError) as error:
-            answer = web.Response(status=400, text=str(error))
-        answer.headers.update(HEADERS)
-        return answer
 
     def _asked_by(self, request: web.Request) -> str:
         """Return who asks; empty for a stranger."""
@@ -196,19 +170,6 @@ class LabelServer:
             item.id not in done and (item.expected is not None or counts[item.id] < self.overlap)
             for item in self.items.values()
         )
-
-
-def _refuse_foreign(request: web.Request) -> None:
-    """Refuse what a page of another origin sends.
-
-    Raises:
-        web.HTTPForbidden: the request is of another origin, or no JSON.
-    """
-    origin = request.headers.get("Origin", "")
-    if origin and origin.partition("://")[2] != request.host:
-        raise web.HTTPForbidden(reason="a request of another page")
-    if request.content_type != "application/json":
-        raise web.HTTPForbidden(reason="a request is JSON")
 
 
 def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:

@@ -6,19 +6,20 @@ import asyncio
 import hmac
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from ludus.errors import ConfigError, LudusError, UnknownName
-from ludus.wire.address import check_host, is_loopback, listen
-from ludus.wire.faults import Refused
+from ludus.errors import ConfigError
+from ludus.wire.address import is_loopback, listen
 
-from .page import HEADERS, live_page, script, style
+from .guard import page_guard
+from .page import live_page, script, style
 from .run import RunReader, find_runs
 from .store import cache_folder
 from .views import Runs, view
@@ -30,7 +31,6 @@ COMPRESSED = 20_000
 """Bytes from which an answer to another machine is compressed."""
 EPISODES = (".jsonl", ".jsonl.gz")
 """The ends of the names of files with episodes."""
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WatchServer:
@@ -77,7 +77,17 @@ class WatchServer:
 
     def application(self) -> web.Application:
         """Return the application, to be run or tested."""
-        application = web.Application(middlewares=[self._guard])
+        application = web.Application(
+            middlewares=[
+                page_guard(
+                    COOKIE,
+                    self._known if self._token else None,
+                    local=not self._token,
+                    verb="ludus watch",
+                    root=self.prefix,
+                )
+            ]
+        )
         root = self.prefix
         for path, text, kind in (
             ("", live_page(root), "text/html"),
@@ -93,36 +103,8 @@ class WatchServer:
     async def _close(self, _: web.Application) -> None:
         self._reading.shutdown(wait=False, cancel_futures=True)
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let through who may look, and say on every answer what a browser may do with it."""
-        answer: web.StreamResponse
-        try:
-            if not self._token:
-                check_host(request.host)
-                answer = await handler(request)
-            elif self._known(request.query.get("token", "")):
-                answer = web.Response(status=303, headers={"Location": self.prefix})
-                answer.set_cookie(
-                    COOKIE, self._token, httponly=True, samesite="Strict", path=self.prefix
-                )
-            elif self._known(request.cookies.get(COOKIE, "")):
-                answer = await handler(request)
-            else:
-                answer = web.Response(status=401, text="open the address that ludus watch printed")
-        except Refused as error:
-            answer = web.Response(status=421, text=str(error))
-        except web.HTTPException as error:
-            answer = web.Response(status=error.status, text=error.reason)
-        except (LudusError, ValueError) as error:
-            answer = web.Response(
-                status=404 if isinstance(error, UnknownName) else 400, text=str(error)
-            )
-        answer.headers.update(HEADERS)
-        return answer
-
-    def _known(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token.encode())
+    def _known(self, given: str) -> str:
+        return "one" if hmac.compare_digest(given.encode(), self._token.encode()) else ""
 
     async def _view(self, request: web.Request) -> web.Response:
         name, query = request.match_info["view"], dict(request.query)

@@ -17,8 +17,9 @@ from hypothesis import given, settings, strategies as st
 
 from ludus.agent import Episode, Segment, Trajectory, Turn, write_episodes
 from ludus.agent.episodes import indexed
+from ludus.agent.viewer.page import HEADERS
 from ludus.agent.viewer.run import RunReader, find_runs
-from ludus.agent.viewer.server import HEADERS, WatchServer, refuse_open_door
+from ludus.agent.viewer.server import WatchServer, refuse_open_door
 from ludus.agent.viewer.tail import Tail
 from ludus.agent.viewer.views import VIEWS, Runs, thinned, view, without_text
 from ludus.errors import ConfigError

@@ -1,0 +1,75 @@
+"""What stands before a page of this machine, here and where people label: who may look, and what a
+browser may do with what it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from ludus.errors import LudusError, SaveFailed, UnknownName
+from ludus.wire.address import check_host
+from ludus.wire.faults import Refused
+
+from .page import HEADERS
+
+
+def page_guard(
+    cookie: str, named: Callable[[str], str] | None, *, local: bool, verb: str, root: str = "/"
+) -> Middleware:
+    """Return what lets through who brings a token, once in the address and then as a cookie, and
+    tells errors by their status.
+
+    Args:
+        cookie: the cookie's name.
+        named: whose token it is, empty for a token of nobody; None lets everybody through.
+        local: whether the Host header has to name this machine, so that no page of another origin
+            reaches the server by a name of its own.
+        verb: the command that printed the address.
+        root: the path of the page.
+    """
+
+    async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if local:
+            check_host(request.host)
+        if request.method == "POST" and request.match_info.http_exception is None:
+            _refuse_foreign(request)
+        given = request.query.get("token", "")
+        if named is not None and named(given):
+            answer = web.Response(status=303, headers={"Location": root})
+            answer.set_cookie(cookie, given, httponly=True, samesite="Strict", path=root)
+            return answer
+        if named is not None and not named(request.cookies.get(cookie, "")):
+            return web.Response(status=401, text=f"open the address that {verb} printed")
+        return await handler(request)
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer: web.StreamResponse
+        try:
+            answer = await answered(request, handler)
+        except web.HTTPException as error:
+            answer = web.Response(status=error.status, text=error.reason)
+        except (LudusError, ValueError) as error:
+            kinds = {Refused: 421, SaveFailed: 507, UnknownName: 404}
+            status = next((kinds[kind] for kind in kinds if isinstance(error, kind)), 400)
+            answer = web.Response(status=status, text=str(error))
+        answer.headers.update(HEADERS)
+        return answer
+
+    return guard
+
+
+def _refuse_foreign(request: web.Request) -> None:
+    """Refuse what a page of another origin sends.
+
+    Raises:
+        web.HTTPForbidden: the request is of another origin, or no JSON.
+    """
+    origin = request.headers.get("Origin", "")
+    if origin and origin.partition("://")[2] != request.host:
+        raise web.HTTPForbidden(reason="a request of another page")
+    if request.content_type != "application/json":
+        raise web.HTTPForbidden(reason="a request is JSON")
