@@ -65,7 +65,7 @@ class ServerTools:
 
 
 def _split(message: Message, thoughts: str) -> Message:
-    """Split thoughts off. Nobody splits again what other marks than those of `thoughts` left."""
+    """Split thoughts off, and mark the message so that no other marks are looked for later."""
     message = apart(message, thoughts)
     if thoughts == AUTO or message.thinks or not message.text:
         return message

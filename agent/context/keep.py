@@ -152,7 +152,7 @@ class ClearToolResults(TrimmingManager):
             )
 
     def before_turn(self, history: History) -> Reopen | None:
-        """Clear where there are more results than `max_tool_uses`."""
+        """Clear old results once the history holds more than `max_tool_uses`."""
         if not self.max_tool_uses or len(self._results(history.view)) <= self.max_tool_uses:
             return None
         return self._clear(history)

@@ -221,7 +221,7 @@ class MemAgent(TrimmingManager):
         return msgspec.structs.replace(message, content=message.text.replace(document, READ, 1))
 
     def _document(self, message: Message, history: History) -> str:
-        """Return the part of a message that is to be read in chunks; empty if there is none."""
+        """Return the part of a message that is read in chunks; empty without such a part."""
         if message.role is Role.ASSISTANT or not isinstance(message.content, str):
             return ""
         _, opens, after = message.content.partition(OPENS)

@@ -1,4 +1,4 @@
-"""A memory of files that outlives windows, and the manager that offers it as a tool.
+"""A memory of files that outlives context windows, and the manager that offers the memory tool.
 
 The commands and their arguments are those of the memory tool in the public API of a large vendor
 (`memory_20250818`): view, create, str_replace, insert, delete and rename, below `/memories`.
@@ -91,7 +91,7 @@ Command = ViewFile | CreateFile | ReplaceText | InsertText | DeleteFile | Rename
 
 
 class MemoryFolder:
-    """Text files by path, all below `/memories`; a folder is there while it holds a file.
+    """Text files by path, all below `/memories`; a folder without files does not exist.
 
     Args:
         max_files: the most files.
@@ -128,7 +128,7 @@ class MemoryFolder:
                 return self._rename(_inside(old), _inside(new))
 
     def listing(self) -> str:
-        """Return the paths of all files with their lengths, a line each."""
+        """Return the path and the length of every file, a line each."""
         return "\n".join(
             f"{path} ({len(text)} characters)" for path, text in sorted(self.files.items())
         )
@@ -211,7 +211,7 @@ class MemoryFolder:
         return f"{path} {message}"
 
     def _keep(self, files: dict[str, str]) -> None:
-        """Take over `files` if they are within the bounds."""
+        """Make `files` the content of the memory, unless a bound is exceeded."""
         chars = sum(len(path) + len(text) for path, text in files.items())
         if len(files) > self.max_files or chars > self.max_chars:
             raise ToolError(
@@ -314,7 +314,7 @@ class MemoryTool(TrimmingManager):
         return Reopen(last_exchanges(history, int(self.carry)), self.name)
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
-        """Add the list of files, once there is one."""
+        """Add the list of files to the opening, once the memory holds a file."""
         listing = self.folder.listing()
         return add_to_prompt(opening, f"Your files:\n{listing}") if listing else opening
 

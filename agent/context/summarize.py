@@ -98,7 +98,7 @@ class ServerSummariser:
 
 
 class EngineSummariser:
-    """An engine with weights of its own, which no training step changes.
+    """A summariser on a separate engine, whose weights no training step changes.
 
     Args:
         engine: the engine; closed with the summariser.
