@@ -1,4 +1,4 @@
-"""What a turn says, and what it thinks: a model's text is split here, and nowhere else.
+"""Splits a model's text into thoughts and answer: here, and nowhere else.
 
 Models write thoughts between marks of their own, before what they say. Where a prompt opened the
 thoughts, the turn begins within them. `apart` splits a message into `reasoning` and `content`, and
@@ -55,8 +55,8 @@ class Thoughts:
         return _past(self._lone, text, closing) if bounds is None else bounds[1]
 
     def opened_by(self, prompt: str) -> str:
-        """Return the mark, with the white space after it, at which `prompt` ends within thoughts;
-        empty where it does not.
+        """Return the mark, with following white space, that leaves `prompt` within thoughts; else
+        empty.
         """
         match = self._at_the_end.search(prompt)
         return "" if match is None else match[0]
@@ -188,7 +188,7 @@ MARKS: Mapping[str, Thoughts | None] = {
 
 
 def marks_in(template: str) -> tuple[str, str]:
-    """Return what a model writes before and after thoughts, as far as its chat template tells."""
+    """Return what a model writes before and after thoughts, as far as the chat template tells."""
     known = (pair for pair in PAIRS.values() if all(mark in template for mark in pair))
     begin, end = next(known, PAIRS["think"])
     return f"{begin}\n", f"\n{end}\n\n"

@@ -80,7 +80,7 @@ class TasksOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the set, and print its card; returns 0."""
+    """Write the task set and print the card; returns 0."""
     options = parse(
         TasksOptions,
         arguments,
@@ -101,6 +101,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     counts = ", ".join(f"{count} {split}" for split, count in card["tasks"].items())
     print(f"{folder}: {counts}, of {card['rows']} rows in {card['clusters']} clusters")
+    for split, share in (("validation", options.validation), ("test", options.test)):
+        wanted, held = round(share * sum(card["tasks"].values())), card["tasks"][split]
+        if held < wanted / 2:
+            print(
+                f"{split} has {held} of {wanted} tasks: most questions are alike but for numbers, "
+                "and stay in train; add other questions, or name a file of its own"
+            )
     for reason, count in card["left_out"].items():
         print(f"left out {count}: {reason}")
     for name, value in collection.measured.items():
@@ -134,7 +141,7 @@ def check_options(options: TasksOptions) -> None:
 
 
 async def collected(options: TasksOptions) -> TaskCollection:
-    """Read or write tasks, measure them where a model is named, and divide them into splits."""
+    """Read or write tasks, measure each where a model is named, and divide all into splits."""
     shares: dict[str, Any] = {
         "validation": options.validation, "test": options.test, "seed": options.seed
     }  # fmt: skip
@@ -188,7 +195,7 @@ def _divided(
 
 @asynccontextmanager
 async def open_model(options: TasksOptions) -> AsyncGenerator[TaskModel]:
-    """Yield the model, once its server has answered or its folder is loaded."""
+    """Yield the model, once the server has answered or the folder is loaded."""
     if options.base_url:
         server = ServerModel(
             options.base_url,
