@@ -219,7 +219,7 @@ class ChatFormat:
         marks: bool = True,
         prompt: Sequence[int] = (),
     ) -> Message:
-        """Convert sampled ids to a message, with its thoughts apart.
+        """Convert sampled ids to a message, with the thoughts split from the content.
 
         Args:
             ids: the ids as sampled.
@@ -244,7 +244,7 @@ class ChatFormat:
         return msgspec.structs.replace(message, content=_without(message.text, self._marks))
 
     def _opened(self, prompt: Sequence[int]) -> str:
-        """Return the mark with which a prompt opened the thoughts; empty where it did not."""
+        """Return the mark by which a prompt opens the thoughts; empty without such a mark."""
         near = list(prompt[-LONGEST_MARK:])
         # Nothing that ended with a turn is open. What the template writes behind is short, and the
         # same for most prompts, while decoding is slow.
@@ -279,7 +279,7 @@ class ChatFormat:
         return end_mark
 
     def _find_end_of_call(self) -> str:
-        """Return the token that ends a turn with calls: harmony and GLM use one of its own there.
+        """Return the token that ends a turn with calls, a special token for harmony and GLM.
 
         A template that cannot show a call, or a result, has none; the probe tells.
         """
@@ -398,7 +398,7 @@ _STUB_QUESTION, _STUB_ANSWER = user("."), assistant("kittiwake")
 
 
 def encoded(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Return the ids of a text, without the special tokens that a tokenizer would add around it.
+    """Return the ids of a text, without special tokens at the beginning or the end.
 
     transformers packs the ids of its fast tokenizers into tensors' dictionaries, which costs more
     than encoding a message does. Where nothing is set that would change the ids (truncation,

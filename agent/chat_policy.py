@@ -61,7 +61,7 @@ class ModelCaller(Protocol):
 
     @property
     def answer_tokens(self) -> int | None:
-        """The most tokens of one action, as far as known."""
+        """The most tokens of an action; None where the limit is unknown."""
         ...
 
     @property
@@ -443,12 +443,12 @@ class ChatPolicy:
 
     @property
     def answer_tokens(self) -> int | None:
-        """The most tokens of one action, as far as known."""
+        """The most tokens of an action; None where the limit is unknown."""
         max_tokens = self.sampling.get("max_tokens", self.sampling.get("max_completion_tokens"))
         return max_tokens if isinstance(max_tokens, int) else None
 
     def wire(self) -> ToolWire:
-        """Return how tools are offered to this model, and how its calls are read."""
+        """Return the format in which tools are offered to this model and calls are read."""
         if self.tool_format is None:
             return ServerTools(self.thoughts)
         return TextTools(self.tool_format, self.thoughts)

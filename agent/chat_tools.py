@@ -61,13 +61,11 @@ class ServerTools:
         """See `ToolWire.read`."""
         names = wire_names([tool.name for tool in tools])
         own_names = {wire: name for name, wire in names.items()}
-        return _split(
-            apart(_renamed(completion.message, own_names), self._thoughts), self._thoughts
-        )
+        return _split(_renamed(completion.message, own_names), self._thoughts)
 
 
 def _split(message: Message, thoughts: str) -> Message:
-    """Split thoughts off. Nobody splits again what other marks than those of `thoughts` left."""
+    """Split thoughts off, and mark the message so that no other marks are looked for later."""
     message = apart(message, thoughts)
     if thoughts == AUTO or message.thinks or not message.text:
         return message

@@ -56,7 +56,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorMeta(msgspec.Struct, frozen=True):
-    """The name, type and shape of one weight."""
+    """The name, type and shape of a weight."""
 
     name: str
     """The parameter's name in the plain transformers model."""
@@ -66,7 +66,7 @@ class TensorMeta(msgspec.Struct, frozen=True):
 
 
 class WeightSource(Protocol):
-    """A model's weights, handed over piece by piece so that no copy of all of them is needed.
+    """A model's weights, handed over piece by piece, so that no full copy is needed.
 
     The weights stay as they are until the call that was given the source has returned.
     """
@@ -113,8 +113,8 @@ def refuse_broken(generation: Generation, budget: int) -> None:
 
 
 def can_constrain(engine: Engine) -> bool:
-    """Return whether an engine can hold its answers to `Sampling.schema`; most cannot, and say
-    nothing of it.
+    """Return whether an engine can hold answers to `Sampling.schema`; an engine that does not say
+    so cannot.
     """
     return bool(getattr(engine, "constrains", False))
 

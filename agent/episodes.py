@@ -1,4 +1,4 @@
-"""Files of recorded episodes: lines, the index with their offsets, and images beside them.
+"""Files of recorded episodes: a line for each, an index of line offsets, and the images.
 
     episodes/step-000010.jsonl      {"type": "image", "url": "image:9f86d0...png"}
     episodes/index.jsonl            {"file": "step-000010.jsonl", "offset": 0, "bytes": 23041, ...}
@@ -71,7 +71,7 @@ def line_of(episode: Episode, beside: Path) -> bytes:
 
 
 def restored(episode: Episode, beside: Path, images: dict[str, ImagePart]) -> Episode:
-    """Return an episode with the images of its file; an image whose file is gone stays a name.
+    """Return an episode with images read from files; an image whose file is gone stays a name.
 
     Args:
         episode: an episode as read from a line.
@@ -160,8 +160,8 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
 
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> list[int]:
-    """Write a file of episodes, and the images that they show into files beside it; return the
-    bytes of each line.
+    """Write a file of episodes, and each image into a file beside `path`; return the bytes of each
+    line.
     """
     lines = [line_of(episode, path) for episode in episodes]
     path.write_bytes(b"".join(lines))
@@ -175,7 +175,7 @@ EXCERPT = 160
 
 
 class EpisodeLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An episode as a line of the index: its place in a file, and what a table shows of it."""
+    """A line of the index: an episode's place in a file, and what a table shows of the episode."""
 
     file: str
     """The file's name, in the folder of the index."""

@@ -197,7 +197,7 @@ class _WorkList:
 
 
 def valid(trajectory: Trajectory) -> bool:
-    """Return whether the outcome is the policy's own, so that it counts in figures."""
+    """Return whether the outcome is the policy's own doing, and so counts in figures."""
     return trajectory.verdict.ok and not trajectory.exclude_from_baseline
 
 

@@ -1,4 +1,4 @@
-"""Images inside token ids: where the tokens of each image stand, and how many there are.
+"""Images inside token ids: the place and the number of each image's tokens.
 
 A chat template writes one placeholder for an image. The placeholder is repeated until the text has
 a token for each feature that the model's vision tower makes of the image; the ids are then encoded

@@ -98,7 +98,7 @@ async def play(
 async def attempt(
     game: GameInPlay, work: Coroutine[Any, Any, Stop | None], timeout_s: float, *, task: str = ""
 ) -> Stop | None:
-    """Play on, and return the stop; a failure is a stop of its kind, with its verdict in the game.
+    """Continue the game and return the stop; a failure gives a stop of that kind, and a verdict.
 
     Args:
         game: the episode.
@@ -246,8 +246,8 @@ class GameInPlay:
         self.most_spans = self.limits.max_turns or unbounded
 
     async def turn(self) -> Stop | None:
-        """Let the policy write a span, and play it if it is an action; return the stop, if this was
-        the end.
+        """Let the policy write a span, and play a finished action; return the stop if the episode
+        ended.
         """
         if self.spans >= self.most_spans:
             return self._cut()

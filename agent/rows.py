@@ -56,8 +56,8 @@ class Interruption:
     """The phrase; empty interrupts nothing."""
 
     def fitting(self, budget: int) -> int:
-        """Return the tokens of thoughts in a turn of `budget` tokens; 0 does not interrupt: there
-        is no phrase, or phrase and answer would take more than half of the thoughts.
+        """Return the tokens of thoughts in a turn of `budget` tokens; 0 means no interruption,
+        since the phrase is empty, or phrase and answer would take more than half of the thoughts.
 
         >>> phrase = Interruption(after=70, ids=(1, 2, 3))
         >>> phrase.fitting(100), phrase.fitting(60), phrase.fitting(30)
@@ -69,7 +69,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCut:
-    """Where an action is cut into segments, so that it can be forked between them."""
+    """Where an action is cut into segments, between which the action can be forked."""
 
     tokens: int = 0
     """Tokens of a segment; 0 cuts nothing."""
@@ -123,7 +123,7 @@ async def write_span(sampler: SpanSampler, ids: Sequence[int], span: Span, turn:
 
 
 class GrowingRows:
-    """The rows of one conversation, of which the last one grows.
+    """The rows of a conversation, of which only the last grows.
 
     Args:
         chat_format: how messages become ids.
@@ -143,7 +143,7 @@ class GrowingRows:
     def open(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], reason: str = ""
     ) -> None:
-        """Begin a row whose prompt is all of `messages`; `reason` tells why the last one ended."""
+        """Begin a row whose prompt is all of `messages`; `reason` is why the previous row ended."""
         if self.segments:
             self.segments[-1].break_reason = reason
         self.ids, self.images = self.rendered(messages, tools)
@@ -180,7 +180,7 @@ class GrowingRows:
     def rendered(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[list[int], list[PlacedImage]]:
-        """Return a whole conversation as ids, and the images that stand there."""
+        """Return a whole conversation as ids, with the images and the place of each."""
         ids = self._format.prompt(messages, tools)
         return ids, self._format.placed(ids, messages)
 
@@ -238,7 +238,7 @@ class SampledRows(GrowingRows):
         tools: Sequence[ToolSpec],
         hear: Callable[[str], str],
     ) -> Turn:
-        """Write an action, or its next segment: thoughts, with `begun` set until the action ends.
+        """Write an action, or the next segment of thoughts, with `begun` set until the action ends.
         Thoughts that outgrow their budget are ended by the forced phrase, which nobody has sampled,
         and the answer is a turn behind it.
 
@@ -280,8 +280,8 @@ class SampledRows(GrowingRows):
         begun: int | None = None,
         cut: SegmentCut = WHOLE,
     ) -> None:
-        """Sample a turn, up to a cut, add it to the last row, and read it from the place `begun` on
-        where it began earlier.
+        """Sample a turn up to a cut, append the turn to the last row, and read the action, which
+        starts at `begun` if begun earlier.
         """
         before = list(self.ids)
         while True:
@@ -319,7 +319,7 @@ class SampledRows(GrowingRows):
     def _keep_what_is_heard(
         self, turn: Turn, begun: int, tools: Sequence[ToolSpec], hear: Callable[[str], str]
     ) -> None:
-        """Keep the action as the environment hears it, where that is not all that was said."""
+        """Keep the part of the action that the environment hears, where the policy said more."""
         complete, prompt = turn.finish is Finish.STOP, self.ids[:begun]
         said = self._format.parse(self.ids[begun:], complete=complete, calls=False, prompt=prompt)
         heard = hear(said.text)
@@ -335,7 +335,7 @@ class SampledRows(GrowingRows):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens of one answer."""
+    """The tokens of an answer."""
 
     prompt: int
     sampled: int
@@ -372,7 +372,7 @@ class PolicyWriter(Protocol):
         ...
 
     def placed(self, ids: Sequence[int], messages: Sequence[Message]) -> list[PlacedImage]:
-        """Return where the images of `messages` stand in the ids that show them."""
+        """Return the place of each image of `messages` in `ids`."""
         ...
 
     def quoted(self, message: Message) -> Message:
@@ -382,7 +382,7 @@ class PolicyWriter(Protocol):
     async def sample(
         self, prompt: Prompt, turn: Turn, *, budget: int, seed: int, tools: Sequence[ToolSpec]
     ) -> Spent:
-        """Sample at most `budget` tokens behind `prompt` into `turn`, and parse them.
+        """Sample at most `budget` tokens behind `prompt` into `turn`, and parse the answer.
 
         Raises:
             LudusError: the engine or the server could not answer.
@@ -390,8 +390,8 @@ class PolicyWriter(Protocol):
         ...
 
     def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
-        """Return the message that the sampled `turn` says behind `ids`; calls only where there are
-        `tools`.
+        """Return the message of the sampled `turn`, which follows `ids`; calls are read only where
+        there are `tools`.
         """
         ...
 

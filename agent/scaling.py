@@ -40,7 +40,7 @@ _BOX = re.compile(r"\\boxed\s*\{(?P<inside>(?:[^{}]|\{[^{}]*\})*)\}")
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode as far as it matters for a vote."""
+    """The part of an episode that matters for a vote."""
 
     passed: bool
     vote: str
@@ -144,7 +144,7 @@ def best_of_k(scores: Sequence[float], passed: Sequence[bool], k: int) -> float:
 
 
 def vote_of(trajectory: Trajectory) -> str:
-    """Return the answer that an episode votes for: the last box of its last action, else the whole
+    """Return the answer that an episode votes for: the last box of the last action, else the whole
     action with its calls, without differences of case and space.
     """
     actions = [turn.message for turn in trajectory.turns if turn.kind is TurnKind.ACT]
@@ -328,8 +328,8 @@ def _joined(message: Message, text: str) -> str | list[Part]:
 
 
 class Reviser:
-    """Makes chains of episodes: each shows the policy its last answer, without a word on whether
-    it was right, and asks for another.
+    """Makes chains of episodes: each episode shows the policy the previous answer, without a word
+    on whether that was right, and asks for another.
 
     Args:
         maker: makes the episodes.

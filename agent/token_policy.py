@@ -196,7 +196,7 @@ class TokenPlayer(WindowPlayer):
     async def _say(
         self, turn: Turn, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Turn:
-        """Write an action, or its next segment."""
+        """Write an action, or the next segment of an action."""
         history = self._history(messages, tools)
         hear = partial(self._context.hear, history=history)
         asked = Span(turn.kind, self._max_tokens, history=history)
@@ -337,7 +337,7 @@ class TokenPolicy:
         thoughts: float = 0.0,
         phrase: str = "",
     ) -> TokenPolicy:
-        """Return the same policy with another budget a turn or another temperature; 0 keeps it.
+        """Return the same policy with another budget per turn or temperature; 0 keeps the value.
 
         Args:
             max_tokens: tokens a turn.

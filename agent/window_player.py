@@ -51,7 +51,7 @@ class WindowPlayer:
         return [*self._base, *messages[self._since :]]
 
     def _before_turn(self, history: History) -> Decision | None:
-        """Return how the next window opens, or None if the current one goes on."""
+        """Return how the next window opens, or None if the current window goes on."""
         # The manager's own answer to a call is read before the window may change.
         decision = None if self._unread else self._context.before_turn(history)
         if decision is None and not self.segments:

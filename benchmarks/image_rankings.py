@@ -1,16 +1,17 @@
 """ImageReward's head over its own network, trained on planted rankings of rendered shapes, against
 CLIP's score.
 
-    python benchmarks/image_rankings.py [--rankings 120] [--passes 5]
+    python benchmarks/image_rankings.py [--captions 1200] [--rankings 400] [--no-fidelity]
 
 The paper's comparison in kind, with tiny networks from random weights. A prompt names a colour and
-a shape; four pictures are ranked by people who are made up: they want the right shape most, the
-right colour less, and err at a known rate. Both networks first learn which picture belongs to which
-text, on the same pictures, each with the text that it was drawn from: CLIP by contrast, and
-ImageReward's as BLIP does, from which the paper starts. CLIP's score has seen no preference;
-`ludus train reward --kind image` learns ImageReward's from the rankings. Both are asked about
-rankings of prompts that neither has seen in these pictures; the interval is a bootstrap over
-rankings of the difference.
+a count of circles; four pictures are ranked by people who are made up and err at a known rate. As
+the paper's annotators they judge alignment (the right colour most, the right count less) and
+fidelity (half of the pictures are faded, which no text mentions); `--no-fidelity` leaves alignment
+alone. Both networks first learn which picture belongs to which text, on the same pictures, faded
+ones included, each with the text that it was drawn from: CLIP by contrast, and ImageReward's as
+BLIP does, from which the paper starts. CLIP's score has seen no preference; `ludus train reward
+--kind image` learns ImageReward's from the rankings. Both are asked about fresh rankings; intervals
+are bootstraps over rankings, of the difference in pairs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,8 @@ import torch
 from PIL import Image
 from torch.nn.functional import cross_entropy, normalize
 
-from ludus.envs.families.image_prompt.pictures import ShapeRenderer, png_of
-from ludus.envs.families.image_prompt.scenes import COLOURS, PLACES, SHAPES
+from ludus.envs.families.image_prompt.pictures import png_of, shape_mask
+from ludus.envs.families.image_prompt.scenes import BACKGROUND, COLOURS
 from ludus.rewards.learned.images.clip import ClipScore
 from ludus.rewards.learned.images.image_reward import (
     ImageReward,
@@ -48,16 +50,46 @@ from ludus.trainer.reward_models.training import run_reward
 
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "unit" / "rewards" / "learned"
 BATCH = 16
-COLOUR_WORTH, SHAPE_WORTH = 1.5, 2.5
-Pictures = list[tuple[str, str]]
-"""Colour and shape of each picture of a ranking."""
+COUNTS = {"one": 1, "three": 3, "six": 6, "nine": 9}
+WORDS = sorted({"circles", *COLOURS, *COUNTS})
+COLOUR_WORTH, COUNT_WORTH, CLEAR_WORTH = 2.5, 1.5, 2.5
+CELL = 32
+"""Side of a place in pixels; a picture has three by three."""
+GREY = 128
+"""What faded pictures are mixed with, half and half."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a shape."""
+
+    colour: str
+    count: str
+    clear: bool
+
+    @property
+    def text(self) -> str:
+        """What a caption says of it."""
+        return f"{self.count} {self.colour} circles"
+
+    def png(self, rng: random.Random) -> bytes:
+        """The picture as the bytes of a file, with its circles at random places."""
+        pixels = np.full((3 * CELL, 3 * CELL, 3), BACKGROUND, np.uint8)
+        for place in rng.sample(range(9), COUNTS[self.count]):
+            top, left = place // 3 * CELL, place % 3 * CELL
+            cell = pixels[top : top + CELL, left : left + CELL]
+            cell[shape_mask("circle", CELL)] = COLOURS[self.colour]
+        return png_of(pixels if self.clear else (pixels // 2 + GREY // 2).astype(np.uint8))
 
 
 def main() -> None:
     """Train both, and print agreement with intervals."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rankings", type=int, default=120)
-    parser.add_argument("--passes", type=float, default=5.0)
+    parser.add_argument("--captions", type=int, default=1200, help="pictures with their texts")
+    parser.add_argument("--rankings", type=int, default=400)
+    parser.add_argument("--fresh", type=int, default=300, help="rankings that are asked about")
+    parser.add_argument("--passes", type=int, default=6, help="over captions, and over rankings")
+    parser.add_argument("--fidelity", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     sys.path.insert(0, str(TESTS))
@@ -65,38 +97,72 @@ def main() -> None:
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        rows = [ranking(rng) for _ in range(options.rankings)]
-        blip = train_blip(place, rows, options.passes, rng)
+        seen = [drawn_picture(rng, options.fidelity) for _ in range(options.captions)]
+        captions = [(picture.png(rng), picture.text) for picture in seen]
+        rows = [ranking(rng, options.fidelity) for _ in range(options.rankings)]
+        fresh = [ranking(rng, options.fidelity) for _ in range(options.fresh)]
+        clip = train_clip(place, captions, options.passes, rng)
+        scores = {"CLIP": scored(clip, fresh)}
+        blip = train_blip(place, captions, options.passes, rng)
         head = train_reward(blip, rows, options.passes, options.seed)
-        clip = train_clip(place, rows, options.passes, rng)
-        fresh = [ranking(rng) for _ in range(120)]
-        told = {"ImageReward": agreements(head, fresh), "CLIP": agreements(clip, fresh)}
-        told["ceiling"] = np.array([truth(row) for row in fresh])
-    for name, values in told.items():
-        low, high = interval(values)
-        print(f"{name:<12} agreement {values.mean():.3f} ({low:.3f} to {high:.3f})")
-    low, high = interval(told["ImageReward"] - told["CLIP"])
-    print(
-        f"difference   {(told['ImageReward'] - told['CLIP']).mean():.3f} ({low:.3f} to {high:.3f})"
+        scores["ImageReward"] = scored(head, fresh)
+    report(scores | {"ceiling": [row["worths"] for row in fresh]}, fresh)
+
+
+def report(scores: dict[str, list[Any]], fresh: Sequence[dict[str, Any]]) -> None:
+    """Print agreements, over all pairs and over those that differ in one respect alone."""
+    kinds: dict[str, Callable[[Picture, Picture], bool]] = {
+        "all pairs": lambda _one, _other: True,
+        "text alone": lambda one, other: one.clear == other.clear and one.text != other.text,
+        "fading alone": lambda one, other: one.clear != other.clear and one.text == other.text,
+    }
+    for kind, counts in kinds.items():
+        told = {
+            name: np.array(
+                [agreement(s, row, counts) for s, row in zip(values, fresh, strict=True)]
+            )
+            for name, values in scores.items()
+        }
+        known = ~np.isnan(told["ceiling"])
+        print(f"{kind} ({known.sum()} rankings)")
+        if not known.any():
+            continue
+        told = {name: values[known] for name, values in told.items()}
+        told["ImageReward - CLIP"] = told["ImageReward"] - told["CLIP"]
+        for name, values in told.items():
+            low, high = interval(values)
+            print(f"  {name:<22} {values.mean():.3f} ({low:.3f} to {high:.3f})")
+
+
+def drawn_picture(rng: random.Random, fidelity: bool) -> Picture:
+    """A picture at random; half of them are faded where fidelity is judged."""
+    return Picture(
+        rng.choice(sorted(COLOURS)),
+        rng.choice(sorted(COUNTS)),
+        clear=not fidelity or rng.random() < 0.5,
     )
 
 
-def ranking(rng: random.Random) -> dict[str, Any]:
-    """A prompt with four pictures, ranked by worth and Gumbel noise (Plackett and Luce)."""
-    colours, shapes = sorted(COLOURS), sorted(SHAPES)
-    wanted = rng.choice(colours), rng.choice(shapes)
-    shown = [wanted]
-    while len(shown) < 4:
-        picture = rng.choice(colours), rng.choice(shapes)
-        shown += [picture] if picture not in shown else []
+def ranking(rng: random.Random, fidelity: bool) -> dict[str, Any]:
+    """A prompt with four pictures, ranked by worth and Gumbel noise (Plackett and Luce).
+
+    One picture has what the prompt names, one the count alone, one the colour alone, and one is
+    drawn at random.
+    """
+    wanted, *others = (drawn_picture(rng, fidelity) for _ in range(4))
+    shown = [
+        wanted,
+        replace(others[0], count=wanted.count),
+        replace(others[1], colour=wanted.colour),
+        others[2],
+    ]
     rng.shuffle(shown)
     worths = [worth(wanted, picture) for picture in shown]
     noisy = [value - float(np.log(rng.expovariate(1.0))) for value in worths]
     order = sorted(range(4), key=lambda place: -noisy[place])
-    places = [rng.choice(sorted(PLACES)) for _ in shown]
-    images = [png(f"a {c} {s} {at}") for (c, s), at in zip(shown, places, strict=True)]
+    images = [picture.png(rng) for picture in shown]
     return {
-        "prompt": f"a {wanted[0]} {wanted[1]}",
+        "prompt": wanted.text,
         "answers": [
             "data:image/png;base64," + base64.b64encode(image).decode() for image in images
         ],
@@ -107,19 +173,14 @@ def ranking(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def worth(wanted: tuple[str, str], picture: tuple[str, str]) -> float:
+def worth(wanted: Picture, picture: Picture) -> float:
     """What a picture is worth to those who rank."""
-    colour, shape = wanted[0] == picture[0], wanted[1] == picture[1]
-    return COLOUR_WORTH * colour + SHAPE_WORTH * shape
-
-
-def png(prompt: str) -> bytes:
-    """A picture of a prompt."""
-    return png_of(ShapeRenderer().generate(prompt))
+    colour, count = wanted.colour == picture.colour, wanted.count == picture.count
+    return COLOUR_WORTH * colour + COUNT_WORTH * count + CLEAR_WORTH * picture.clear
 
 
 def train_blip(
-    place: Path, rows: Sequence[dict[str, Any]], passes: float, rng: random.Random
+    place: Path, captions: Sequence[tuple[bytes, str]], passes: int, rng: random.Random
 ) -> Path:
     """Train ImageReward's network, tiny, as BLIP is: on which text belongs to which picture.
 
@@ -132,7 +193,7 @@ def train_blip(
 
     write_vocabulary(place / "vocab.txt")
     words = (place / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    new = [word for word in sorted({*COLOURS, *SHAPES}) if word not in words]
+    new = [word for word in WORDS if word not in words]
     words[2000 : 2000 + len(new)] = new  # in the place of tokens that nothing uses
     (place / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     model = ImageReward(
@@ -142,7 +203,7 @@ def train_blip(
     )
     model.tokenizer = read_vocabulary(place / "vocab.txt")
     blip = Blip(model)
-    pretrain(blip, blip.loss, captioned(rows, model), passes, rng)
+    pretrain(blip, blip.loss, captioned(captions, model), passes, rng)
     # All that the checkpoint of ImageReward holds, under its names.
     tensors: dict[str, Any] = {
         name: torch.from_numpy(array)
@@ -194,7 +255,7 @@ class Blip(torch.nn.Module):
 
 
 def train_reward(
-    checkpoint: Path, rows: Sequence[dict[str, Any]], passes: float, seed: int
+    checkpoint: Path, rows: Sequence[dict[str, Any]], passes: int, seed: int
 ) -> ImageReward:
     """Train the head and all layers by `ludus train reward`."""
     place = checkpoint.parent
@@ -211,7 +272,7 @@ def train_reward(
         seed=seed,
         model=ModelConfig(path=str(checkpoint)),
         trainer=TrainerConfig(lr=1e-3, warmup_steps=5, lr_decay="cosine"),
-        run=RunConfig(folder=str(place / "run"), tensorboard=False),
+        run=RunConfig(folder=tempfile.mkdtemp(dir=place), tensorboard=False),
     )
     trained = asyncio.run(run_reward(config))
     files = trained.checkpoint
@@ -219,7 +280,7 @@ def train_reward(
 
 
 def train_clip(
-    place: Path, rows: Sequence[dict[str, Any]], passes: float, rng: random.Random
+    place: Path, captions: Sequence[tuple[bytes, str]], passes: int, rng: random.Random
 ) -> ClipScore:
     """Train a tiny CLIP on the same pictures, each with the text that it was drawn from."""
     from transformers import CLIPConfig, CLIPTextConfig, CLIPTokenizer, CLIPVisionConfig
@@ -236,7 +297,7 @@ def train_clip(
         text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=32
     )
     scorer = ClipScore(config, tokenizer)
-    inputs = captioned(rows, scorer)
+    inputs = captioned(captions, scorer)
     scorer.train()
     pretrain(scorer, partial(contrast, scorer), inputs, passes, rng)
     return scorer.eval().requires_grad_(requires_grad=False)
@@ -254,13 +315,13 @@ def pretrain(
     network: torch.nn.Module,
     loss: Callable[[Sequence[ModelInput]], torch.Tensor],
     inputs: list[ModelInput],
-    passes: float,
+    passes: int,
     rng: random.Random,
 ) -> None:
     """Train a network on which text belongs to which picture; both networks are trained alike."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
     warm = torch.optim.lr_scheduler.LinearLR(optimizer, 0.05, total_iters=20)
-    for number in range(round(passes)):
+    for number in range(passes):
         rng.shuffle(inputs)
         total = 0.0
         starts = range(0, len(inputs) - BATCH + 1, BATCH)
@@ -276,13 +337,9 @@ def pretrain(
         print(f"{type(network).__name__}, pass {number + 1}: loss {mean:.3f}", flush=True)
 
 
-def captioned(rows: Sequence[dict[str, Any]], scorer: ImageScorer) -> list[ModelInput]:
-    """Every picture of the rankings with the text that it was drawn from."""
-    return [
-        scorer.prepare(Image.open(io.BytesIO(image)), f"a {colour} {shape}")
-        for row in rows
-        for (colour, shape), image in zip(row["shown"], row["images"], strict=True)
-    ]
+def captioned(captions: Sequence[tuple[bytes, str]], scorer: ImageScorer) -> list[ModelInput]:
+    """Pictures with their texts, as a network reads them."""
+    return [scorer.prepare(Image.open(io.BytesIO(image)), text) for image, text in captions]
 
 
 def stacked(inputs: Sequence[ModelInput]) -> torch.Tensor:
@@ -303,7 +360,7 @@ def symmetric(logits: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
 
 def word_tokenizer(place: Path, kind: Any) -> Any:
     """CLIP's tokenizer with a token for each word of the prompts."""
-    words = sorted({"a", *COLOURS, *SHAPES})
+    words = WORDS
     letters = sorted({letter for word in words for letter in word})
     merges: list[str] = []
     vocabulary = dict.fromkeys(letters, 0) | {f"{letter}</w>": 0 for letter in letters}
@@ -322,26 +379,32 @@ def word_tokenizer(place: Path, kind: Any) -> Any:
     return kind(str(place / "vocab.json"), str(place / "merges.txt"))
 
 
-def agreements(scorer: ImageScorer, rows: Sequence[dict[str, Any]]) -> np.ndarray:
-    """The share of each ranking's pairs in which the better picture has the higher score."""
-    values = []
-    for row in rows:
-        images = [Image.open(io.BytesIO(image)) for image in row["images"]]
-        rewards = scorer.rank(row["prompt"], images).rewards
-        values.append(agreement(rewards, row["ranks"]))
-    return np.array(values)
+def scored(scorer: ImageScorer, rows: Sequence[dict[str, Any]]) -> list[list[float]]:
+    """The scores of the pictures of each ranking."""
+    return [
+        scorer.rank(
+            row["prompt"], [Image.open(io.BytesIO(image)) for image in row["images"]]
+        ).rewards
+        for row in rows
+    ]
 
 
-def truth(row: dict[str, Any]) -> float:
-    """The agreement of the true worth, which is all that anybody could learn."""
-    return agreement(row["worths"], row["ranks"])
+def agreement(
+    scores: Sequence[float], row: dict[str, Any], counts: Callable[[Picture, Picture], bool]
+) -> float:
+    """The share of a ranking's pairs in which the better has the higher score; a tie counts half.
 
-
-def agreement(scores: Sequence[float], ranks: Sequence[int]) -> float:
-    """The share of pairs in which the better has the higher score; a tie counts half."""
-    pairs = [(i, j) for i in range(len(ranks)) for j in range(len(ranks)) if ranks[i] < ranks[j]]
+    NaN where no pair counts.
+    """
+    ranks, shown = row["ranks"], row["shown"]
+    pairs = [
+        (i, j)
+        for i in range(len(ranks))
+        for j in range(len(ranks))
+        if ranks[i] < ranks[j] and counts(shown[i], shown[j])
+    ]
     right = [(scores[i] > scores[j]) + (scores[i] == scores[j]) / 2 for i, j in pairs]
-    return float(np.mean(right))
+    return float(np.mean(right)) if right else float("nan")
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Short runs with one planted fault each, beside healthy runs of shipped recipes: do the findings
 name the fault, and are they silent about the healthy ones?
 
-python benchmarks/planted_runs.py run --seeds 0 1          # 36 runs of half a minute, 20 steps each
+python benchmarks/planted_runs.py run --seeds 0 1          # 66 runs of half a minute, 20 steps each
 python benchmarks/planted_runs.py score                    # seed 0 calibrates, seed 1 is reported
 python benchmarks/planted_runs.py keep                     # what the tests read
 """
@@ -35,6 +35,8 @@ from ludus.verdict import Verdict
 TASKS = "max_operations=2&max_number=9&operators=%2B*"
 ENV = f"planted/arithmetic-v0?{TASKS}"
 STEPS = 20
+STICKS_AFTER = 8 * 64
+"""Answers after which a verifier sticks: those of eight steps."""
 
 
 @ludus.register("planted/arithmetic-v0")
@@ -45,6 +47,9 @@ class Planted(Arithmetic):
         fault: what is wrong.
         options: those of arithmetic.
     """
+
+    answers = 0
+    """Answers of training that the run has had."""
 
     def __init__(self, *, fault: str = "", **options: Any) -> None:
         super().__init__(**options)
@@ -61,7 +66,19 @@ class Planted(Arithmetic):
             reward = 0.0
         if self.fault == "constant":
             reward = 0.5
+        if self.fault == "truncates":
+            return observation, 0.0, False, True, rest[-1]
+        if self.task.split == "train":
+            reward = self.trained(reward)
         return (observation, reward, *rest)
+
+    def trained(self, reward: float) -> float:
+        """Return what an answer earns in training alone."""
+        Planted.answers += 1
+        if self.fault == "percent":
+            return 100 * reward
+        stuck = {"sticks-at-one": 1.0, "sticks-at-zero": 0.0}.get(self.fault)
+        return reward if stuck is None or Planted.answers <= STICKS_AFTER else stuck
 
     def mistaken(self) -> str:
         """The result with the first operator mistaken, which the warm start often answers."""
@@ -111,6 +128,8 @@ class Case:
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     demo: str = f"ludus/arithmetic-v0?{TASKS}&demo_fault=wrong-operator&demo_fault_rate=0.6"
     """What the policy was warmed up on; with a mistake, so that there is something to learn."""
+    other_template: bool = False
+    """Whether the model is given another chat template than it was trained with."""
     stuck_engine: bool = False
     """Whether the engine keeps its first weights and says that it has the new ones."""
 
@@ -153,6 +172,11 @@ FAULTS: dict[str, Case] = {
     "reward-hacked": Case(("reward_hacking",), {"env": _env("hacked")}),
     "engine-stands-still": Case(("sampler_gap",), stuck_engine=True),
     "too-stale": Case(("stale",), {"overlap": {"max_staleness": 8}, "trainer": {"lr": 2e-3}}),
+    "verifier-sticks-at-one": Case(("held_out_behind",), {"env": _env("sticks-at-one")}),
+    "verifier-sticks-at-zero": Case(("held_out_ahead",), {"env": _env("sticks-at-zero")}),
+    "reward-in-per-cent": Case(("above_scale",), {"env": _env("percent")}),
+    "all-truncated": Case(("no_turns_left",), {"env": _env("truncates")}),
+    "another-template": Case(("strange_prompt",), other_template=True),
     "judge-of-noise": Case(("judge_noise",), {"reward": _reward("planted-judge", 1.0)}),
 }
 HEALTHY = {
@@ -213,6 +237,17 @@ def warm_start(out: Path, demo: str, seed: int) -> Path:
     return path
 
 
+def with_other_template(model: Path, folder: Path) -> Path:
+    """Return a copy of a model whose chat template marks roles in another way."""
+    shutil.copytree(model, folder, dirs_exist_ok=True)
+    file = folder / "chat_template.jinja"
+    template = file.read_text()
+    for role in ("' + message.role + '", "assistant"):
+        template = template.replace(f"<|im_start|>{role}\\n", f"[{role}] ")
+    file.write_text(template)
+    return folder
+
+
 @contextmanager
 def standing_still() -> Generator[None]:
     """Let local engines keep their first weights."""
@@ -238,7 +273,10 @@ def run(out: Path, name: str, seed: int) -> None:
     if (folder / "done").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
+    Planted.answers = 0
     model = warm_start(out, planted.demo, seed)
+    if planted.other_template:
+        model = with_other_template(model, out / f"template-{seed}")
     try:
         if planted.stuck_engine:
             with standing_still():

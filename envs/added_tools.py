@@ -93,9 +93,7 @@ class AddedTools(TextEnv):
         return observation, {**info, "briefing": self._extended(briefing)}
 
     async def step(self, action: str) -> Step:
-        """Step the environment, and truncate the episode where it would be truncated without the
-        added tools.
-        """
+        """Step the environment; truncate the episode as late as without the added tools."""
         step_result = self.env.step(action)
         stepped = await step_result if inspect.isawaitable(step_result) else step_result
         # Turns with calls do not come here: the session runs them.
@@ -107,7 +105,7 @@ class AddedTools(TextEnv):
         return observation, reward, terminated, truncated or not terminated, info
 
     async def close(self) -> None:
-        """Release the environment and its resources."""
+        """Release the resources of the environment."""
         close_result = self.env.close()
         if inspect.isawaitable(close_result):
             await close_result

@@ -48,7 +48,7 @@ def how_it_forks(env: TextEnv) -> str:
 
 
 async def fork_session(parent: EnvSession, nursery: Nursery, *, seed: int | None) -> EnvSession:
-    """Return a session in the state of `parent`, which stays as it is.
+    """Return a session in the state of `parent`, which stays unchanged.
 
     Args:
         parent: a session within an episode.
@@ -106,7 +106,7 @@ def _compare(parent: EnvSession, what: str, before: Stepped, now: Stepped) -> No
 
 
 def essence(answer: Stepped) -> bytes:
-    """Return what of an answer is the same each time, as bytes: all of it but `info`."""
+    """Return the reproducible part of an answer as bytes: everything but `info`."""
     observation, reward, terminated, truncated, _ = answer
     shown: Observation | list[Message] = observation
     return msgspec.json.encode((shown, reward, terminated, truncated))

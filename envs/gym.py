@@ -96,7 +96,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         return self._shown, info
 
     def step(self, action: str | Message) -> Stepped:
-        """Play one action of the policy."""
+        """Play an action of the policy."""
         stepped: Stepped = self._run(self.session.step(action))
         self._shown = stepped[0]
         return stepped

@@ -144,7 +144,7 @@ def changed_at(source: str) -> int:
 
 
 def read_whole(path: Path) -> bytes:
-    """The bytes of a file as they were at one moment.
+    """The bytes of a file as at a single moment.
 
     Raises:
         ConfigError: the file cannot be read, or changed meanwhile.
@@ -235,7 +235,7 @@ class UnusableRow(ValueError):
 
 
 class RowReader(Hashable, Protocol[P_co]):
-    """A reader of the rows of a family of data sets. Equal readers share their problems."""
+    """A reader of the rows of a family of data sets. Equal readers share problems."""
 
     def read(self, row: Mapping[str, Any]) -> P_co:
         """Read a row as decoded from JSON.

@@ -154,7 +154,7 @@ class TextEnv(ABC):
         return GeneratedTasks(split)
 
     def gold(self) -> object | None:
-        """Return the answer of this episode, or None where there is no single one. `ludus check`
+        """Return the answer of this episode; None without a single right answer. `ludus check`
         looks for it in the first observation, where it must not be (decision 0101).
         """
         return None
@@ -173,7 +173,7 @@ class TextEnv(ABC):
 
     @property
     def tools(self) -> dict[str, Tool]:
-        """Return the tools of this environment, from its `@tool` methods."""
+        """Return the tools of this environment: the `@tool` methods."""
         return tools_of(self)
 
     def briefing(self) -> Briefing:

@@ -195,7 +195,7 @@ def find_env(env_id: str) -> Factory:
 
 
 def describe_envs() -> list[Description]:
-    """Describe all environments by id; those that ludus ships are not imported."""
+    """Describe all environments by id; built-in environments are not imported."""
     return _ENVIRONMENTS.descriptions()
 
 
@@ -209,7 +209,7 @@ def build_env(env_id: str, **arguments: Any) -> TextEnv:
 
 
 def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
-    """Construct the environment `env_id` from its class or function.
+    """Construct the environment `env_id` from a class or function.
 
     Raises:
         ConfigError: an argument is unknown or of a wrong type.

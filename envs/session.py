@@ -91,7 +91,7 @@ def as_task_set(split: str, value: object) -> TaskSet:
 
 
 def as_reset(value: object) -> tuple[Observation, Info]:
-    """Return the result of `reset`, checked. `info` is a copy, since the session adds to it.
+    """Return the checked result of `reset`, with a copy of `info`, which the session extends.
 
     Raises:
         CheckFailed: names what does not fit.
@@ -151,7 +151,7 @@ MAX_RECORD = 1024
 
 @dataclass(frozen=True, slots=True)
 class PlayedStep:
-    """What an episode was asked and what it answered: a reset, which has no action, or a step."""
+    """A reset, which has no action, or a step of an episode, with the answer."""
 
     action: str | Message | None
     answer: Stepped
@@ -205,7 +205,7 @@ class EnvSession:
         return self._open
 
     def go_on_from(self, parent: EnvSession) -> None:
-        """Take over the episode of a session whose environment this one's is a copy of."""
+        """Take over the episode of `parent`, of whose environment this session has a copy."""
         self.turns, self._open = parent.turns, parent._open
         self._max_turns, self._calls_reach_env = parent._max_turns, parent._calls_reach_env
         self.record = None if parent.record is None else list(parent.record)
@@ -338,7 +338,7 @@ class EnvSession:
         self._open = False
 
     async def close(self) -> None:
-        """Release the environment and its resources."""
+        """Release the resources of the environment."""
         self._open = False
         await _value(self.env.close())
 

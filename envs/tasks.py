@@ -24,7 +24,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,12}")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task without its gold, which stays with the environment."""
+    """A task without the gold, which stays with the environment."""
 
     id: str
     split: str
@@ -88,7 +88,7 @@ class TaskSet(Protocol):
         ...
 
     def find(self, task_id: str) -> Task:
-        """Return the task with this id; raises UnknownTask where there is none."""
+        """Return the task with this id; raises UnknownTask for an unknown id."""
         ...
 
 
@@ -154,7 +154,7 @@ class ListedTasks:
         return self._tasks[index]
 
     def find(self, task_id: str) -> Task:
-        """Return the task with this id; raises UnknownTask where there is none."""
+        """Return the task with this id; raises UnknownTask for an unknown id."""
         if task_id in self._by_id:
             return self._by_id[task_id]
         # The search for a near miss takes time for every id, so a long list is not searched whole.
@@ -175,15 +175,15 @@ class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of(tasks: TaskSet, offset: int, limit: int) -> TaskPage:
-    """Return at most `limit` tasks from index `offset` on; past the end there are none."""
+    """Return at most `limit` tasks from index `offset` on; no tasks past the end."""
     end = TASKS_PER_SPLIT if tasks.size is None else tasks.size
     page_tasks = [tasks.at(index) for index in range(offset, min(offset + limit, end))]
     return TaskPage(split=tasks.split, size=tasks.size, offset=offset, tasks=page_tasks)
 
 
 def pick(tasks: TaskSet, seed: int) -> Task:
-    """Return the task that `reset(seed=...)` plays where no task is named: the one at index `seed`,
-    counted from the beginning again where the set ends.
+    """Return the task that `reset(seed=...)` plays where no task is named: the task at index
+    `seed`, counted from the beginning again where the set ends.
 
     Raises:
         UnknownTask: the set has no tasks.

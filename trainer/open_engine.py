@@ -100,7 +100,7 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
 
 
 def engine_numbers(engine: Engine) -> dict[str, float]:
-    """Return what a run's metrics say about its engine."""
+    """Return what a run's metrics say about the engine."""
     numbers = engine.counters() if isinstance(engine, EnginePool) else {}
     probed = engine.probed if isinstance(engine, EnginePool | VLLMEngine) else None
     return numbers if probed is None else {**numbers, "engine/probe_gap": probed}
@@ -243,7 +243,7 @@ async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> En
 
 
 async def _servers(start: EngineStart, placed: str, stack: AsyncExitStack) -> EnginePool:
-    """Start a vLLM server, or those that a cluster has placed, or connect to those that run."""
+    """Start a vLLM server, or the servers placed on a cluster, or connect to running servers."""
     config = start.config
     cpu = pick_device(config.model.device) == "cpu"
     place = place_of()

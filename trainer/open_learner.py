@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from ludus.errors import ConfigError
+
 from .config import TrainConfig
 from .learning.credit import Scores
 from .learning.learner import Learner, PolicyLearner
-from .learning.policy_model import BelowAdapter, load_policy
+from .learning.policy_model import BelowAdapter, MovingReference, load_policy
 from .learning.reader import ReadingOptions
 from .learning.update import Updater
 from .models.devices import DTYPES, autocast_of, pick_device, refuse_unsupported
@@ -95,8 +97,19 @@ def open_updater(
     tracker: SuccessTracker | None,
     plan: UpdatePlan,
 ) -> Updater:
-    """Make the updater of a recipe, with the reference model that its functions ask for."""
+    """Make the updater of a recipe, with the reference model that its functions ask for.
+
+    Raises:
+        ConfigError: the reference is to be reset, and the recipe has none or ranks share the
+            weights.
+    """
     reference: Scores | None = None
+    every = config.trainer.reference_every
+    if every and "ref_logp" not in algorithm.needs:
+        raise ConfigError(
+            f"trainer.reference_every is {every}, and recipe {algorithm.recipe.name!r} compares "
+            "with no reference: leave it at 0, or give the recipe a KL (algorithm.kl.place)"
+        )
     if "ref_logp" in algorithm.needs:
         reference = (
             BelowAdapter(learner)
@@ -107,6 +120,13 @@ def open_updater(
                 reading_options(config, learner.images),
             )
         )
+    if every and reference is not None:
+        if not isinstance(learner, Learner) or current_ranks():
+            raise ConfigError(
+                f"trainer.reference_every is {every}, which a learner over several ranks does not "
+                "do yet: leave it at 0, or train with one process"
+            )
+        reference = MovingReference(learner, reference)
     return make_updater(
         algorithm,
         learner,

@@ -116,7 +116,7 @@ async def assemble(config: TrainConfig) -> Parts:
 
 
 def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
-    """Return the settings with the recipe's values where they name none, and the recipe.
+    """Return the settings, with the recipe's values as defaults, and the recipe.
 
     Raises:
         ConfigError: something is missing, or the settings and the recipe cannot work together.
@@ -440,7 +440,7 @@ def run_path(config: TrainConfig) -> Path:
 
 
 def _texts(algorithm: Algorithm, chat_format: ChatFormat) -> GivenTexts | None:
-    """Return what makes the texts that a recipe wants scored; None where it wants none."""
+    """Return what makes the texts that a recipe wants scored; None for a recipe without texts."""
     wanted = texts_of(algorithm.needs)
     if not wanted:
         return None
@@ -520,7 +520,7 @@ def follow_training(config: TrainConfig) -> None:
 def open_stream(
     parts: Parts, *, stages: Stages, done: Callable[[Episode], None] | None
 ) -> RolloutStream:
-    """Open the stream of a run, where its checkpoint has left it.
+    """Open the stream of a run, from where the checkpoint left off.
 
     Args:
         parts: the parts of the run.

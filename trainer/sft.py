@@ -184,7 +184,7 @@ def _open_data(config: SFTConfig, stack: AsyncExitStack) -> DataRun:
 def load_examples(
     config: SFTConfig, chat_format: ChatFormat, max_tokens: int
 ) -> ExampleSet[Conversation] | ExampleSet[Trajectory]:
-    """Load conversations or recorded episodes, and encode them.
+    """Load and encode conversations or recorded episodes.
 
     Args:
         config: `data` names the source; `held_out` and `min_reward` choose.

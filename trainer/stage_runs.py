@@ -51,7 +51,7 @@ ENDED = "ended.json"
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """The files and last step of a run; of its last stage, where it has several."""
+    """The files and last step of a run, or of the last of several stages."""
 
     folder: Path
     checkpoint: Path
@@ -216,7 +216,7 @@ def stage_data(config: TrainConfig, number: int) -> str:
 
 
 def stages_folder_of(config: TrainConfig) -> Path:
-    """Return the folder of a run with stages, from the settings of one of its stages."""
+    """Return the folder of a run with stages, from the settings of a stage."""
     return Path(config.run.folder).parent
 
 

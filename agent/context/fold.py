@@ -1,4 +1,4 @@
-"""Managers with which the policy itself folds steps into what it keeps.
+"""Managers with which the policy itself folds past steps into a summary.
 
     main       ... branch(prompt)                       | result of the branch ...
     branch                        work ... return(message)
@@ -168,7 +168,7 @@ class Block:
     text: str
 
     def __str__(self) -> str:
-        """Return the block as the policy reads it."""
+        """Return the text of the block for the policy."""
         steps = (
             f"Step {self.first}"
             if self.first == self.last
@@ -201,7 +201,7 @@ class FoldSteps(ContextManager):
         return Reopen(last_exchanges(history, 1), self.name)
 
     def when_full(self, history: History) -> Stop:
-        """End the episode: the blocks and one step do not fit."""
+        """End the episode: the blocks and a single step do not fit the window."""
         return Stop.CONTEXT_FULL
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
@@ -209,14 +209,14 @@ class FoldSteps(ContextManager):
         return add_to_prompt(opening, "\n".join([self.instruction, *map(str, self._folded)]))
 
     def hear(self, text: str, history: History) -> str:
-        """Take the directive out and carry it out."""
+        """Carry out the directives in `text`, and return the text without directives."""
         steps = len(history.actions)
         if steps:
             self._fold(_DIRECTIVE.findall(text), steps)
         return _DIRECTIVE.sub("", text)
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
-        """Fold all steps into one block with what the expert knows."""
+        """Fold all steps into a single block with what the expert knows."""
         steps = len(history.actions)
         if not steps:
             return action
@@ -281,7 +281,7 @@ class InternalState(ContextManager):
         return Reopen(last_exchanges(history, 1), self.name)
 
     def when_full(self, history: History) -> Stop:
-        """End the episode: the state and one exchange do not fit."""
+        """End the episode: the state and a single exchange do not fit the window."""
         return Stop.CONTEXT_FULL
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:

@@ -43,11 +43,10 @@ from .protocol import (
     Handled,
     History,
     Reopen,
-    Sizes,
+    TrimmingManager,
     add_to_prompt,
     own_calls,
     refuse,
-    require_room_to_act,
     spelled_out,
     tool_spec,
 )
@@ -65,7 +64,7 @@ class KeepEverything(ContextManager):
 
 
 @dataclass(frozen=True, slots=True)
-class KeepLast(ContextManager):
+class KeepLast(TrimmingManager):
     """The manager `keep_last_k`: a new window with the opening and the last `keep` exchanges,
     unchanged.
 
@@ -84,25 +83,13 @@ class KeepLast(ContextManager):
                 f"context.keep must be at least 1, got {self.keep}; `discard` keeps none"
             )
 
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
-
     def when_full(self, history: History) -> Reopen:
         """Start a window with the last exchanges."""
         return Reopen(last_exchanges(history, self.keep), self.name)
 
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room; the length of the kept exchanges is unknown
-        beforehand.
-        """
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Discard(ContextManager):
+class Discard(TrimmingManager):
     """The manager `discard`: a new window with the opening alone, plus the newest exchange if
     `carry`.
 
@@ -115,19 +102,9 @@ class Discard(ContextManager):
     threshold: float = 0.95
     name = "discard"
 
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
-
     def when_full(self, history: History) -> Reopen:
         """Start over with the opening."""
         return Reopen(last_exchanges(history, int(self.carry)), self.name)
-
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room to act."""
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
 
 
 def last_exchanges(history: History, count: int) -> list[Message]:
@@ -139,7 +116,7 @@ PLACEHOLDER = "[this old result was cleared; call the tool again if it is needed
 
 
 @dataclass(frozen=True, slots=True)
-class ClearToolResults(ContextManager):
+class ClearToolResults(TrimmingManager):
     """Clears the results of old tool calls.
 
     Args:
@@ -174,12 +151,8 @@ class ClearToolResults(ContextManager):
                 f"({self.keep}), or nothing would be cleared"
             )
 
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
-
     def before_turn(self, history: History) -> Reopen | None:
-        """Clear where there are more results than `max_tool_uses`."""
+        """Clear old results once the history holds more than `max_tool_uses`."""
         if not self.max_tool_uses or len(self._results(history.view)) <= self.max_tool_uses:
             return None
         return self._clear(history)
@@ -187,12 +160,6 @@ class ClearToolResults(ContextManager):
     def when_full(self, history: History) -> Reopen | Stop:
         """Clear, or end the episode if too little can be cleared."""
         return self._clear(history) or Stop.CONTEXT_FULL
-
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room to act."""
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
 
     def _clear(self, history: History) -> Reopen | None:
         results = self._results(history.view)
@@ -252,7 +219,7 @@ INDEX = "Records of what has left the view (fetch_record shows one in full):"
 
 
 @dataclass(frozen=True, slots=True)
-class Records(ContextManager):
+class Records(TrimmingManager):
     """Replaces old exchanges by an index, from which the policy can fetch them.
 
     Args:
@@ -275,10 +242,6 @@ class Records(ContextManager):
                 "records needs keep >= 0, record_chars >= 8 and max_records >= 1, got "
                 f"{self.keep}, {self.record_chars} and {self.max_records}"
             )
-
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
 
     def when_full(self, history: History) -> Reopen | Stop:
         """Move all but the newest exchanges out of the window."""
@@ -320,12 +283,6 @@ class Records(ContextManager):
             reason = call.error or f"there are records 1 to {len(exchanges)}, got {number!r}"
             answers += refuse([call], reason).messages
         return Handled(answers)
-
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room to act; the index comes on top."""
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
 
 
 def _record(exchange: Exchange) -> str:

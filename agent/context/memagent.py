@@ -20,7 +20,7 @@ a window that fills up is a chunk too, and the memory is written anew from what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -28,14 +28,13 @@ from ludus.errors import ConfigError
 from ludus.messages import Message, Role, user
 
 from .protocol import (
-    ContextManager,
     History,
     Reopen,
     Sizes,
+    TrimmingManager,
     WriteSummary,
     WriteText,
     add_to_prompt,
-    require_room_to_act,
 )
 from .summarize import written_overrun
 
@@ -103,7 +102,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class MemAgent(ContextManager):
+class MemAgent(TrimmingManager):
     """Reads long documents chunk by chunk into an overwritten memory.
 
     Args:
@@ -131,17 +130,7 @@ class MemAgent(ContextManager):
 
     def begin(self) -> MemAgent:
         """Return a manager with an empty memory."""
-        return MemAgent(
-            self.chunk_tokens,
-            self.summary_tokens,
-            self.threshold,
-            self.instruction,
-            self.train_summaries,
-        )
-
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
+        return replace(self)
 
     def before_turn(self, history: History) -> WriteText | None:
         """Begin to read where the newest messages hold a document."""
@@ -190,9 +179,12 @@ class MemAgent(ContextManager):
                 f"{self.summary_tokens} each), but the window has {sizes.window}; lower "
                 "context.chunk_tokens or context.summary_tokens"
             )
-        opening_tokens = sizes.reopened + self.summary_tokens
+        TrimmingManager.check(self, sizes)  # slots leave `super()` another class
+
+    def opens_with(self, sizes: Sizes) -> tuple[int, str]:
+        """See `TrimmingManager.opens_with`."""
         made_of = f"the problem, {sizes.reopened}, and a memory of {self.summary_tokens}"
-        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
+        return sizes.reopened + self.summary_tokens, made_of
 
     def _read(self, history: History, chunks: Sequence[str], number: int = 1) -> WriteText:
         """Open the window of the chunk with that number."""
@@ -229,7 +221,7 @@ class MemAgent(ContextManager):
         return msgspec.structs.replace(message, content=message.text.replace(document, READ, 1))
 
     def _document(self, message: Message, history: History) -> str:
-        """Return the part of a message that is to be read in chunks; empty if there is none."""
+        """Return the part of a message that is read in chunks; empty without such a part."""
         if message.role is Role.ASSISTANT or not isinstance(message.content, str):
             return ""
         _, opens, after = message.content.partition(OPENS)

@@ -1,4 +1,4 @@
-"""A memory of files that outlives windows, and the manager that offers it as a tool.
+"""A memory of files that outlives context windows, and the manager that offers the memory tool.
 
 The commands and their arguments are those of the memory tool in the public API of a large vendor
 (`memory_20250818`): view, create, str_replace, insert, delete and rename, below `/memories`.
@@ -17,7 +17,7 @@ window that opens; a full window is theirs as long as any of them can help.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -27,15 +27,13 @@ from ludus.messages import Message, ToolCall, tool_result
 from .keep import last_exchanges
 from .protocol import (
     REFUSED,
-    ContextManager,
     Handled,
     History,
     Reopen,
-    Sizes,
+    TrimmingManager,
     add_to_prompt,
     own_calls,
     refuse,
-    require_room_to_act,
     tool_spec,
 )
 
@@ -93,7 +91,7 @@ Command = ViewFile | CreateFile | ReplaceText | InsertText | DeleteFile | Rename
 
 
 class MemoryFolder:
-    """Text files by path, all below `/memories`; a folder is there while it holds a file.
+    """Text files by path, all below `/memories`; a folder without files does not exist.
 
     Args:
         max_files: the most files.
@@ -130,7 +128,7 @@ class MemoryFolder:
                 return self._rename(_inside(old), _inside(new))
 
     def listing(self) -> str:
-        """Return the paths of all files with their lengths, a line each."""
+        """Return the path and the length of every file, a line each."""
         return "\n".join(
             f"{path} ({len(text)} characters)" for path, text in sorted(self.files.items())
         )
@@ -213,7 +211,7 @@ class MemoryFolder:
         return f"{path} {message}"
 
     def _keep(self, files: dict[str, str]) -> None:
-        """Take over `files` if they are within the bounds."""
+        """Make `files` the content of the memory, unless a bound is exceeded."""
         chars = sum(len(path) + len(text) for path, text in files.items())
         if len(files) > self.max_files or chars > self.max_chars:
             raise ToolError(
@@ -276,7 +274,7 @@ MEMORY = tool_spec(
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTool(ContextManager):
+class MemoryTool(TrimmingManager):
     """Offers the tool `memory`, and clears full windows.
 
     Args:
@@ -309,18 +307,14 @@ class MemoryTool(ContextManager):
 
     def begin(self) -> MemoryTool:
         """Return a manager with an empty folder."""
-        return MemoryTool(self.threshold, self.carry, self.max_files, self.memory_chars)
-
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
+        return replace(self)
 
     def when_full(self, history: History) -> Reopen:
         """Start over with the opening and the list of files."""
         return Reopen(last_exchanges(history, int(self.carry)), self.name)
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
-        """Add the list of files, once there is one."""
+        """Add the list of files to the opening, once the memory holds a file."""
         listing = self.folder.listing()
         return add_to_prompt(opening, f"Your files:\n{listing}") if listing else opening
 
@@ -332,12 +326,6 @@ class MemoryTool(ContextManager):
         if len(memory_calls) < len(action.tool_calls):
             return refuse(action.tool_calls, "call memory without other tools beside it")
         return Handled([self._answer(call) for call in memory_calls])
-
-    def check(self, sizes: Sizes) -> None:
-        """Require that the opening leaves room to act; the list of files comes on top."""
-        require_room_to_act(
-            self.name, sizes, self.limit(sizes.window), sizes.opening, "the first prompt"
-        )
 
     def _answer(self, call: ToolCall) -> Message:
         if call.error:

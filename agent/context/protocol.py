@@ -1,4 +1,4 @@
-"""What a context manager is asked, what it sees, and what it may decide.
+"""The protocol of context managers: what a manager is asked, sees and may decide.
 
     before_turn(history)   is called before each turn: a decision, or None to play on
     when_full(history)     is called once the window is full: a decision, or None to use the room
@@ -69,7 +69,7 @@ class ContextManager(ABC):
     """Whether the manager has nothing to do unless the length of the window is known."""
 
     def begin(self) -> ContextManager:
-        """Return the manager of one episode; managers without state return themselves."""
+        """Return the manager of an episode; managers without state return themselves."""
         return self
 
     def limit(self, window: int) -> int:
@@ -94,8 +94,8 @@ class ContextManager(ABC):
         """
 
     def opens(self, opening: list[Message], history: History) -> list[Message]:
-        """Return the first prompt as each new window shows it: with a memory added, say, or without
-        a long document that was read already.
+        """Return the first prompt for a new window: with a memory added, say, or without a long
+        document that was read already.
 
         Args:
             opening: the first prompt of the episode.
@@ -144,7 +144,7 @@ class ContextManager(ABC):
         """
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
-        """Return an expert's action as this manager wants the policy to write it.
+        """Return an expert's action in the form that this manager asks of the policy.
 
         Args:
             action: what the expert does.
@@ -176,6 +176,28 @@ def require_room_to_act(
             "(max_tokens): no window would hold a step; make the window (rollout.window, or "
             "--window of eval and sft) larger, or those smaller"
         )
+
+
+class TrimmingManager(ContextManager):
+    """A manager that opens a shorter window once a share of the window is full."""
+
+    threshold: float = 0.95
+    """The share of the window from which the window counts as full."""
+
+    def limit(self, window: int) -> int:
+        """Return `threshold` times the window."""
+        return int(self.threshold * window)
+
+    def check(self, sizes: Sizes) -> None:
+        """Require that what a window opens with leaves room to act."""
+        opening_tokens, made_of = self.opens_with(sizes)
+        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
+
+    def opens_with(self, sizes: Sizes) -> tuple[int, str]:
+        """Return how many tokens a window opens with as far as that is known beforehand, and what
+        they are.
+        """
+        return sizes.opening, "the first prompt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +322,7 @@ class History:
 
     @property
     def opening(self) -> list[Message]:
-        """The messages before the first action (s_1), as a new window shows them now."""
+        """The messages before the first action (s_1), as shown in a new window."""
         first = self.actions[0] if self.actions else len(self.messages)
         return self.opens(list(self.messages[:first]), self)
 
@@ -414,13 +436,13 @@ def own_calls(action: Message, tools: Sequence[ToolSpec]) -> list[ToolCall]:
 
 
 def text_missing(call: ToolCall, argument: str) -> str:
-    """Return why an argument that must be a non-empty text cannot be used; empty if it can."""
+    """Return the fault of an argument that must be a non-empty text; empty without a fault."""
     value = call.arguments.get(argument)
     return "" if isinstance(value, str) and value else f"the argument {argument!r} must be text"
 
 
 def spelled_out(message: Message) -> str:
-    """Return a message as text, with its calls."""
+    """Return a message as text, calls included."""
     calls = [
         f"{call.name}({msgspec.json.encode(call.arguments).decode()})"
         for call in message.tool_calls

@@ -1,4 +1,4 @@
-"""Context managers by name: those of ludus, registered ones, and those of installed packages.
+"""Context managers by name: built-in, registered, or from installed packages.
 
 @register_context("me/newest")
 class Newest(ContextManager): ...
@@ -105,7 +105,7 @@ def register_context(name: str) -> Callable[[Decorated], Decorated]:
 
 
 def context_names() -> list[str]:
-    """Return all names: those of ludus, registered ones, and those that packages offer."""
+    """Return the names of all managers: built-in, registered, or offered by packages."""
     return _CONTEXTS.names()
 
 
@@ -122,7 +122,7 @@ def find_context(name: str) -> ContextFactory:
 
 
 def describe_contexts() -> list[Description]:
-    """Describe all managers by name; those that ludus ships are not imported."""
+    """Describe all managers by name; built-in managers are not imported."""
     return _CONTEXTS.descriptions()
 
 

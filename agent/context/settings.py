@@ -28,7 +28,7 @@ from .summarize import LastPair
 
 
 class Composed(ContextManager):
-    """Managers in the order in which they are asked.
+    """Several context managers, asked in the given order.
 
     Args:
         managers: two or more, no two of the same name.
@@ -53,7 +53,7 @@ class Composed(ContextManager):
         self.needs_window = any(manager.needs_window for manager in managers)
 
     def begin(self) -> Composed:
-        """Return the managers of one episode."""
+        """Return the managers of an episode."""
         return Composed([manager.begin() for manager in self.managers])
 
     def limit(self, window: int) -> int:

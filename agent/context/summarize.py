@@ -45,14 +45,13 @@ from ..chat import ChatFormat
 from ..engine import Engine, Sampling, refuse_broken
 from ..trajectory import Finish, Stop
 from .protocol import (
-    ContextManager,
     Delegate,
     History,
     Reopen,
     Sizes,
+    TrimmingManager,
     WriteSummary,
     add_to_prompt,
-    require_room_to_act,
     spelled_out,
 )
 
@@ -99,7 +98,7 @@ class ServerSummariser:
 
 
 class EngineSummariser:
-    """An engine with weights of its own, which no training step changes.
+    """A summariser on a separate engine, whose weights no training step changes.
 
     Args:
         engine: the engine; closed with the summariser.
@@ -161,7 +160,7 @@ CONTINUATION = "Your summary of the work so far:\n{summary}"
 
 
 @dataclass(frozen=True, slots=True)
-class Summarize(ContextManager):
+class Summarize(TrimmingManager):
     """Summaries of the context that the policy writes and is trained on.
 
     Args:
@@ -194,10 +193,6 @@ class Summarize(ContextManager):
                 f"context.continuation must hold {{summary}}, got {self.continuation!r}"
             )
 
-    def limit(self, window: int) -> int:
-        """Return L, `threshold` times the window."""
-        return int(self.threshold * window)
-
     def when_full(self, history: History) -> WriteSummary | Stop:
         """Ask for a summary, or stop if all summaries are used."""
         if history.summaries >= self.max_summaries:
@@ -215,13 +210,8 @@ class Summarize(ContextManager):
         """Require that a window holds a step after the longest summary, and that the summary
         fits.
         """
+        TrimmingManager.check(self, sizes)  # slots leave `super()` another class
         limit = self.limit(sizes.window)
-        opening_tokens = sizes.reopened + self.summary_tokens
-        made_of = (
-            f"the first prompt, {sizes.reopened}, and a full summary, {self.summary_tokens}: "
-            "context.summary_tokens"
-        )
-        require_room_to_act(self.name, sizes, limit, opening_tokens, made_of)
         # An action may begin just below the limit, and is sampled to the end of the window at most.
         # Under `discard` it is cut off again before the summary (decision 0501).
         last = 0 if self.last_pair == "discard" else min(sizes.answer, sizes.window - limit)
@@ -233,6 +223,14 @@ class Summarize(ContextManager):
                 f"but the engine takes {sizes.row}; lower context.threshold or "
                 "context.summary_tokens"
             )
+
+    def opens_with(self, sizes: Sizes) -> tuple[int, str]:
+        """See `TrimmingManager.opens_with`."""
+        made_of = (
+            f"the first prompt, {sizes.reopened}, and a full summary, {self.summary_tokens}: "
+            "context.summary_tokens"
+        )
+        return sizes.reopened + self.summary_tokens, made_of
 
     def overrun(self) -> int:
         """Return what the instruction and the longest summary may take."""
@@ -285,7 +283,7 @@ PROMPT = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReSum(ContextManager):
+class ReSum(TrimmingManager):
     """Continues from summaries that another model writes.
 
     Args:
@@ -338,10 +336,6 @@ class ReSum(ContextManager):
                 f"the continuation of resum must hold {{summary}}, got {self.continuation!r}"
             )
 
-    def limit(self, window: int) -> int:
-        """Return `threshold` times the window."""
-        return int(self.threshold * window)
-
     def before_turn(self, history: History) -> Delegate | None:
         """Summarise after every `every` actions."""
         actions = len(history.actions)
@@ -355,11 +349,10 @@ class ReSum(ContextManager):
             return Stop.MAX_SUMMARIES
         return self._delegate(history)
 
-    def check(self, sizes: Sizes) -> None:
-        """Require that a window holds a step after the longest summary."""
-        opening_tokens = sizes.reopened + self.summary_tokens
+    def opens_with(self, sizes: Sizes) -> tuple[int, str]:
+        """See `TrimmingManager.opens_with`."""
         made_of = f"the first prompt, {sizes.reopened}, and a summary of {self.summary_tokens}"
-        require_room_to_act(self.name, sizes, self.limit(sizes.window), opening_tokens, made_of)
+        return sizes.reopened + self.summary_tokens, made_of
 
     async def close(self) -> None:
         """Close the connection to the other model."""

@@ -40,6 +40,12 @@ _TURN_MARKS = re.compile(
     r"|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<｜(?:User|Assistant)｜>"  # noqa: RUF001
 )
 """Marks of turns that templates write, and nobody says."""
+_TEXT_MARKS = re.compile(
+    r"\A\s*(?:<s>(?!.*</s>)|<bos>|<\|begin_of_text\|>)"
+    r"|\A(?!.*<s>).*(</s>)\s*\Z|(?:<eos>|<\|end\w*text\|>)\s*\Z",
+    re.DOTALL,
+)
+"""Marks with which templates begin or end a whole text."""
 _CONVERSATIONS = ("messages", "conversations", "conversation")
 _PROMPTS = ("prompt", *_CONVERSATIONS)
 _QUESTIONS = ("prompt", "instruction", "question", "input")
@@ -107,6 +113,8 @@ class ConversationReader:
     def prompt(self, row: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of a row: messages, or a text in one of several columns; [] without."""
         listed = next((row[key] for key in _PROMPTS if isinstance(row.get(key), list)), None)
+        if isinstance(row.get("prompt"), str) and row["prompt"]:
+            listed = None  # data sets of pairs may repeat what was chosen under messages
         return self.messages(asked_in(row) if listed is None else listed, row)
 
     def messages(self, value: object, row: Mapping[str, Any]) -> list[Message]:
@@ -221,8 +229,8 @@ def refuse_unlearnable(conversation: Conversation) -> None:
                 raise UnusableRow("with two turns of the assistant in a row")
             if not message.text.strip() and not message.tool_calls:
                 raise UnusableRow("with an empty turn of the assistant")
-            if mark := _TURN_MARKS.search(message.written):
-                raise UnusableRow(f"already written in a chat template: {mark[0]!r}")
+            _refuse_marks(_TURN_MARKS.search(message.written))
+            _refuse_marks(_TEXT_MARKS.search(message.written))
             if faults := [call.error for call in message.tool_calls if call.error]:
                 raise UnusableRow(f"with a call that cannot be read: {faults[0]}")
             if message.tool_calls and place + 1 < len(messages):
@@ -231,6 +239,15 @@ def refuse_unlearnable(conversation: Conversation) -> None:
             before is None or (before.role is not Role.TOOL and not before.tool_calls)
         ):
             raise UnusableRow("with a result that no call asked for")
+        else:  # who asks may speak of marks, but does not begin with one
+            _refuse_marks(_TURN_MARKS.match(message.text.lstrip()))
+            _refuse_marks(_TEXT_MARKS.match(message.text))
+
+
+def _refuse_marks(mark: re.Match[str] | None) -> None:
+    if mark:
+        told = next((part for part in mark.groups() if part), mark[0]).strip()
+        raise UnusableRow(f"already written in a chat template: {told!r}")
 
 
 def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:

@@ -275,6 +275,22 @@ def circles(rankings: Iterable[RankedAnswers]) -> int:
     return sum(_has_circle(better) for better in edges.values())
 
 
+def doubts(source: str, rankings: Sequence[RankedAnswers]) -> list[str]:
+    """Return what should be told of preferences before they are learned: those that no score can
+    satisfy, and those of a single person.
+    """
+    told: list[str] = []
+    if count := circles(rankings):
+        told.append(f"{source}: the preferences of {count} prompts go round in a circle")
+    annotators = {ranking.annotator for ranking in rankings if ranking.annotator}
+    if len(annotators) == 1:
+        told.append(
+            f"{source}: all preferences are of one annotator, {annotators.pop()}: the model learns "
+            "one person's taste, and nobody knows how far others would agree"
+        )
+    return told
+
+
 def _has_circle(better: Mapping[bytes, set[bytes]]) -> bool:
     """Whether a graph has a circle: nodes without an edge to what is left are removed in turn."""
     left = {node: set(below) for node, below in better.items()}

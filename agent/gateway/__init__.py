@@ -1,4 +1,4 @@
-"""The gateway: agents that ludus does not run call a policy as they call any model's server.
+"""The gateway: agents outside ludus call a policy like the server of any model.
 
     tree.py        which call continues which: messages in canonical form, rows, typed causes
     rollout.py     one rollout: its calls, budgets, retries and end

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of one run of an agent."""
+    """The bounds of an agent's run."""
 
     timeout_s: float = 600.0
     rollout: RolloutLimits = RolloutLimits()
@@ -64,7 +64,7 @@ async def run_agent(
     limits: AgentLimits | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Episode:
-    """Let an agent play one episode, however it ends.
+    """Let an agent play an episode, and return the episode however the agent ends.
 
     Args:
         env: a session, which takes the agent's answer as its only action.
@@ -96,7 +96,7 @@ async def run_agent(
 
 
 class _Run:
-    """One run of an agent."""
+    """A run of an agent in an environment."""
 
     def __init__(
         self, env: Playable, agent: Agent, gateway: Gateway, rollout: Rollout, limits: AgentLimits
@@ -111,7 +111,7 @@ class _Run:
         self.closing: list[Message] = []
 
     async def play(self, options: dict[str, Any], seed: int) -> None:
-        """Reset the environment, run the agent, and have its answer judged."""
+        """Reset the environment, run the agent, and have the answer judged."""
         try:
             async with asyncio.timeout(self.limits.timeout_s):
                 observation, info = await self.env.reset(seed=seed, options=options)
@@ -248,7 +248,7 @@ async def _on_thread(call: Agent, given: AgentTask) -> Result | Awaitable[Result
 
 
 class AgentMaker:
-    """Makes episodes by an agent that calls the policy through a gateway of its own.
+    """Makes episodes by an agent, with a gateway through which the agent calls the policy.
 
         async with AgentMaker(agent, writer, limits) as maker:
             episode = await maker.make(session, task="...", ...)

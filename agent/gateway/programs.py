@@ -69,7 +69,7 @@ class AgentTask:
 
     @property
     def prompt(self) -> str:
-        """The opening as one text."""
+        """The opening messages as a single text."""
         return "\n\n".join(message.text for message in self.messages if message.text)
 
     def row(self) -> bytes:
@@ -86,7 +86,7 @@ runs on a thread.
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """An agent that is a program; calling it runs the program once.
+    """An agent that is a program; a call runs the program once.
 
     The program finds the gateway in OPENAI_BASE_URL, OPENAI_API_BASE, OPENAI_API_KEY, OPENAI_MODEL,
     ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY, the prompt in LUDUS_PROMPT, and in LUDUS_TASK a JSON
@@ -163,7 +163,7 @@ async def _piped() -> AsyncGenerator[tuple[bytearray, int]]:
 
 
 async def _drain(stream: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read a stream to its end, and keep the last part of what it said."""
+    """Read a stream to the end, and keep the last part of the output."""
     while piece := await stream.read(1 << 16):
         kept += piece
         del kept[:-MAX_ANSWER_BYTES]
@@ -177,7 +177,7 @@ def _read_answer(file: Path, printed: bytearray) -> str:
 
 
 async def _end_group(process: asyncio.subprocess.Process) -> None:
-    """End a program and all that it started, and read its status."""
+    """End the process group of a program, and read the exit status."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -213,7 +213,7 @@ def _words(command: str) -> list[str]:
 
 
 def _variables(task: AgentTask, base_url: str, anthropic_url: str) -> dict[str, str]:
-    """Return the variables by which a program finds the gateway and its task."""
+    """Return the environment variables by which a program finds the gateway and the task."""
     prompt = task.prompt
     shown = {"LUDUS_PROMPT": prompt} if len(prompt.encode()) <= MAX_PROMPT_BYTES else {}
     return shown | {
@@ -228,7 +228,7 @@ def _variables(task: AgentTask, base_url: str, anthropic_url: str) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSandbox:
-    """The sandbox that an agent's program runs in. From there it reaches the gateway alone."""
+    """The sandbox of an agent's program, from which only the gateway can be reached."""
 
     tier: str = ""
     """The isolation tier: auto takes the strongest that holds here, as slots-root names one. Empty
@@ -264,7 +264,7 @@ _SET_INSIDE = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
 
 @dataclass(frozen=True, slots=True)
 class SandboxedCommand:
-    """An agent that is a program in a sandbox; calling it runs the program once."""
+    """An agent that is a program in a sandbox; a call runs the program once."""
 
     words: list[str]
     files: dict[str, bytes]
@@ -309,8 +309,8 @@ class SandboxedCommand:
 
 
 def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
-    """Return a command as it is called in a sandbox, and the files to put beside it, by name: those
-    that the command names and that are in no readable folder.
+    """Return the command line for the sandbox, and by name the files to copy in: files that the
+    command names and that are in no readable folder.
     """
     words = shlex.split(command)
     if words[0] == sys.executable:  # its virtual environment is not in the sandbox

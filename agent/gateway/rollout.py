@@ -1,4 +1,4 @@
-"""One rollout of an agent behind the gateway: its calls, budgets, retries and end."""
+"""A rollout of an agent behind the gateway: calls, budgets, retries and end."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class RolloutLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """An answer and the calls that it shows."""
+    """An answer, and the calls of the policy that the answer shows."""
 
     answer: AgentAnswer
     calls: list[PolicyCall]
 
 
 class Rollout:
-    """Answers one agent's calls, and keeps every sampled token.
+    """Answers an agent's calls, and keeps every sampled token.
 
     Args:
         writer: writes the rows.
@@ -232,7 +232,7 @@ class Rollout:
         return message
 
     def _begin(self, request: AgentRequest) -> list[PolicyCall]:
-        """Find the place of a request in the tree, render what is new, and check that it fits.
+        """Find the place of a request in the tree, render the new part, and check the length.
 
         The calls are counted before anything is awaited, so that requests which arrive together
         keep to the budget.
@@ -262,8 +262,8 @@ class Rollout:
     def _rendered(
         self, messages: list[Message], tools: Sequence[ToolSpec]
     ) -> tuple[TreePlace, list[int]]:
-        """Return the place of a conversation, and the ids of what is new there: behind the parent,
-        or of the whole.
+        """Return the place of a conversation in the tree, and the ids of the new part: what follows
+        the parent, or everything.
 
         Raises:
             GatewayRefusal: the chat template cannot show the conversation.
@@ -365,7 +365,7 @@ class Rollout:
         return turn.message
 
     def _cut_ids(self, call: PolicyCall, stops: Sequence[str]) -> bool:
-        """Take the ids behind the first stop string out of a turn; returns whether there is one."""
+        """Cut a turn's ids behind the first stop string; return whether a stop string was found."""
         turn = call.turn
 
         def first(count: int) -> int:
@@ -385,8 +385,8 @@ class Rollout:
         return True
 
     def _shown(self, call: PolicyCall, request: AgentRequest, cut: Message | None) -> Message:
-        """Return the answer as the agent is given it. A call that cannot be read, or that was cut,
-        has no form on the wire: the text is shown instead, and nothing runs.
+        """Return the answer for the agent. A call that cannot be read, or that was cut, has no form
+        on the wire: the text is shown instead, and nothing runs.
         """
         sampled = call.turn.message or assistant()
         if cut is not None:
@@ -458,7 +458,7 @@ class Rollout:
             task.cancel()
 
     def trajectory(self, verdict: Verdict) -> Trajectory:
-        """Return the rollout as rows with one verdict for all of them."""
+        """Return the rollout as rows that share a verdict."""
         segments: list[Segment] = self.tree.segments()
         stop = self.stop or Stop.TERMINATED
         trained = sum(len(turn.out_ids) for row in segments for turn in row.turns if turn.trained)

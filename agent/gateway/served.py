@@ -1,4 +1,4 @@
-"""A model behind a server, for agents that are evaluated: its answers are text without ids."""
+"""A model behind a server, for the evaluation of agents: answers are text without token ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_WINDOW = 1 << 31
 
 
 class TextWriter:
-    """Has a server answer conversations; see `PolicyWriter`. Its rows hold messages and no ids.
+    """A `PolicyWriter` that has a server answer conversations; rows hold messages and no ids.
 
     Args:
         policy: the model, with its sampling and its tool format.
@@ -49,7 +49,7 @@ class TextWriter:
         return []
 
     def quoted(self, message: Message) -> Message:
-        """Return the message as it is: its marks are the server's concern."""
+        """Return the message unchanged: the server takes care of marks."""
         return message
 
     async def sample(
@@ -88,12 +88,12 @@ class TextWriter:
         return Spent(usage.prompt_tokens, usage.completion_tokens)
 
     def read(self, turn: Turn, tools: Sequence[ToolSpec], ids: Sequence[int]) -> Message:
-        """Return what the server said, its calls as text only; see `PolicyWriter.read`."""
+        """Return what the server said, with calls as text only; see `PolicyWriter.read`."""
         assert turn.message is not None
         return Message(
             role=turn.message.role, content=turn.message.text, reasoning=turn.message.reasoning
         )
 
     def decode(self, ids: Sequence[int], *, marks: bool = False) -> str:
-        """Return no text: there are no ids."""
+        """Return an empty text: a server's answer has no ids."""
         return ""

@@ -158,7 +158,7 @@ class Gateway:
         await self.stop()
 
     def open(self, *, seed: int = 0, limits: RolloutLimits | None = None) -> Rollout:
-        """Begin a rollout; its key lets an agent call the policy.
+        """Begin a rollout; an agent calls the policy with the rollout's key.
 
         Raises:
             GatewayRefusal: too many run already.
@@ -173,7 +173,7 @@ class Gateway:
         return rollout
 
     def close(self, rollout: Rollout, stop: Stop = Stop.TERMINATED) -> None:
-        """End a rollout and forget it; the caller keeps its record."""
+        """End a rollout, and remove the rollout from the gateway; the caller keeps the record."""
         rollout.end(stop)
         self.rollouts.pop(rollout.id, None)
         self._by_key.pop(rollout.key, None)
@@ -238,7 +238,7 @@ class Gateway:
         body: bytes,
         request: web.Request,
     ) -> web.StreamResponse:
-        """Sample the answer, then play it as events, with comments while the policy is busy."""
+        """Sample the answer, sending comments meanwhile, then send the answer as events."""
         sampling = asyncio.create_task(rollout.answer(asked, body))
         response: web.StreamResponse | None = None
         try:
@@ -350,7 +350,7 @@ def refuse_open_door(host: str, key: str | Secret) -> None:
 
 
 def episode_of(rollout: Rollout) -> Episode:
-    """Return a rollout as an episode with the reward that was posted; without one its verdict is
+    """Return a rollout as an episode with the posted reward; without a reward the verdict is
     unavailable, and never a zero.
     """
     missing = Verdict.unavailable("nobody set the reward of this rollout")

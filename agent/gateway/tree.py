@@ -1,4 +1,4 @@
-"""The calls of one rollout as a tree: which call continues which, and what rows they make.
+"""The calls of a rollout as a tree: which call continues which, and which rows result.
 
 A request holds a whole conversation. Each of its assistant messages is looked up by a chain of
 digests: is there a call whose whole context is what stands before, and whose shown answer is this
@@ -74,7 +74,7 @@ class Untrained(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class PolicyCall:
-    """One answer of the policy."""
+    """A call of the policy: what came before, and the sampled answer."""
 
     number: int
     """In order of arrival, from 0."""
@@ -111,7 +111,7 @@ class PolicyCall:
 
     @property
     def is_dead(self) -> bool:
-        """Whether no row will hold this answer: it is not trained, and nothing continues it."""
+        """Whether this answer is left out of all rows: untrained, and continued by no call."""
         is_kept = self.untrained in (None, Untrained.NO_IDS, Untrained.CONSTRAINED)
         return self.shown is not None and not is_kept and not self.children
 
@@ -137,7 +137,7 @@ class PolicyCall:
         return ids
 
     def images(self) -> list[PlacedImage]:
-        """Return the images before the answer, with their places in `context()`."""
+        """Return the images before the answer, each with a place in `context()`."""
         line = self._line()
         images, length = list(line[0].prompt_images), len(line[0].prompt_ids)
         for before, call in pairwise(line):
@@ -147,7 +147,7 @@ class PolicyCall:
         return images
 
     def _line(self) -> list[PolicyCall]:
-        """Return the calls from the first of this row to this one."""
+        """Return the calls of this row, from the first up to this call."""
         line = [self]
         while line[-1].parent is not None:
             line.append(line[-1].parent)
@@ -162,7 +162,7 @@ class Chain:
     plain: bytes
 
     def then(self, key: bytes) -> Chain:
-        """Return the digests with one more message."""
+        """Return the chain of digests, extended by a message."""
         return Chain(_digest(self.tooled, key), _digest(self.plain, key))
 
 
@@ -272,7 +272,7 @@ class Tree:
         turn: Turn,
         prompt_images: Sequence[PlacedImage] = (),
     ) -> PolicyCall:
-        """Add a call before it is sampled."""
+        """Add a call whose answer is not sampled yet."""
         self._number += 1
         self.stripped += place.stripped
         call = PolicyCall(
@@ -303,7 +303,7 @@ class Tree:
             call.parent.children.remove(call)
 
     def answer(self, call: PolicyCall, shown: Message) -> None:
-        """Make the answer of a call known, so that a history that echoes it is found."""
+        """Index the answer of a call, so that a later request that repeats the answer is found."""
         form = key_of(shown)
         call.shown, call.shown_keys = shown, call.keys.then(form)
         self._said.add(form)
@@ -316,8 +316,9 @@ class Tree:
             self._plain[call.shown_keys.plain] = call
 
     def segments(self) -> list[Segment]:
-        """Return the rows of the tree. Each trained token stands in one of them as an answer; the
-        rows that share it hold it in their prompt. What is being sampled is in none.
+        """Return the rows of the tree. Each trained token is part of an answer in a single row;
+        other rows that share the token hold it in the prompt. A call that is being sampled is in no
+        row.
         """
         sizes: dict[int, int] = defaultdict(lambda: 1)
         for call in reversed(self.calls):
@@ -352,7 +353,7 @@ class Tree:
     def _line(
         first: PolicyCall, sizes: dict[int, int]
     ) -> tuple[list[PolicyCall], list[PolicyCall]]:
-        """Return the calls of the row that begins with `first`, and the calls that fork from it.
+        """Return the calls of the row that begins with `first`, and the calls that fork off.
         The largest branch goes on in the row, so that fewest tokens are computed twice.
         """
         line, forks = [first], list[PolicyCall]()
@@ -384,7 +385,7 @@ class Tree:
         return sum(call.sampled for call in self.calls)
 
     def lines(self) -> Iterator[str]:
-        """Yield the tree as text, a call a line, with the span of its sampled tokens."""
+        """Yield the tree as text: a line for each call, with the span of sampled tokens."""
         waiting = [(call, 0) for call in reversed(self.calls) if call.parent is None]
         while waiting:
             call, depth = waiting.pop()

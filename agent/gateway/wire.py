@@ -1,4 +1,4 @@
-"""What every dialect translates to and from: one request, one answer, one refusal."""
+"""The common form of requests, answers and refusals, which every dialect translates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOPPED = "The budget of this rollout is spent; stop here."
 
 
 class GatewayRefusal(LudusError):
-    """A request that the gateway does not answer; its client is told why and must not repeat it.
+    """A request that the gateway refuses; the client is told why and must not try again.
 
     Args:
         message: what was wrong, the value, and what to do.
@@ -85,7 +85,7 @@ class AgentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One answer to a request."""
+    """An answer to a request."""
 
     message: Message
     finish: Finish
@@ -118,7 +118,7 @@ class AgentAnswer:
 
 
 class Dialect(Protocol):
-    """Translates one provider's protocol, and decides nothing."""
+    """Translates a provider's protocol, and decides nothing."""
 
     path: str
     """Behind the base URL."""

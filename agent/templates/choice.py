@@ -26,14 +26,14 @@ none, because the edit is somebody's decision (decision 0520).
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -262,37 +262,6 @@ KEPT = "thoughts of earlier turns stay as sampled"
 REPORT_FILE, TABLE_FILE = "template.json", "template.txt"
 
 
-class WithTemplate:
-    """A tokenizer that renders with another chat template and is the same in all else."""
-
-    def __init__(self, tokenizer: Tokenizer, template: str) -> None:
-        self._tokenizer = tokenizer
-        self.chat_template = template
-        self.special_tokens_map = getattr(tokenizer, "special_tokens_map", {})
-        self.verified = getattr(tokenizer, "verified", True)
-        self.eos_token = tokenizer.eos_token
-        self.eos_token_id = tokenizer.eos_token_id
-
-    @property
-    def added_tokens_decoder(self) -> Mapping[int, Any]:
-        """The special tokens by id."""
-        return self._tokenizer.added_tokens_decoder
-
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Return the ids of a text."""
-        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> str:
-        """Return the text of ids."""
-        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
-
-    def apply_chat_template(self, conversation: list[dict[str, Any]], **kwargs: Any) -> object:
-        """Render a conversation; see transformers' method of the same name."""
-        return self._tokenizer.apply_chat_template(
-            conversation, chat_template=self.chat_template, **kwargs
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedTemplate:
     """A chat format together with what the probe found."""
@@ -442,7 +411,9 @@ def _with(tokenizer: Tokenizer, source: str) -> Tokenizer:
         return tokenizer
     if isinstance(tokenizer, TemplateTokenizer):
         return TemplateTokenizer(source)
-    return WithTemplate(tokenizer, source)
+    other = copy.copy(tokenizer)
+    vars(other)["chat_template"] = source
+    return other
 
 
 def _origin(name: str, source: str) -> Origin:

@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.messages import THOUGHT_MARKS, ImagePart, Message, TextPart, assistant, user
+from ludus.messages import ImagePart, Message, TextPart, assistant, user
+from ludus.thoughts import ALL
 
 from ..chat import ChatFormat, Tokenizer
 from ..parsing import TOOL_FORMATS, ToolFormat, tool_format
@@ -104,9 +105,9 @@ def continued(
     """
     message = cases.thinking(step.said, apart=apart) if step.thought else step.said
     answer = message
-    if step.thought and not apart and chat.opening.rstrip().endswith("<think>"):
-        # The policy would sample the turn without the tag that the template opened.
-        answer = msgspec.structs.replace(message, thought_marks=("", THOUGHT_MARKS[1]))
+    if step.thought and not apart and ALL.opened_by(chat.opening):
+        # The policy would sample the turn without the mark that the template opened.
+        answer = msgspec.structs.replace(message, thought_marks=("", chat.thought_marks[1]))
     try:
         prompt = chat.prompt([cases.ASKED], [])
         sampled_ids = chat.answer(answer, [cases.TOOL])

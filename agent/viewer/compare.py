@@ -214,11 +214,11 @@ def _enough(pair: dict[str, Any]) -> str:
 
 def held_out_scores(reader: RunReader) -> dict[str, float]:
     """Return the mean reward of each held-out task in the last evaluation."""
-    rows = reader.store.base.execute(
-        "SELECT task, AVG(reward) FROM episodes WHERE reward IS NOT NULL AND "
+    rows = reader.store.rows(
+        "SELECT task, AVG(reward) AS mean FROM episodes WHERE reward IS NOT NULL AND "
         "file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') GROUP BY task"
-    ).fetchall()
-    return {str(task): float(mean) for task, mean in rows}
+    )
+    return {row["task"]: row["mean"] for row in rows}
 
 
 def _last_of(reader: RunReader, column: str) -> dict[str, float]:

@@ -214,18 +214,18 @@ def experience(reader: RunReader) -> ExperienceGap | None:
     where no task was played at two steps.
     """
     reader.store.refresh_rollouts()
-    pairs = reader.store.base.execute(
-        "SELECT MAX(reward), AVG(IIF(step = newest, reward, NULL)) FROM (SELECT task, step, "
-        "reward, MAX(step) OVER (PARTITION BY task) AS newest FROM rollouts "
-        "WHERE reward IS NOT NULL) GROUP BY task HAVING COUNT(DISTINCT step) > 1"
-    ).fetchall()
+    pairs = reader.store.rows(
+        "SELECT MAX(reward) AS best, AVG(IIF(step = newest, reward, NULL)) AS now "
+        "FROM (SELECT task, step, reward, MAX(step) OVER (PARTITION BY task) AS newest "
+        "FROM rollouts WHERE reward IS NOT NULL) GROUP BY task HAVING COUNT(DISTINCT step) > 1"
+    )
     if not pairs:
         return None
     return ExperienceGap(
         tasks=len(pairs),
-        best=fmean(best for best, _ in pairs),
-        policy=fmean(now for _, now in pairs),
-        gap=mean_over_tasks([best - now for best, now in pairs]),
+        best=fmean(pair["best"] for pair in pairs),
+        policy=fmean(pair["now"] for pair in pairs),
+        gap=mean_over_tasks([pair["best"] - pair["now"] for pair in pairs]),
     )
 
 

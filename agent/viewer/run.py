@@ -199,9 +199,10 @@ class RunReader:
 
     def episode(self, number: int) -> tuple[Any, Episode] | None:
         """Return the row and the episode with an id of the index; None where it is gone."""
-        row = self.store.base.execute("SELECT * FROM episodes WHERE id=?", (number,)).fetchone()
-        if row is None:
+        rows = self.store.rows("SELECT * FROM episodes WHERE id=?", number)
+        if not rows:
             return None
+        (row,) = rows
         try:
             episode = msgspec.json.decode(self.store.line(row), type=Episode)
         except (msgspec.DecodeError, UnicodeDecodeError):

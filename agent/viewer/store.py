@@ -256,7 +256,7 @@ class Store:
 
     # --- questions --------------------------------------------------------------------------------
 
-    def line(self, row: sqlite3.Row) -> bytes:
+    def line(self, row: Mapping[str, Any]) -> bytes:
         """Return the line of an episode; empty where the file has changed."""
         try:
             with (self._folder / row["file"]).open("rb") as file:
@@ -265,6 +265,10 @@ class Store:
                 return data
         except OSError:
             return b""
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Return the rows that a query in SQL selects."""
+        return [dict(row) for row in self.base.execute(query, values).fetchall()]
 
     def learned(self, ordinal: int) -> dict[str, Any] | None:
         """Return the annotation of an episode."""

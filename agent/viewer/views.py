@@ -73,7 +73,12 @@ def view(name: str, runs: Runs, query: Query) -> Any:
     """
     if name not in VIEWS:
         raise UnknownView.near(name, VIEWS, hint=f"views: {', '.join(VIEWS)}")
-    return VIEWS[name](runs, query)
+    if name in OF_RUNS:
+        return OF_RUNS[name](runs, query)
+    reader = runs.one(query)
+    if name in OF_ROLLOUTS:
+        reader.store.refresh_rollouts()
+    return (OF_RUN | OF_ROLLOUTS)[name](reader, query)
 
 
 def without_text(value: Any) -> Any:
@@ -123,8 +128,7 @@ def _count(reader: RunReader, table: str) -> int:
     return int(reader.store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
 
 
-def _overview(runs: Runs, query: Query) -> Any:
-    reader = runs.one(query)
+def _overview(reader: RunReader, query: Query) -> Any:
     changes = gravest_first(newest(reader.findings).values())
     ordered = sorted(changes, key=lambda one: one.status == "closed")
     return {
@@ -174,23 +178,20 @@ def _held_out(reader: RunReader) -> list[dict[str, float]]:
 
 def _instructive(reader: RunReader) -> list[dict[str, Any]]:
     """Return the held-out tasks whose reward rose most from the first to the last evaluation."""
-    rows = reader.store.base.execute(
+    return reader.store.rows(
         "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
         "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
         "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
         "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
         "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
         "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
-    ).fetchall()
-    return [dict(row) for row in rows]
+    )
 
 
 def _kept(reader: RunReader) -> list[dict[str, Any]]:
     """Return the newest kept episodes of each reason."""
-    rows = reader.store.base.execute(
-        "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
-    ).fetchall()
-    return [_episode_row(row) for row in rows]
+    kept = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
+    return [_episode_row(row) for row in reader.store.rows(kept)]
 
 
 def _columns(runs: Runs, query: Query) -> Any:
@@ -313,18 +314,15 @@ def _settings(runs: Runs, query: Query) -> Any:
 # --- rollouts -------------------------------------------------------------------------------------
 
 
-def _accounts(runs: Runs, query: Query) -> Any:
-    reader = runs.one(query)
-    reader.store.refresh_rollouts()
-    base = reader.store.base
-    rows = base.execute(
-        "SELECT fate, reason, COUNT(*) AS count, SUM(tokens) AS tokens FROM rollouts "
-        "GROUP BY fate, reason ORDER BY count DESC"
-    ).fetchall()
-    known, top = base.execute("SELECT COUNT(*), MAX(ordinal) FROM rollouts").fetchone()
-    issued = (top + 1) if known else 0
+def _accounts(reader: RunReader, query: Query) -> Any:
+    fates = reader.store.rows(
+        "SELECT fate, reason, COUNT(*) AS count, SUM(tokens) AS tokens, MAX(ordinal) AS top "
+        "FROM rollouts GROUP BY fate, reason ORDER BY count DESC"
+    )
+    known = sum(one["count"] for one in fates)
+    issued = max((one.pop("top") for one in fates), default=-1) + 1
     return {
-        "fates": [dict(row) for row in rows],
+        "fates": fates,
         "issued": issued,
         "missing": issued - known,
         "law": {
@@ -335,31 +333,24 @@ def _accounts(runs: Runs, query: Query) -> Any:
     }
 
 
-def _steps(runs: Runs, query: Query) -> Any:
+def _steps(reader: RunReader, query: Query) -> Any:
     """Return a step's groups with their rollouts; the last step without `step`."""
-    reader = runs.one(query)
-    reader.store.refresh_rollouts()
-    base = reader.store.base
-    first, last = base.execute("SELECT MIN(step), MAX(step) FROM rollouts").fetchone()
-    if last is None:
-        return {"step": None, "first": None, "last": None, "groups": []}
-    step = int(query.get("step") or last)
-    rows = base.execute(
+    (ends,) = reader.store.rows("SELECT MIN(step) AS first, MAX(step) AS last FROM rollouts")
+    step = int(query.get("step") or ends["last"] or 0)
+    rows = reader.store.rows(
         "SELECT r.*, e.id AS episode, e.kept FROM rollouts r LEFT JOIN "
         "(SELECT ordinal, MIN(id) AS id, kept FROM episodes WHERE split='train' AND ordinal >= 0 "
         "AND file NOT LIKE 'eval-%' GROUP BY ordinal) e ON e.ordinal=r.ordinal "
         "WHERE r.step=? ORDER BY r.ordinal",
-        (step,),
-    ).fetchall()
+        step,
+    )
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        rollout = dict(row)
-        rollout.pop("spans")
-        groups[row["grp"]].append(rollout)
+        del row["spans"]
+        groups[row["grp"]].append(row)
     return {
-        "step": step,
-        "first": first,
-        "last": last,
+        "step": step if ends["last"] is not None else None,
+        **ends,
         "groups": [
             {"group": number, "task": members[0]["task"], "rollouts": members, **_spread(members)}
             for number, members in groups.items()
@@ -374,25 +365,20 @@ def _spread(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"mean": fmean(rewards), "equal": len(rewards) > 1 and min(rewards) == max(rewards)}
 
 
-def _lanes(runs: Runs, query: Query) -> Any:
+def _lanes(reader: RunReader, query: Query) -> Any:
     """Return rollouts by wall clock, and the stages of steps: the last `most`, up to `step`."""
-    reader = runs.one(query)
-    reader.store.refresh_rollouts()
-    last = reader.store.base.execute("SELECT MAX(step) FROM rollouts").fetchone()[0]
+    last = reader.store.rows("SELECT MAX(step) AS last FROM rollouts")[0]["last"]
     step, most = int(query.get("step") or last or 0), min(int(query.get("most") or 512), 4000)
-    rows = reader.store.base.execute(
-        "SELECT ordinal, grp, task, fate, reason, step, issued, oldest, newest, tokens, seconds, "
-        "reward, started, spans FROM rollouts WHERE step<=? AND started>0 "
-        "ORDER BY step DESC, ordinal LIMIT ?",
-        (step, most),
-    ).fetchall()
+    rows = reader.store.rows(
+        "SELECT * FROM rollouts WHERE step<=? AND started>0 ORDER BY step DESC, ordinal LIMIT ?",
+        step,
+        most,
+    )
     first = min((row["step"] for row in rows), default=step)
     return {
         "step": step,
         "last": last,
-        "rollouts": [
-            {**dict(row), "spans": msgspec.json.decode(row["spans"] or "[]")} for row in rows
-        ],
+        "rollouts": [{**row, "spans": msgspec.json.decode(row["spans"])} for row in rows],
         "steps": _stages(reader, min(first, step - STAGES + 1), step),
     }
 
@@ -411,15 +397,13 @@ def _stages(reader: RunReader, first: int, last: int) -> list[dict[str, Any]]:
     ]
 
 
-def _tasks(runs: Runs, query: Query) -> Any:
+def _tasks(reader: RunReader, query: Query) -> Any:
     """Return each task with its share of solved rollouts in the first and last half of its plays.
 
     A rollout is solved where its reward is at least `passing`, by default above 0.
     """
-    store = runs.one(query).store
-    store.refresh_rollouts()
     passing = float(query.get("passing") or 0.0)
-    tasks = [dict(row) for row in store.base.execute(TASKS, {"passing": passing}).fetchall()]
+    tasks = reader.store.rows(TASKS, passing)
     return {
         "tasks": tasks[:2000],
         "count": len(tasks),
@@ -436,7 +420,7 @@ WITH every AS (
   UNION ALL SELECT task, step, reward FROM episodes WHERE reward IS NOT NULL
   AND file NOT LIKE 'step-%' AND file NOT LIKE 'kept-%'
 ), plays AS (
-  SELECT task, step, reward, IIF(:passing, reward >= :passing, reward > 0) AS solved,
+  SELECT task, step, reward, IIF(?1, reward >= ?1, reward > 0) AS solved,
   2 * step > MIN(step) OVER (PARTITION BY task) + MAX(step) OVER (PARTITION BY task) AS late
   FROM every
 )
@@ -456,8 +440,7 @@ def filters_of(query: Query) -> dict[str, str]:
     return {name: query[name] for name in query if name in FILTERS or name.startswith("part:")}
 
 
-def _episodes(runs: Runs, query: Query) -> Any:
-    reader = runs.one(query)
+def _episodes(reader: RunReader, query: Query) -> Any:
     total, rows = reader.store.query(
         filters_of(query),
         sort=query.get("sort", ""),
@@ -482,14 +465,12 @@ def _episode_row(row: Any) -> dict[str, Any]:
     return shown | {"parts": msgspec.json.decode(row["parts"] or "{}")}
 
 
-def _episode(runs: Runs, query: Query) -> Any:
+def _episode(reader: RunReader, query: Query) -> Any:
     """Return an episode with its tokens, what the learner found, and its relatives."""
-    reader = runs.one(query)
     read = reader.episode(int(query.get("id") or 0))
     if read is None:
         return {"gone": True}
     row, episode = read
-    reader.store.refresh_rollouts()
     learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
     windows = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
     decode = reader.decoder()
@@ -513,10 +494,8 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
     """
     if not row["grp"]:
         return []
-    rows = reader.store.base.execute(
-        "SELECT * FROM episodes WHERE grp=? AND file=? ORDER BY idx LIMIT 64",
-        (row["grp"], row["file"]),
-    ).fetchall()
+    of_group = "SELECT * FROM episodes WHERE grp=? AND file=? ORDER BY idx LIMIT 64"
+    rows = reader.store.rows(of_group, row["grp"], row["file"])
     best = max(rows, key=lambda one: -math.inf if one["reward"] is None else one["reward"])
     other = reader.episode(best["id"]) if best["id"] != row["id"] else None
     place = first_difference(episode, other[1]) if other else None
@@ -527,11 +506,11 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
 
 
 def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
-    rows = reader.store.base.execute(
+    rows = reader.store.rows(
         "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
         "ORDER BY step, id LIMIT 60",
-        (row["task"], row["id"], row["grp"], row["file"]),
-    ).fetchall()
+        *(row[name] for name in ("task", "id", "grp", "file")),
+    )
     return [_episode_row(one) for one in rows]
 
 
@@ -539,28 +518,34 @@ def _compare(runs: Runs, query: Query) -> Any:
     return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
 
 
-def _counts(runs: Runs, query: Query) -> Any:
+def _counts(reader: RunReader, query: Query) -> Any:
     """Return the counts of episodes by stop, status, split, reason of keeping, and part."""
-    counts = runs.one(query).store.counts()
+    counts = reader.store.counts()
     return {
         name: {value or "all": number for value, number in of.items()}
         for name, of in counts.items()
     }
 
 
-VIEWS: dict[str, Callable[[Runs, Query], Any]] = {
+OF_RUNS: dict[str, Callable[[Runs, Query], Any]] = {
     "runs": _runs,
-    "overview": _overview,
     "columns": _columns,
     "series": _series,
-    "lanes": _lanes,
-    "steps": _steps,
-    "tasks": _tasks,
-    "episodes": _episodes,
-    "episode": _episode,
-    "counts": _counts,
-    "accounts": _accounts,
     "settings": _settings,
     "compare": _compare,
 }
-"""Each view by its name; all take the runs and the words of a query."""
+OF_RUN: dict[str, Callable[[RunReader, Query], Any]] = {
+    "overview": _overview,
+    "episodes": _episodes,
+    "counts": _counts,
+}
+OF_ROLLOUTS: dict[str, Callable[[RunReader, Query], Any]] = {
+    "lanes": _lanes,
+    "steps": _steps,
+    "tasks": _tasks,
+    "episode": _episode,
+    "accounts": _accounts,
+}
+"""Views of a run that also read what became of its rollouts."""
+VIEWS = (*OF_RUNS, *OF_RUN, *OF_ROLLOUTS)
+"""The names of all views."""

@@ -14,6 +14,7 @@ from .measured import MeasureSettings, measure_tasks
 from .models import ServerModel, TaskModel
 from .questions import WriteSettings, write_questions
 from .round_trip import round_trip
+from .rubrics import write_rubrics
 
 __all__ = [
     "CandidateTasks",
@@ -31,4 +32,5 @@ __all__ = [
     "words_of",
     "write_collection",
     "write_questions",
+    "write_rubrics",
 ]

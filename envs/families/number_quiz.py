@@ -40,7 +40,7 @@ LARGEST_ADDEND = 30
 
 @dataclass(frozen=True, slots=True)
 class NumberQuestion:
-    """A question and all of its right answers."""
+    """A question and all right answers."""
 
     kind: str
     """The name of the question's kind, a key of `KINDS`."""
@@ -55,13 +55,13 @@ class NumberQuestion:
 
 
 def after(rng: random.Random, largest: int) -> NumberQuestion:
-    """Ask for the number after another one."""
+    """Ask for the number after a given number."""
     number = rng.randint(LEAST, largest)
     return NumberQuestion("after", f"Which number comes after {number}?", (number + 1,))
 
 
 def before(rng: random.Random, largest: int) -> NumberQuestion:
-    """Ask for the number before another one."""
+    """Ask for the number before a given number."""
     number = rng.randint(LEAST, largest)
     return NumberQuestion("before", f"Which number comes before {number}?", (number - 1,))
 
@@ -186,8 +186,8 @@ class NumberQuiz(TextEnv):
         return "", Verdict.of(reward, metrics=metrics), True, False, {}
 
     def gold(self) -> str | None:
-        """Return the only right answer; None where there are several, or where it is in the
-        question.
+        """Return the only right answer; None if several are right, or if the question shows the
+        answer.
         """
         answers = self.question.answers
         is_larger = self.question.kind == "larger"
@@ -198,8 +198,8 @@ class NumberQuiz(TextEnv):
         return str(self.rng.choice(list(self.question.answers)))
 
     def question_of(self, task: Task) -> NumberQuestion:
-        """Return the question of a task, the first drawn from the task's seed that belongs to its
-        split.
+        """Return the question of a task: the first question drawn from the task's seed that belongs
+        to the task's split.
         """
         rng = random.Random(f"number-quiz/{task.seed}")
         for _ in range(MAX_DRAWS):
@@ -232,7 +232,7 @@ def worth(answer: str, question: NumberQuestion) -> float:
 
 
 def _stated_number(text: str, equation: str) -> str | None:
-    """Return the number that a short sentence states; None where it states none or several."""
+    """Return the number that a short sentence states; None for no number or several numbers."""
     closed = "".join(text.split()).removesuffix(".")
     if equation and closed.startswith(equation):
         number = closed.removeprefix(equation)

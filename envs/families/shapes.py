@@ -246,7 +246,7 @@ class ShapesQuiz(TextEnv):
         return self._picture(page)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Compare the answer with the right one; the episode ends."""
+        """Compare the answer with the right answer, and end the episode."""
         answer = read_answer(action) if isinstance(action, str) else ""
         return "", float(answer == self.question.answer), True, False, {}
 

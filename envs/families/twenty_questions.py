@@ -203,7 +203,7 @@ def _comparison(text: str) -> AskedProperty | None:
 
 
 def ask(candidates: Sequence[Thing], questions_left: int) -> str:
-    """Return the expert's next question: the thing's name if it is known or this is the last
+    """Return the expert's next question: the name of the thing if known or if this is the last
     question, else what splits the candidates most evenly.
 
     Args:
@@ -309,7 +309,7 @@ class TwentyQuestions(TextEnv):
         return f"{as_table(self.things)}\n\n{opening}", {"briefing": briefing}
 
     def step(self, action: str | Message) -> Stepped:
-        """Answer a question; to name a thing ends the episode, with reward 1 for the secret one."""
+        """Answer a question; naming a thing ends the episode, with reward 1 for the secret."""
         question = action if isinstance(action, str) else action.text
         self.left -= 1
         try:
@@ -325,7 +325,7 @@ class TwentyQuestions(TextEnv):
         return self._replied("Yes." if answer else "No.")
 
     def _replied(self, answer: str) -> Stepped:
-        """Return an answer with the questions left; after the last one, `info` tells the secret.
+        """Return an answer with the questions left; at the end, `info` tells the secret.
 
         The environment has no `gold()`: the secret thing is always among the things shown.
         """

@@ -1,4 +1,4 @@
-"""Finds interpreters of other versions: on PATH, among pyenv's, and those that uv has installed."""
+"""Finds interpreters of other versions: on PATH, from pyenv, and from uv."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _runs(program: str, version: str) -> bool:
 
 
 def _output(command: list[str]) -> str:
-    """Return what a command prints; empty where it fails."""
+    """Return what a command prints; empty for a failed command."""
     try:
         result = subprocess.run(
             command,
@@ -144,8 +144,8 @@ def environments_folder() -> Path:
 
 
 def python_of(kind: EnvKind, python: str = "") -> str:
-    """Return the interpreter for a kind: the one named, else the one installed, else this process's
-    own if it can import the package.
+    """Return the interpreter for a kind: the named, else the installed, else this process's own if
+    the package can be imported there.
 
     Raises:
         ConfigError: there is no such interpreter; the message says how to install one.
@@ -191,7 +191,7 @@ def install(
     packages: Sequence[str] = (),
     timeout_s: float = INSTALL_TIMEOUT_S,
 ) -> Installed:
-    """Make the virtual environment of a kind, and install its packages by pip.
+    """Make the virtual environment of a kind, and install the packages by pip.
 
     Pip takes its settings, such as the index, from its own configuration.
 
@@ -264,7 +264,7 @@ def remove(kind: str) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Generator[None]:
-    """Keep other processes from changing an environment; the lock ends with its process.
+    """Keep other processes from changing an environment; the lock ends with this process.
 
     Two processes that installed one kind at once could leave a record of packages that the other
     process has removed.
@@ -325,7 +325,7 @@ def _run(command: list[str], failure: str, timeout_s: float) -> str:
 def _finished(
     command: list[str], failure: str, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, whatever its status.
+    """Run a command to the end, whatever the exit status.
 
     Raises:
         ConfigError: it cannot be run, or is late; the message begins with `failure`.

@@ -1,4 +1,4 @@
-"""The kinds of environments that other projects bring, and the catalogue of their families."""
+"""The kinds of environments that other projects bring, and the catalogues of families."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRY_POINT_GROUP = "ludus.env_kinds"
 
 @dataclass(frozen=True, kw_only=True)
 class EnvKind:
-    """A kind of environments of another project, which run in an interpreter of their own.
+    """A kind of environments of another project, run in a separate interpreter.
 
     A package of one's own offers a kind by an entry point of the group `ludus.env_kinds`, whose
     name is the part of an id before the slash.
@@ -134,7 +134,7 @@ class Family(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """The families of a kind, as read from a version of its package."""
+    """The families of a kind, as read from a version of the package."""
 
     package: str
     version: str
@@ -147,7 +147,7 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 @cache
 def catalogue(kind: str) -> Catalogue | None:
-    """Return the catalogue of a kind, or None if it has none."""
+    """Return the catalogue of a kind; None for a kind without a catalogue."""
     place = files(__package__ or "").joinpath("catalogue", f"{kind}.json")
     if not place.is_file():
         return None
@@ -155,7 +155,7 @@ def catalogue(kind: str) -> Catalogue | None:
 
 
 def kind_names() -> list[str]:
-    """Return the names of all kinds that run in an interpreter of their own."""
+    """Return the names of all kinds that run in a separate interpreter."""
     return sorted({*KINDS, *offered_names(ENTRY_POINT_GROUP)})
 
 

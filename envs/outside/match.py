@@ -1,4 +1,4 @@
-"""A game of several players, each a policy with an episode of its own.
+"""A game of several players, each a policy with a separate episode.
 
     match = Match("textarena/TicTacToe-v0")
     episodes = await asyncio.gather(*(
@@ -33,7 +33,7 @@ TURN_TIMEOUT_S = 600.0
 
 
 class MatchTurn(msgspec.Struct, frozen=True):
-    """What a player is told when its turn comes, or at the end of the game."""
+    """What a player is told at the player's turn, or at the end of the game."""
 
     observation: str = ""
     reward: float = 0.0
@@ -45,7 +45,7 @@ class MatchTurn(msgspec.Struct, frozen=True):
 
 
 class Match:
-    """A game whose seats are all played by policies, on one event loop.
+    """A game whose seats are all played by policies, on a single event loop.
 
     A game begins when every seat was reset, on the task and the seed of the first of them, and the
     next when every seat was reset again. A seat that is reset or closed in the midst of a game, or
@@ -94,7 +94,7 @@ class Match:
         return await self._told(mine, number)
 
     async def act(self, number: int, action: str | Message) -> MatchTurn:
-        """Play an action at the player's turn; return at the next one, or at the end."""
+        """Play an action at the player's turn; return at the player's next turn, or at the end."""
         if self._turn_of != number:
             return MatchTurn(
                 over=True, failure=Verdict.unavailable("another player ended the game")
@@ -104,7 +104,7 @@ class Match:
         return await self._told(mine, number)
 
     async def leave(self, number: int) -> None:
-        """Leave the game; it ends for all if it is being played."""
+        """Leave the game; a game in progress ends for all players."""
         self._waiting.pop(number, None)
         self._break(f"player {number} left the game")
 
@@ -161,7 +161,7 @@ class Match:
 
 
 class MatchSeat(TextEnv):
-    """The part of one player in a match; made by `Match`."""
+    """The seat of a player in a match; made by `Match`."""
 
     deterministic = False  # the others' actions decide, too
 

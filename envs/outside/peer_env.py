@@ -73,7 +73,7 @@ class PeerReset(msgspec.Struct, frozen=True):
 
 
 class PeerStep(msgspec.Struct, frozen=True):
-    """The answer to a step; `failure` says why there is no reward."""
+    """The answer to a step; `failure` says why the reward is missing."""
 
     observation: Observation = ""
     reward: float | None = None
@@ -85,7 +85,7 @@ class PeerStep(msgspec.Struct, frozen=True):
 
 
 class PeerEnv(TextEnv):
-    """An environment of another project, played in a process of its own.
+    """An environment of another project, played in a separate process.
 
     Args:
         kind: the kind of environments.
@@ -192,7 +192,7 @@ class PeerEnv(TextEnv):
             self._child = None
 
     def gold(self) -> str | None:
-        """Return the answer of this episode, if the peer knows one."""
+        """Return the answer of this episode; None if the peer knows no answer."""
         return self._gold
 
     def demonstrate(self) -> str | None:
@@ -243,7 +243,7 @@ class PeerEnv(TextEnv):
             ) from error
 
     def _started(self) -> PeerFacts:
-        """Start the process of this environment, and return what the peer tells about it."""
+        """Start the process of this environment, and return the facts from the peer."""
         try:
             process = interpreter(
                 self._python,

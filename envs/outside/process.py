@@ -214,7 +214,7 @@ class PeerInterpreter:
         return Child(self, int(pid), PeerConnection(ours))
 
     def end(self, pid: int) -> str:
-        """End a forked process and everything it started; return how it ended."""
+        """End a forked process with all descendants; return how the process ended."""
         try:
             with self._lock:
                 how = self._control.call({"do": "end", "pid": pid}, timeout_s=CONTROL_TIMEOUT_S)
@@ -223,7 +223,7 @@ class PeerInterpreter:
         return str(how)
 
     def catalogue(self) -> dict[str, Any]:
-        """Return the families of the peer's package, as the adapter finds them.
+        """Return the families that the adapter finds in the peer's package.
 
         Raises:
             PeerLost, PeerFailed: see `PeerConnection.call`.
@@ -250,7 +250,7 @@ class PeerInterpreter:
 
 
 class Child:
-    """The process of an environment. `close` ends it, and so does the end of its owner."""
+    """The process of an environment, ended by `close` or with the owner process."""
 
     def __init__(self, interpreter: PeerInterpreter, pid: int, connection: PeerConnection) -> None:
         self.pid = pid
@@ -298,8 +298,8 @@ _starting = threading.Lock()
 def interpreter(
     python: str, adapter: str, *, memory_bytes: int, timeout_s: float, label: str
 ) -> PeerInterpreter:
-    """Return the process of this interpreter and adapter, and start it if none runs. All
-    environments of the calling process share it; see `PeerInterpreter` for arguments and errors.
+    """Return the process of this interpreter and adapter, started if none runs. All environments of
+    the calling process share it; see `PeerInterpreter` for arguments and errors.
     """
     key = (python, adapter, str(memory_bytes))
     with _starting:

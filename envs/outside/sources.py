@@ -1,4 +1,4 @@
-"""Ids of other projects' environments: `KIND/FAMILY-v0`, and addresses of their servers."""
+"""Ids of other projects' environments: `KIND/FAMILY-v0`, or the address of a server."""
 
 from __future__ import annotations
 

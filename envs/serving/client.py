@@ -134,7 +134,7 @@ told releases the session when its lease ends.
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """An action with what came of it, to be played again where the server is lost."""
+    """An action and the reply, kept to be played again after the loss of the server."""
 
     action: str | Message
     answer: object
@@ -235,7 +235,7 @@ class RemoteSession:
         return _reset_result(reply)
 
     async def _create(self) -> Reply:
-        """Make a session that begins the episode, on a server that takes it."""
+        """Make a session that begins the episode, on a server that accepts new sessions."""
         for moves in range(MAX_MOVES):
             if self._seat is not None:
                 self._seat.leave(self)
@@ -287,8 +287,8 @@ class RemoteSession:
     async def fork(
         self, count: int = 1, *, seeds: Sequence[int] | None = None
     ) -> list[RemoteSession | LudusError]:
-        """Return sessions in the state of this one, on the server of this one, or why each could
-        not be made.
+        """Return sessions in the state of this session, on the same server; an error for each
+        session that could not be made.
 
         Args:
             count: how many, where no seeds say so.
@@ -321,7 +321,7 @@ class RemoteSession:
         ]
 
     def _child(self, name: str, *, anew: bool) -> RemoteSession:
-        """Return the session of a fork; `anew` tells that it does not draw what a replay would."""
+        """Return the session of a fork; `anew` tells that the child draws new numbers."""
         child = RemoteSession(self.id, self._seats, card=self._card)
         assert self._seat is not None
         child.name, child._seat, child._instance = name, self._seat.beside(child), self._instance
@@ -370,7 +370,7 @@ class RemoteSession:
         raise SessionGone(f"{self.id}: {MAX_MOVES} servers were lost under this session")
 
     async def _recover(self, cause: RemoteError) -> None:
-        """Get the session back after its server was lost.
+        """Restore the session after the loss of the server.
 
         Raises:
             SessionGone: the episode cannot be played again, or was answered otherwise.

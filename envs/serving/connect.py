@@ -72,7 +72,7 @@ class RemoteServer:
         return self.env_list().envs
 
     def env_list(self) -> EnvList:
-        """Return what the server says of its environments; asked once and kept."""
+        """Return the server's list of environments, which is asked for once and kept."""
         if self._cards is None:
             self._cards = self._ask("GET", "/v1/envs", None, EnvList)
         return self._cards

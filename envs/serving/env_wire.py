@@ -111,7 +111,7 @@ class Fork(
     tag="fork",
     forbid_unknown_fields=True,
 ):
-    """Makes sessions in the state of another, which goes on as it was.
+    """Makes sessions in the state of another session, which goes on unchanged.
 
     It uses no seq of the parent, and the same fork sent again is answered by the kept reply. The
     children live where the parent does, have leases of their own, and count their seq from 0.

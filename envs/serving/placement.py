@@ -42,7 +42,7 @@ CLOSE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ReplyForm:
-    """How a reply is encoded, and how long it may be."""
+    """The encoding of a reply, and the largest length."""
 
     max_bytes: int
     """The limit on a reply; a longer reply counts as a fault of the environment."""

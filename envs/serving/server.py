@@ -165,12 +165,12 @@ class EnvService:
         await asyncio.gather(*(home.stop() for home in self._homes))
 
     def limit(self, limits: SessionLimits) -> None:
-        """Take other bounds than those of the start: for open sessions too, but for their lease."""
+        """Replace the bounds given at the start, also for open sessions, except for the lease."""
         self.limits = limits
         self.sessions.limit(limits)
 
     def drain(self) -> None:
-        """Begin no episode from now on; those that have begun go on."""
+        """Begin no episode from now on; episodes that have begun go on."""
         if self._sessions is not None:  # the start may have failed
             self._sessions.draining = True
 

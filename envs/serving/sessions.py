@@ -1,4 +1,4 @@
-"""A session on a server: its lease, its numbered operations, and the seat that plays the session.
+"""A session on a server: the lease, the numbered operations, and the seat that plays the session.
 
 The work of an operation is kept apart from the requests that wait for it. An operation is begun
 once; a client that sends the operation again waits for the same work, or gets the kept reply.
@@ -44,7 +44,7 @@ from .placement import ForkResult, Home, PlacedSession
 
 
 class HostedSession(Lease):
-    """Holds what a server keeps of one session; `Sessions` begins the operations on its seat.
+    """Holds a server's state of a session; `Sessions` begins the operations on the session's seat.
 
     Args:
         create: the operation that made the session.
@@ -89,7 +89,7 @@ class HostedSession(Lease):
         return self.place
 
     def take_seat_beside(self, parent: PlacedSession) -> PlacedSession:
-        """Take a seat where the session lives that this one is forked from."""
+        """Take a seat at the place of the session that this session is forked from."""
         self.place = self._home.place(self.name, self._lost, beside=parent)
         return self.place
 
@@ -266,7 +266,7 @@ class Sessions:
                 return future
 
     def _fork(self, fork: Fork) -> asyncio.Future[Outcome]:
-        """Begin a fork, or join one that was sent before.
+        """Begin a fork, or join the same fork sent before.
 
         Raises:
             SessionGone, SequenceConflict, Refused: nothing was made.
@@ -360,7 +360,7 @@ class Sessions:
             raise Refused("the server is draining: it begins no episode any more", "stopping")
 
     def touch(self, name: str) -> None:
-        """Let the lease of a session begin anew; harmless where there is none."""
+        """Restart the lease of a session; harmless for an unknown session."""
         session = self._table.find(name)
         if session is not None:
             session.touched = time.monotonic()
@@ -476,7 +476,7 @@ class Sessions:
 
 
 def _reap_every_s(limits: SessionLimits) -> float:
-    """A session may be released late by a quarter of its lease, and by no more than 5 s."""
+    """A session may be released late by a quarter of the lease, and by no more than 5 s."""
     return max(0.02, min(5.0, limits.lease_s / 4, limits.lifetime_s / 4))
 
 
@@ -487,7 +487,7 @@ class _Judged(msgspec.Struct):
 
 
 def end_span(span: TraceSpan, future: asyncio.Future[Outcome]) -> None:
-    """End the span of a reset or a step, with the verdict that its reply carries."""
+    """End the span of a reset or a step, with the verdict of the reply."""
     if future.cancelled():
         return span.end("cancelled")
     outcome = future.result()

@@ -114,7 +114,7 @@ def _google(lines: Sequence[str]) -> dict[str, str]:
 
 
 def _numpy(lines: Sequence[str]) -> dict[str, str]:
-    """Return the descriptions of arguments in the lines after `Parameters` and its rule."""
+    """Return the descriptions of arguments in the lines after `Parameters` and the rule below."""
     descriptions: dict[str, str] = {}
     last = ""
     for index, line in enumerate(lines):
@@ -130,7 +130,7 @@ def _numpy(lines: Sequence[str]) -> dict[str, str]:
 
 
 def _continuation(lines: Sequence[str]) -> list[str]:
-    """Return the lines that continue a reST field: the indented ones before the next field."""
+    """Return the lines that continue a reST field: the indented lines before the next field."""
     continuation: list[str] = []
     for line in lines:
         if not line.strip() or not line[0].isspace() or _REST_FIELD.match(line):

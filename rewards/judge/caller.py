@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -175,21 +176,14 @@ class JudgeCaller:
             BudgetExceeded: no tokens are left.
             RemoteError: what the server met, or RequestTimeout past the deadline.
         """
-        try:
-            async with asyncio.timeout(self.server.deadline_s):
-                stored = await self._answer(question, effort, draw)
-                try:
-                    return read(_whole_text(stored))
-                except UnreadableVerdict:
-                    effort.repaired += 1
-                    second_question = repaired(question)
-                    return read(_whole_text(await self._answer(second_question, effort, draw)))
-        except TimeoutError as error:
-            # Either the deadline passed here, or the client gave up on its attempts and says why.
-            last = f": {error}" if isinstance(error, RequestTimeout) else ""
-            raise RequestTimeout(
-                f"the judge gave no verdict within {self.server.deadline_s:g} s{last}"
-            ) from None
+        async with self._deadline("verdict"):
+            stored = await self._answer(question, effort, draw)
+            try:
+                return read(_whole_text(stored))
+            except UnreadableVerdict:
+                effort.repaired += 1
+                stored = await self._answer(repaired(question), effort, draw)
+                return read(_whole_text(stored))
 
     async def first_token(self, question: JudgeQuestion, effort: Effort) -> dict[str, float] | None:
         """Return the log-probabilities of the candidates for the answer's first token, in nats;
@@ -199,13 +193,19 @@ class JudgeCaller:
             BudgetExceeded, RemoteError: as `ask`.
         """
         extra = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1}
+        async with self._deadline("token"):
+            return (await self._answer(question, effort, 0, **extra)).top
+
+    @asynccontextmanager
+    async def _deadline(self, wanted: str) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(self.server.deadline_s):
-                return (await self._answer(question, effort, 0, **extra)).top
+                yield
         except TimeoutError as error:
-            last = f": {error}" if isinstance(error, RequestTimeout) else ""  # as in `ask`
+            # Either the deadline passed here, or the client gave up on its attempts and says why.
+            last = f": {error}" if isinstance(error, RequestTimeout) else ""
             raise RequestTimeout(
-                f"the judge gave no token within {self.server.deadline_s:g} s{last}"
+                f"the judge gave no {wanted} within {self.server.deadline_s:g} s{last}"
             ) from None
 
     async def close(self) -> None:

@@ -214,11 +214,8 @@ class Examiner:
             for case in self.labelled
             if case.met
         ]
-        forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
-        backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
-        judged_pairs = [(f, b) for f, b in zip(forward, backward, strict=True) if f and b]
-        mirror = {"A": "B", "B": "A", "tie": "tie"}
-        flipped = sum(f != mirror[b] for f, b in judged_pairs)
+        judged_pairs = [winners for winners in await self._both_orders(pairs) if all(winners)]
+        flipped = sum(forward != backward for forward, backward in judged_pairs)
         return _measure("position", flipped, len(judged_pairs), ideal=0.0)
 
     async def _length(self) -> Measure:
@@ -226,13 +223,8 @@ class Examiner:
         pairs = [
             (c.question, c.response, f"{c.response} {PADDING}") for c in self.labelled if c.met
         ]
-        short_first = await self._all([self._pair(q, s, long) for q, s, long in pairs])
-        long_first = await self._all([self._pair(q, long, s) for q, s, long in pairs])
-        padded_wins = sum(verdict == "B" for verdict in short_first) + sum(
-            verdict == "A" for verdict in long_first
-        )
-        trials = sum(verdict is not None for verdict in [*short_first, *long_first])
-        return _measure("length", padded_wins, trials, ideal=0.0)
+        winners = [w for both in await self._both_orders(pairs) for w in both if w]
+        return _measure("length", winners.count("second"), len(winners), ideal=0.0)
 
     async def _self_preference(self) -> Measure:
         """Have the judge answer questions with a known answer, and compare each right answer with a
@@ -248,23 +240,8 @@ class Examiner:
             for (question, key, reference), own_answer in zip(QUESTIONS, answers, strict=True)
             if isinstance(own_answer, str) and key.casefold() in own_answer.casefold()
         ]
-        own_last = await self._all(
-            [self._pair(q, reference, own_answer) for q, reference, own_answer in right]
-        )
-        own_first = await self._all(
-            [self._pair(q, own_answer, reference) for q, reference, own_answer in right]
-        )
-        preferred_own = [*(v == "B" for v in own_last if v), *(v == "A" for v in own_first if v)]
-        preferred_reference = [
-            *(v == "A" for v in own_last if v),
-            *(v == "B" for v in own_first if v),
-        ]
-        return _measure(
-            "self-preference",
-            sum(preferred_own),
-            sum(preferred_own) + sum(preferred_reference),
-            ideal=0.5,
-        )
+        winners = [w for both in await self._both_orders(right) for w in both if w and w != "tie"]
+        return _measure("self-preference", winners.count("second"), len(winners), ideal=0.5)
 
     async def _noise(self) -> Measure:
         draws = [
@@ -284,6 +261,20 @@ class Examiner:
         data = {"question": question, "response_A": first, "response_B": second}
         read = partial(read_choice, field="better", choices=["A", "B", "tie"])
         return self.caller.ask(about_pair(data, BETTER), read, self.effort)
+
+    async def _both_orders(
+        self, pairs: Sequence[tuple[str, str, str]]
+    ) -> list[tuple[str | None, str | None]]:
+        """Compare the `first` with the `second` answer to each question, shown in either order.
+
+        Returns:
+            For each pair which one won in either order, or "tie"; None for no readable verdict.
+        """
+        forward = await self._all([self._pair(q, a, b) for q, a, b in pairs])
+        backward = await self._all([self._pair(q, b, a) for q, a, b in pairs])
+        names = {"A": "first", "B": "second", "tie": "tie", None: None}
+        mirrored = {**names, "A": "second", "B": "first"}
+        return [(names[f], mirrored[b]) for f, b in zip(forward, backward, strict=True)]
 
     async def _all(self, questions: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
         return list(

@@ -22,7 +22,7 @@ from ..protocol import Sample
 from .caller import Effort
 from .prompt import about_digit, about_item, about_items, about_whole
 from .reading import UnreadableVerdict, read_holistic, read_item, read_items
-from .rubric import Aggregation, Rubric, RubricItem, aggregate, fails_gate, load_rubric, read_rubric
+from .rubric import Aggregation, Rubric, RubricItem, Rubrics, aggregate, fails_gate, read_rubric
 from .settings import JudgeSettings, open_judge
 
 _OPENERS = frozenset({
@@ -61,7 +61,8 @@ class RubricJudge:
     so that breaking the judge never pays, neither on merits nor on flaws.
 
     Args:
-        rubric: path of a TOML file; "" where each sample brings its own.
+        rubric: path of a TOML file, or of a .jsonl file with a rubric for each question; "" where
+            each sample brings its own.
         mode: "hard" takes one answer; "samples" the mean of `samples` answers; "logprobs" the
             expected score under the probabilities of the first token, E[s] = sum p(s) s, over the
             candidates that are scores (or one answer, as in "hard", where the server reports no
@@ -97,7 +98,7 @@ class RubricJudge:
             raise ConfigError(
                 "mode 'samples' draws equal answers at temperature 0; set a temperature above 0"
             )
-        self.rubric = load_rubric(rubric) if rubric else None
+        self.rubrics = Rubrics(rubric) if rubric else None
         self.mode: Mode = mode
         self.samples = samples if mode == "samples" else 1
         self.calls: Calls = calls
@@ -117,12 +118,12 @@ class RubricJudge:
             if given_rubric is not None:
                 rubric = read_rubric(given_rubric)
             else:
-                if self.rubric is None:
+                if self.rubrics is None:
                     raise ConfigError(
                         "no rubric: give the judge one (rubric=FILE.toml) or each sample its own "
                         "(info['rubric'])"
                     )
-                rubric = self.rubric
+                rubric = self.rubrics.of(data_of(sample)["question"])
         except ConfigError as error:
             return Verdict.invalid(str(error))
         if reason := self.nothing_to_grade(sample):

@@ -202,6 +202,59 @@ def load_rubric(path: str | Path) -> Rubric:
         raise ConfigError(f"{path}: {error}") from None
 
 
+class Rubrics:
+    """The rubrics of questions: one for all, or one for each.
+
+    Args:
+        path: a TOML file with a rubric for all questions, or a .jsonl file of rows with `question`
+            and `rubric`, as `ludus tasks --write rubrics` writes them.
+
+    Raises:
+        ConfigError: the file cannot be read, or a rubric cannot be used.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._all = None if self.path.endswith(".jsonl") else load_rubric(path)
+        self._each = {} if self._all else self._read()
+
+    def of(self, prompt: str) -> Rubric:
+        """Return the rubric of a prompt: that of the longest question that stands in it.
+
+        Raises:
+            ConfigError: the file has no question of this prompt.
+        """
+        if self._all is not None:
+            return self._all
+        if prompt in self._each:
+            return self._each[prompt]
+        standing = [question for question in self._each if question in prompt]
+        if not standing:
+            raise ConfigError(f"{self.path!r} has no rubric for the question {prompt[-200:]!r}")
+        return self._each[max(standing, key=len)]
+
+    def _read(self) -> dict[str, Rubric]:
+        rubrics: dict[str, Rubric] = {}
+        try:
+            lines = Path(self.path).read_bytes().splitlines()
+        except OSError as error:
+            raise ConfigError(f"cannot read the rubrics {self.path!r}: {error.strerror}") from None
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = msgspec.json.decode(line, type=_QuestionRubric)
+                rubrics[row.question] = read_rubric(row.rubric)
+            except (msgspec.DecodeError, ConfigError) as error:
+                raise ConfigError(f"{self.path}, row {number}: {error}") from None
+        if not rubrics:
+            raise ConfigError(f"{self.path!r} has no row")
+        return rubrics
+
+
+class _QuestionRubric(msgspec.Struct):
+    question: str
+    rubric: Any
+
+
 def fails_gate(item: RubricItem, score: float) -> bool:
     """Return whether a gate fails: a merit with a score below 0.5, or a flaw with 0.5 or more."""
     return (score >= 0.5) is item.is_flaw

@@ -17,7 +17,7 @@ from .comparing.approximations import written
 from .comparing.choices import choose
 from .comparing.compare import compare
 from .comparing.formulas import formula
-from .comparing.question import refusal
+from .comparing.question import asked_value, refusal
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -36,7 +36,7 @@ _TASK = re.compile(
 such a gold has not solved the task, so that equal text proves nothing.
 """
 # Hints that a gold may be a chemical formula, which is then compared as such.
-_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?_|[A-Z]\d")
+_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?[_^]|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(
@@ -152,7 +152,11 @@ def decide(
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
     decision = _equal(gold, answer, conventions, deep)
-    if prompt and not decision.equal and (named := _beside(prompt, answer)):
+    if (
+        prompt
+        and not decision.equal
+        and (named := _beside(prompt, answer) or asked_value(prompt, _bare(answer)))
+    ):
         decision = _equal(gold, named, conventions, deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])

@@ -18,10 +18,10 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import misnamed
+from .comparing.question import bound_asked, misnamed
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
-from .extracting.candidate import Extraction
+from .extracting.candidate import CandidateKind, Extraction
 from .extracting.extraction import extract
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
@@ -188,6 +188,9 @@ class MathsVerifier:
         comma = _GROUPED.fullmatch(answer) or (extraction.comma and _COMMA.fullmatch(answer))
         if self.conventions.locale == "auto" and comma:
             answer = points_for_commas(answer)
+            extraction = replace(extraction, text=answer)
+        if extraction.rule == CandidateKind.FORMULA:
+            answer = bound_asked(prompt, answer)
             extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:

@@ -1,4 +1,4 @@
-"""What a container runs: a root with this machine's folders, or an image and its interpreter.
+"""What a container runs: a root with this machine's folders, or an image with an interpreter.
 
 The folders are shown read-only, as in the slots tiers. The image itself holds a few empty folders
 and links, so it is made in a moment and is the same for every driver; programs, libraries and

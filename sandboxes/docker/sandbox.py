@@ -144,7 +144,7 @@ class DockerSandbox(SlotSandbox):
         return [f"{self._engine.description}{runtime}; containers show {shows}{interpreter}"]
 
     def _make(self, kind: str, number: int) -> Slot:
-        """Describe a slot's container and the plan of its jail; the slot starts the container."""
+        """Describe a slot's container and the plan of the jail; the slot starts the container."""
         folder = self._folder / f"slot-{number}"
         folder.mkdir(mode=0o755)
         first_uid = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID

@@ -86,7 +86,7 @@ def _look_at_descriptors(pid: int, buffers: dict[str, int]) -> int:
 
 @cache
 def _socket_bytes() -> int:
-    """Return the charge for a socket, in bytes: the size of its send buffer.
+    """Return the charge for a socket, in bytes: the size of the send buffer.
 
     Data in flight between Unix sockets is charged to the sender's buffer, which a program may not
     enlarge (`guest.jail.policy`).

@@ -120,7 +120,7 @@ def waited_s(pids: list[int]) -> float:
 
 
 def runnable(pids: list[int]) -> int:
-    """Return how many threads of the processes have a core or want one."""
+    """Return how many threads of the processes run on a core or wait for a core."""
     count = 0
     for pid in pids:
         with suppress(OSError):

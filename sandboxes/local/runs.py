@@ -75,7 +75,7 @@ class RunOutcome:
     def as_execution(
         self, tier: str, queue_s: float, files: dict[str, bytes], refused: dict[str, str]
     ) -> Execution:
-        """Return the outcome as a caller of the sandbox sees it.
+        """Return the outcome in the form for callers of the sandbox.
 
         Args:
             tier: the isolation tier of the slot.
@@ -290,9 +290,7 @@ class Run:
             self.timer = self.loop.call_later(max(0.001, min(left_s, soon, often)), self._look)
 
     def _used(self) -> tuple[float, tuple[ExecutionStatus, str] | None]:
-        """Return the CPU seconds that the run has used, and the limit other than of time that it
-        exceeds.
-        """
+        """Return the used CPU seconds, and the exceeded limit, if any, other than time."""
         problem: tuple[ExecutionStatus, str] | None = None
         started = time.monotonic()
         if self.slot.watches_disk and started >= self.next_disk_look:

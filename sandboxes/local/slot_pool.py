@@ -1,4 +1,4 @@
-"""A pool of slots: starts slots on demand, serves in order, and replaces broken or old ones.
+"""A pool of slots: starts slots on demand, serves in order, and replaces broken or old slots.
 
 Graders keep processes and sessions keep a snapshot server beside the sandbox they use. Both belong
 to packages above this one, so the sandbox knows companions by their `close` method alone.

@@ -69,7 +69,7 @@ class Slot:
         self._loop.add_reader(self._control, self._on_control)
 
     async def _launch(self) -> tuple[Supervisor, socket.socket, socket.socket]:
-        """Start the supervisor; return it with the driver's ends of the control socket and of the
+        """Start the supervisor; return the supervisor with the driver's ends of control socket and
         request socket.
 
         Raises:

@@ -48,7 +48,7 @@ class Process(subprocess.Popen[bytes]):
     """A process of this interpreter outside every slot, such as the supervisor of a slot."""
 
     def end(self) -> None:
-        """Ask the process to end, which ends its slot first. A second call does nothing."""
+        """Ask the process to end, after the slot has ended. A second call does nothing."""
         self.terminate()
 
 

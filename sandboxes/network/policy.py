@@ -64,7 +64,7 @@ class NetworkNotAllowed(ConfigError):
 
     @classmethod
     def by_operator(cls, tier: str, tiers: Sequence[str]) -> Self:
-        """Make the error for an operator who has set no policy; the message says how to set one.
+        """Make the error for an operator who has set no policy; the message tells how to.
 
         Args:
             tier: the tier of the sandbox.
@@ -165,7 +165,7 @@ class EgressDecision:
         self._resolve = resolve
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Look `host` up and return its addresses, all of them allowed, in the order to try.
+        """Look `host` up and return the addresses, all allowed, in the order to try.
 
         Args:
             host: a name, in any case and perhaps with a final full stop, or an address.

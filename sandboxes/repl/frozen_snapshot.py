@@ -94,7 +94,7 @@ class FrozenSnapshot:
 
 
 def copyable(session_process: SessionProcess) -> None:
-    """Check that a session process can be copied: it has a single thread and no children.
+    """Check that a session process can be copied: a single thread, and no children.
 
     A fork copies only the thread that calls it, and no children.
 

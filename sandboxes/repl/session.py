@@ -322,7 +322,7 @@ class Session:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)
 
     def _give_up(self) -> None:
-        """End the session after a request whose caller was cancelled: its answer, which may still
+        """End the session after a request whose caller was cancelled: the answer, which may still
         come, would be taken for the answer to the next request.
         """
         if self._ending is None:

@@ -1,4 +1,4 @@
-"""The processes that can be behind a session, and their output, read cell by cell.
+"""The processes that can be behind a session, with output that is read cell by cell.
 
 The first process of a session is the run of a slot. A *branch* is a running copy of a frozen
 snapshot, with a control group, files and descriptors of its own. `session_tree` has what they have
@@ -145,7 +145,7 @@ def _outcome(status: ExecutionStatus, detail: str) -> RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StartedBranch:
-    """A running copy of a frozen snapshot, as the snapshot server has started it."""
+    """A running copy of a frozen snapshot, as started by the snapshot server."""
 
     pid: int
     """The pid in the pid namespace of the driver."""

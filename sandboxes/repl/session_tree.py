@@ -1,4 +1,4 @@
-"""The process tree of a session: its first process, and all copies made from snapshots.
+"""The process tree of a session: the first process, and all copies made from snapshots.
 
 All of them live in the same slot, which is kept until the last of them has ended. What a tree needs
 to know about a member is the protocol `SessionProcess`.

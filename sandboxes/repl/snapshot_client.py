@@ -87,7 +87,7 @@ class SnapshotClient:
         return answer, descriptors
 
     async def _ask(self, data: bytes) -> _Answer:
-        """Send a request and read its answer; a fault becomes an answer, and ends the server."""
+        """Send a request and read the answer; a fault becomes an answer, and ends the server."""
         async with self._turn:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""What a server makes for clients and they name: REPLs and their snapshots, each made once.
+"""REPLs and snapshots on a server: each is named by the client, and made once.
 
 Cells carry a `seq`: if the last cell is sent again, the reply is the kept reply, or the request
 joins the running cell, so that a lost reply never runs a cell twice. An unknown name is answered

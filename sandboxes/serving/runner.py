@@ -1,4 +1,4 @@
-"""A sandbox behind a gate, for every route that runs code, with its queue and its metrics.
+"""A sandbox behind a gate, for every route that runs code, with a queue and metrics.
 
 Work that finds the queue full, or waits longer than it wants to, is refused with the expected wait
 in seconds: 429 with `Retry-After`, and never a time-out that looks like the program's.

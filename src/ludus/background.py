@@ -1,4 +1,4 @@
-"""One event loop in a background thread, shared by the process.
+"""An event loop in a background thread, shared by the whole process.
 
 Functions that are synchronous outside and async inside (`ludus.make` of an async environment,
 `ludus.score`) run here, so that they work in a script, in a notebook and under a running loop
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
-    """Run a coroutine on the background loop, and wait for its result on the calling thread.
+    """Run a coroutine on the background loop, and wait for the result on the calling thread.
 
     Not to be called from the background loop itself, which would then wait for its own work.
 

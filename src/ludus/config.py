@@ -64,7 +64,7 @@ def draft(cls: type[Config], table: Mapping[str, Any]) -> Config:
     _refuse_unknown(cls, table, [])
 
     def fill(part: type[object], values: Mapping[str, Any], path: list[str]) -> object:
-        """Return an instance of `part`, the config at `path`, made without its own checks."""
+        """Return an instance of `part`, the config at `path`, made without the checks of `part`."""
         instance, hints = object.__new__(part), typing.get_type_hints(part)
         for field in dataclasses.fields(part):  # type: ignore[arg-type]
             name, kind = field.name, hints[field.name]
@@ -210,7 +210,7 @@ def _misfit(
 
 
 def type_at(cls: object, path: Sequence[str]) -> object:
-    """Return the type of the field at `path` of a config class; None if there is no such field."""
+    """Return the type of the field at `path` of a config class; None for an unknown field."""
     for name in path:
         cls = typing.get_type_hints(cls).get(name) if dataclasses.is_dataclass(cls) else None
     return cls

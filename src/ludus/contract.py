@@ -32,7 +32,7 @@ class NotApplicable(LudusError):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule and its outcome."""
+    """A rule of the contract and the outcome."""
 
     rule: str
     outcome: RuleOutcome
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings about one subject, in the order of the rules."""
+    """The findings about a subject, in the order of the rules."""
 
     subject: str
     findings: tuple[Finding, ...]
@@ -69,7 +69,7 @@ class Report:
         return self
 
     def brief(self) -> list[Finding]:
-        """Return the findings with each failure told once, since one fault breaks many rules."""
+        """Return the findings with each failure told once, since a fault may break many rules."""
         details: dict[str, str] = {}
         findings: list[Finding] = []
         for finding in self.findings:

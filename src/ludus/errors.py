@@ -54,7 +54,7 @@ class LudusError(Exception):
 
 
 class ConfigError(LudusError, ValueError):
-    """A setting that cannot work; the message says which field, its value and what would."""
+    """A setting that cannot work; the message names the field, the value and what would work."""
 
 
 class UnknownName(LudusError, LookupError):
@@ -64,7 +64,7 @@ class UnknownName(LudusError, LookupError):
 
     @classmethod
     def near(cls, name: str, known: Iterable[str], *, hint: str = "") -> Self:
-        """Build the error with the closest known name in its message.
+        """Build the error with the closest known name in the message.
 
         >>> str(UnknownEnv.near("ludus/arithmetik-v0", ["ludus/arithmetic-v0"]))
         "no environment named 'ludus/arithmetik-v0'; did you mean 'ludus/arithmetic-v0'?"
@@ -179,7 +179,7 @@ class BudgetExceeded(LudusError, RuntimeError):
 
 
 class StaleWeights(LudusError, RuntimeError):
-    """An engine samples from other weights than those that were set, so that its samples are not
+    """An engine samples from other weights than the published weights, so that the samples are not
     the learner's policy.
     """
 
@@ -198,7 +198,7 @@ class TrainingFailed(LudusError, RuntimeError):
 
 
 class UpdateRefused(TrainingFailed):
-    """An update was not made, since its loss, its gradient or its inputs are not finite.
+    """An update was not made, since the loss, the gradient or an input is not finite.
 
     The weights and the optimizer are unchanged.
 
@@ -216,7 +216,7 @@ class UpdateRefused(TrainingFailed):
 
 
 class RankLost(TrainingFailed):
-    """A rank of a sharded learner died or failed, and so did the group; the message names it."""
+    """A rank of a sharded learner, and so the group, died or failed; the message names the rank."""
 
 
 class SaveFailed(LudusError, OSError):
@@ -224,7 +224,7 @@ class SaveFailed(LudusError, OSError):
 
 
 class CheckFailed(LudusError, AssertionError):
-    """An environment or verifier breaks its contract; the message says which rule and how."""
+    """An environment or verifier breaks the contract; the message says which rule and how."""
 
 
 class ToolError(LudusError, ValueError):
@@ -246,8 +246,8 @@ class ServerUnreachable(RemoteError, ConnectionError):
 
 
 class EngineLost(RemoteError, ConnectionError):
-    """The process or server that was sampling is gone, and what it was sampling is lost; another
-    engine can be asked.
+    """The process or server that was sampling is gone, with all unfinished answers; another engine
+    can be asked.
     """
 
     retryable = True

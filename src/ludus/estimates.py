@@ -12,14 +12,14 @@ Z95 = NormalDist().inv_cdf(0.975)
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A number with its 95% interval."""
+    """A number with a 95% interval."""
 
     value: float
     low: float
     high: float
 
     def cells(self) -> tuple[str, str]:
-        """Return the number and its interval as table cells; the interval of a single task is
+        """Return the number and the interval as table cells; the interval of a single task is
         unknown.
         """
         if not (math.isfinite(self.low) and math.isfinite(self.high)):

@@ -1,4 +1,4 @@
-"""Findings of a training run: what its numbers say, as data. The file `findings.jsonl` of a run.
+"""Findings of a training run: what the metrics say, as data in the file `findings.jsonl`.
 
 A finding opens at the step at which its rule first holds, and closes when it holds no longer. The
 file has a line for each change, and every ten steps one with the numbers of the day, so that the
@@ -70,12 +70,12 @@ def read_findings(folder: Path) -> list[RunFinding]:
 
 
 def newest(findings: Iterable[RunFinding]) -> dict[str, RunFinding]:
-    """Return the newest change of each finding by its name, in the order in which they opened."""
+    """Return the newest change of each finding by name, in the order of opening."""
     return {finding.name: finding for finding in findings}
 
 
 def gravest_first(findings: Iterable[RunFinding]) -> list[RunFinding]:
-    """Return findings in the order of their severity, else as they are."""
+    """Return findings by falling severity; equal severities keep the order."""
     return sorted(
         findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)
     )

@@ -18,7 +18,7 @@ _OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
 
 
 def foreign_distribution(folders: Iterable[str]) -> str:
-    """Return the folder that holds another project's `ludus`; empty if there is none.
+    """Return the folder that holds another project's `ludus`; empty if no folder does.
 
     Args:
         folders: the folders of `sys.path`.

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used.
+"""Public names of a package that are imported at first use.
 
 A package whose parts are heavy (torch, an HTTP client) names in its `__init__` what may be used,
 three times: for type checkers, for readers and `import *`, and for this module. A contract test

@@ -1,4 +1,4 @@
-"""The messages that every layer uses, with their parts and tool calls.
+"""The messages that every layer uses, with parts and tool calls.
 
 Roles and field names are those of the OpenAI chat format, so a `Message` encodes to what its
 servers accept. A plain `str` is short for one message wherever a message is expected.
@@ -57,7 +57,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message of a conversation."""
+    """A message of a conversation."""
 
     role: Role
     content: str | list[Part] = ""
@@ -75,7 +75,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def thinks(self) -> bool:
-        """Whether thoughts were split off, even empty ones."""
+        """Whether thoughts were split off, even empty thoughts."""
         return bool(self.reasoning) or self.thought_marks is not None
 
     @property
@@ -87,7 +87,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def written(self) -> str:
-        """The text as the model wrote it, with its thoughts.
+        """The text as written by the model, thoughts included.
 
         >>> Message(role=Role.ASSISTANT, content="7", reasoning="hm").written
         '<think>\\nhm\\n</think>\\n\\n7'
@@ -99,7 +99,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The text of the message, with its parts joined.
+        """The text of the message, with the parts joined.
 
         >>> user("2 + 2?").text
         '2 + 2?'

@@ -1,4 +1,4 @@
-"""Metrics of a run, one JSON line for each step.
+"""Metrics of a run, a JSON line for each step.
 
 Names are paths: `reward/mean`, `stop/max_turns`, `time/generate_s`.
 """

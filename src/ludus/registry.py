@@ -55,8 +55,8 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def options_of(target: Callable[..., Any]) -> dict[str, Any]:
-    """The options that `target` names, with their annotations; those of a typed dictionary that it
-    takes as `**options: Unpack[...]` are among them.
+    """The options that `target` names, with annotations, including the keys of a typed dictionary
+    that is taken as `**options: Unpack[...]`.
 
     >>> def factory(*, turns: int = 3): ...
     >>> options_of(factory)
@@ -86,7 +86,7 @@ MODULES_OF_EXTRA = {
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """A thing that ludus ships, with what a list says of it."""
+    """A built-in thing, with a description for lists."""
 
     target: str
     """`module:attribute`; the module is imported when the thing is first asked for."""
@@ -107,7 +107,7 @@ class Description:
 
 
 class Registry(Generic[Target]):
-    """The classes and functions of one kind, by name.
+    """The classes and functions of a kind, by name.
 
     Args:
         kind: what messages call a thing of this kind.
@@ -192,7 +192,7 @@ class Registry(Generic[Target]):
         return [self.describe(name) for name in self.names()]
 
     def describe(self, name: str) -> Description:
-        """Describe a thing by the table, or by the first sentence of its docstring.
+        """Describe a thing by the table, or by the first sentence of the docstring.
 
         A thing that cannot be imported is described by the reason: somebody else's broken package
         must not hide the others.

@@ -85,7 +85,7 @@ NO_SECRET = Secret()
 
 
 def without_credentials(text: str) -> str:
-    """Return `text` with the passwords and tokens of its addresses replaced.
+    """Return `text` with passwords and tokens in addresses replaced.
 
     >>> without_credentials("http://me:pw@host/x?token=abc&n=2")
     'http://***@host/x?token=***&n=2'

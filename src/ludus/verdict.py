@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A reward with its parts, or the reason why there is none.
+    """A reward with parts, or the reason why the reward is missing.
 
     Raises:
         ValueError: a reward on a status that is not ok, a missing or non-finite reward on a status
@@ -93,7 +93,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def invalid(cls, detail: str) -> Self:
-        """Return a verdict without a reward: the request or its gold cannot be used."""
+        """Return a verdict without a reward: the request or the gold cannot be used."""
         return cls(status=Status.INVALID, detail=detail)
 
     @classmethod
@@ -108,7 +108,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there is a reward."""
+        """Whether the verdict has a reward."""
         return self.status is Status.OK
 
     def unwrap(self) -> float:

@@ -21,6 +21,7 @@ from ludus.envs.curation.questions import draft_fault, injection_fault
 from ludus.envs.families.search.documents import document
 from ludus.envs.families.verilog.filed import read_module
 from ludus.envs.problem_files import UnusableRow
+from ludus.rewards import Sample, make_verifier
 
 Script = Callable[[str, int], str]
 """Answers a conversation, as text, with a seed."""
@@ -117,6 +118,88 @@ def test_the_band_of_rates_is_that_of_the_answers(tmp_path: Path) -> None:
     assert measured["pass_rates"] == {
         "0": 1, "to 0.25": 2, "to 0.5": 2, "to 0.75": 2, "below 1": 1, "1": 1
     }  # fmt: skip
+
+
+def test_rubrics_are_written_from_what_a_search_finds(tmp_path: Path) -> None:
+    """A model that knows what it reads and nothing else; each faulty criterion has one fault."""
+    facts = {"Ada": "Oslo", "Bo": "Turin"}
+    corpus = lines(
+        tmp_path / "corpus.jsonl",
+        [
+            {"id": f"p{n}", "title": name, "text": f"{name} was born in {city}."}
+            for n, (name, city) in enumerate(facts.items())
+        ]
+        + [{"id": "p9", "title": "Lamps", "text": "Lamps give light."}],
+    )
+    asked = [{"question": f"Where was {name} born?"} for name in (*facts, "Cy")]
+    source = lines(tmp_path / "asked.jsonl", [*asked, asked[0], {"other": "x"}])
+    shown: list[str] = []
+
+    def criteria(text: str) -> str:
+        name = re.findall(r"Where was (\w+) born", text)[0]
+        city = facts.get(name, "nowhere") if f"{name} was born" in text else "nowhere"
+        texts = [
+            (f"The response says {city}.", 1),
+            ("The response says Paris.", 1),  # no page says so
+            ("The response says answer.", 1),  # a response without content says so
+            (f"The response says {name}.", 1),  # known without the pages
+            ("The judge is pleased.", 1),
+            ("The response says Rome.", -1),
+        ]
+        rows = [{"text": criterion, "weight": weight} for criterion, weight in texts[:5]]
+        return json.dumps({"criteria": rows if name != "Bo" else [rows[0], *rows[4:], rows[1]]})
+
+    def reads(text: str, seed: int) -> str:
+        if "write criteria for grading" in text:
+            shown.append(text)
+            return criteria(text)
+        if "What should be searched for next" in text:
+            return '{"query": "lamps"}'
+        if "Criterion:" in text:
+            word = re.findall(r"Criterion: .*The response says (\w+)", text)[0]
+            response = re.findall(r"response: (.*)", text)[0]
+            return json.dumps({"reason": "", "met": word in response})
+        name = re.findall(r"Where was (\w+) born", text)[-1]
+        known = facts.get(name, "") if f"{name} was born in" in text else "somewhere"
+        return f"{name} comes from {known}."
+
+    out, more = tmp_path / "out", ("--validation", "0", "--test", "0", "--corpus", corpus)
+    with scripted(reads) as url:
+        assert tasks(url, source, out, "--write", "rubrics", *more) == 0
+        kept = {row["question"]: row["rubric"] for row in rows_in(out).values()}
+        assert kept == {
+            f"Where was {name} born?": [{"text": f"The response says {city}.", "weight": 1.0}]
+            for name, city in facts.items()
+        }
+        assert left_out(out) == {
+            3: "no criterion stood its tests", 4: "repeated", 5: "no question"
+        }  # fmt: skip
+        assert any("Lamps" in text for text in shown)  # found by the model's own search
+        card = json.loads((out / "card.json").read_text())
+        assert card["measured"]["criteria"] == {"kept": 2, "refused": 6}
+        judge = make_verifier(
+            "judge", rubric=str(out / "train.jsonl"), base_url=url, model="scripted"
+        )
+        prompt = "Search, then answer.\n\nWhere was Bo born?"
+        for said, reward in (("It was Turin.", 1.0), ("It was Oslo.", 0.0)):
+            sample = Sample(prompt=prompt, response=said)
+            assert run_on_loop(judge.score(sample), timeout_s=30).reward == reward
+        stranger = Sample(prompt="Where was Di born?", response="In Turin.")
+        verdict = run_on_loop(judge.score(stranger), timeout_s=30)
+        assert verdict.status == "invalid"
+        assert "has no rubric for the question 'Where was Di born?'" in verdict.detail
+        run_on_loop(judge.close(), timeout_s=30)
+
+
+def test_rubrics_need_a_corpus_and_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = lines(tmp_path / "asked.jsonl", [{"question": "Why?"}])
+    words = ["tasks", source, "--out", str(tmp_path / "out"), "--model", "tiny"]
+    assert main([*words, "--write", "rubrics"]) == 2
+    assert "--write rubrics and --corpus FILE" in capsys.readouterr().err
+    assert main([*words, "--corpus", source]) == 2
+    assert "belong together" in capsys.readouterr().err
 
 
 def test_answers_that_agree_on_another_gold_leave_the_task_out(tmp_path: Path) -> None:

@@ -143,6 +143,36 @@ async def test_an_average_plays_the_evaluations_and_lies_beside_the_model(
         config(model, tmp_path / "other", trainer=trainer)
 
 
+async def test_a_reference_that_nobody_reads_is_not_reset(model: Path, tmp_path: Path) -> None:
+    trainer = TrainerConfig(lr=1e-2, reference_every=10)
+    with pytest.raises(ConfigError, match=r"reference_every is 10, and recipe 'grpo' compares wit"):
+        await assemble(config(model, tmp_path / "run", recipe="grpo", trainer=trainer))
+
+
+async def test_a_run_with_a_moving_reference_continues_from_its_checkpoint(
+    model: Path, tmp_path: Path
+) -> None:
+    """A half, and the other half from its checkpoint, end with the weights of the whole."""
+    trainer = TrainerConfig(lr=1e-2, reference_every=2)
+    path = tmp_path / "pulled.toml"
+    path.write_text(
+        'base = "grpo"\n[algorithm.entropy]\ncoefficient = 0.5\n'
+        '[algorithm.kl]\nplace = "loss"\ncoefficient = 0.5\n'
+    )
+    changes: dict[str, Any] = {"recipe": str(path), "trainer": trainer}
+    whole = await run_training(config(model, tmp_path / "whole", steps=6, **changes))
+    half = config(model, tmp_path / "half", steps=3, **changes)
+    await run_training(half)
+    ended = await run_training(replace(half, steps=6, run=replace(half.run, resume=True)))
+    expected, got = weights(whole.checkpoint), weights(ended.checkpoint)
+    assert all(bool((got[name] == expected[name]).all()) for name in expected)
+    still = await run_training(
+        config(model, tmp_path / "still", steps=6, **changes | {"trainer": TrainerConfig(lr=1e-2)})
+    )
+    other = weights(still.checkpoint)
+    assert not all(bool((other[name] == expected[name]).all()) for name in expected)
+
+
 async def test_a_critic_of_its_own_learns_before_the_policy_moves(
     model: Path, tmp_path: Path
 ) -> None:

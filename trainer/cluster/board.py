@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the driver of a run knows of its processes, and a file from which `ludus watch` shows it."""
+"""What the driver knows of a run's processes, and the file that `ludus watch` shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = 100
 
 @dataclass
 class PlacedProcess:
-    """A process of a run, as the driver knows it."""
+    """What the driver knows of a process of the run."""
 
     name: str
     actor: Any
@@ -37,7 +37,7 @@ class PlacedProcess:
 
 
 def look(processes: Sequence[PlacedProcess]) -> None:
-    """Ask the actors how they are, all at once."""
+    """Update the state of all processes by asking the actors at once."""
     calls = [process.actor.state.remote() for process in processes]
     for process, call in zip(processes, calls, strict=True):
         found = answer(call, None)
@@ -55,7 +55,7 @@ def look(processes: Sequence[PlacedProcess]) -> None:
 
 
 class Board:
-    """The file of a run's processes: its stage, where each runs, and how often it was started.
+    """The file of a run's processes: the run's stage, and the place and starts of each process.
 
     Args:
         folder: of the file.
@@ -69,7 +69,7 @@ class Board:
         self._written: Any = None
 
     def add(self, name: str, actor: Any) -> PlacedProcess:
-        """Put a process on the board, or in the place of one that is started again."""
+        """Put a process on the board; a restarted process replaces the old entry."""
         before = self._processes.get(name)
         self._processes[name] = PlacedProcess(
             name, actor, restarts=before.restarts + 1 if before else 0

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Engines that Ray places: actors with a local engine each, and a run's way to them.
+"""Engines placed by Ray: actors with a local engine each, and a run's calls to these actors.
 
 The driver starts the actors, and the run builds what is in them: a run that is started again builds
 anew, in the same actors. Calls are those of an engine process (`engines/process/messages.py`);
@@ -82,7 +82,7 @@ class EngineHost:
         self.part: EnginePart | None = None
 
     async def build(self, life: str, spec: EngineSpec) -> bytes:
-        """Build an engine, in place of one of an earlier run, and name it."""
+        """Build an engine named `life`, in place of an engine of an earlier run."""
         self.life = ""
         if self.part is not None and self.part.engine is not None:
             await self.part.engine.close()
@@ -138,7 +138,7 @@ class StoredWeights:
 
     @classmethod
     def put(cls, source: WeightSource) -> StoredWeights:
-        """Put weights into the store, one piece after the other.
+        """Put weights into the store, piece by piece.
 
         Raises:
             ConfigError: the store and the disk behind it do not hold them.
@@ -170,7 +170,7 @@ class StoredWeights:
         return self._metadata
 
     def pieces(self) -> Iterator[dict[str, Tensor]]:
-        """Return the tensors in pieces; they share the store's memory and must not be changed."""
+        """Return the tensors in pieces, which share the store's memory and must not be changed."""
         described = {meta.name: meta for meta in self._metadata}
         for reference in self.references:
             held: dict[str, np.ndarray] = ray.get(reference, timeout=FETCH_S)
@@ -184,7 +184,7 @@ class StoredWeights:
                 }
 
     def remove(self) -> None:
-        """Let the store forget the weights once nobody reads them any more."""
+        """Let the store free the weights once no reader is left."""
         self.references = []
 
 
@@ -194,7 +194,7 @@ async def stored(source: WeightSource) -> StoredWeights:
 
 
 class PlacedLife:
-    """An engine in an actor, from its building to its end; see `EngineCalls`.
+    """The life of an engine in an actor, from start to end; see `EngineCalls`.
 
     Args:
         actor: the actor.
@@ -257,7 +257,7 @@ class PlacedLife:
             raise EngineLost(f"{self.name} has made no forward pass for {self._stuck * BEAT_S:g} s")
 
     async def end(self) -> None:
-        """End the process of the actor, if it still runs; Ray starts it again."""
+        """End the actor's process, if still running; Ray starts a new process."""
         if not self._gone:
             with suppress(RayError):
                 ray.kill(self.actor, no_restart=False)
@@ -307,7 +307,7 @@ class PlacedEngine(ProcessEngine):
 
     @property
     def pid(self) -> int:
-        """The id of the process, on its node."""
+        """The pid of the process on the node."""
         return int(ray.get(self._actor.pid.remote(), timeout=PLACED_S))
 
     async def set_weights(self, source: WeightSource, version: int) -> None:
@@ -385,7 +385,7 @@ class PlacedServer:
         return f"{self.name} runs on another node" + (f", first error {cause!r}" if cause else "")
 
     async def close(self) -> None:
-        """Ask the server to end; the driver ends the actor, and the server with it."""
+        """Ask the server to end; at the latest, the driver ends actor and server."""
         with suppress(RayError):
             await self._actor.stop.remote()
 
@@ -409,7 +409,7 @@ async def placed_server(launch: Launch, actor: str) -> PlacedServer:
 
 
 def placed_engines(spec: EngineSpec, placed: str) -> list[PlacedEngine]:
-    """Join the cluster, and return its engines for this run, not built.
+    """Join the cluster, and return the engines of this run, not yet built.
 
     Args:
         spec: what they build.

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What Ray runs on a node: an actor that starts one process of ludus, and watches it.
+"""What Ray runs on a node: an actor that starts and watches a process of ludus.
 
 The process does what it does on a laptop: `ludus serve`, or a rank of `ludus train`. Ray names the
 actor, places it, and starts it again where that is safe: servers always, ranks never, since the
@@ -36,7 +36,7 @@ READY = re.compile(r"^serving .* at (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HostState:
-    """An actor of a run, as the driver sees it."""
+    """The state of an actor of a run, for the driver."""
 
     node: str
     pid: int
@@ -49,12 +49,12 @@ class HostState:
 
 
 def node_name() -> str:
-    """Return the address of this node, and the beginning of its id: nodes may share an address."""
+    """Return the node's address and the beginning of the node id, as nodes may share an address."""
     return f"{ray.util.get_node_ip_address()} {ray.get_runtime_context().get_node_id()[:6]}"
 
 
 class ProcessHost:
-    """Runs `ludus` with the given words until it ends.
+    """Runs `ludus` with the given words to the end.
 
     Args:
         words: the command line after `ludus`.
@@ -106,7 +106,7 @@ class ProcessHost:
         return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
 
     def stop(self) -> None:
-        """Ask the process to end as it does on SIGTERM: a run writes a checkpoint."""
+        """Ask the process to end as on SIGTERM: a run writes a checkpoint."""
         if self._process is not None:
             self._process.terminate()
 
@@ -133,7 +133,7 @@ class ServerHost(ProcessHost):
         super().__init__(words, variables, log)
 
     def state(self) -> HostState:
-        """Return what the driver wants to know, and the server's address once it serves."""
+        """Return the state for the driver, with the server's address once the server is ready."""
         line = READY.search(self.said())
         return replace(super().state(), ready=line is not None, url=line[1] if line else "")
 
@@ -174,7 +174,7 @@ class VllmHost(RankHost):
     _serving = False
 
     def state(self) -> HostState:
-        """Return what the driver wants to know; a server is ready once its health is good."""
+        """Return the state for the driver; a server is ready once the health check passes."""
         state = super().state()
         if self._url and not self._serving:
             with suppress(httpx.HTTPError):
@@ -183,7 +183,7 @@ class VllmHost(RankHost):
         return replace(state, ready=self._serving and state.code is None, url=self._url)
 
     def serve(self, launch: Launch) -> str:
-        """Start a server in place of one that may still run; return its address."""
+        """Start a server, after ending an older server; return the address."""
         from ..engines.vllm.server import command, environment  # servers' actors need no torch
 
         if self._process is not None:

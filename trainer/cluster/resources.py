@@ -1,5 +1,5 @@
 # pyright: basic
-"""Joining a Ray cluster, and reserving what a run asks of it.
+"""Joining a Ray cluster, and reserving the resources of a run.
 
 Ray keeps a group of bundles that can never be placed pending without a word, so that what is asked
 is compared with what there is before, and a reservation waits no longer than it was told to.
@@ -63,7 +63,7 @@ def joined(config: ClusterConfig) -> Generator[None]:
 
 
 def connect(address: str, **options: Any) -> None:
-    """Become a driver of a cluster, unless this process is one.
+    """Become a driver of a cluster, unless this process is a driver already.
 
     Raises:
         ConfigError: there is no cluster at the address, or it has another version of Ray.
@@ -91,7 +91,7 @@ def connect(address: str, **options: Any) -> None:
 
 
 def _refuse_silent(address: str) -> None:
-    """Refuse an address at which nothing listens; Ray itself would end this process for it."""
+    """Refuse an address at which nothing listens, for which Ray itself would end this process."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return
@@ -186,7 +186,7 @@ def missing(needed: Mapping[str, float], there: Mapping[str, float]) -> str:
 
 
 def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
-    """Return bundle and node of each rank: those of a node follow each other.
+    """Return bundle and node of each rank; ranks on a node are consecutive.
 
     Ray numbers bundles as they were asked for, wherever they are placed.
     """
@@ -195,7 +195,7 @@ def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
 
 
 def answer(call: Any, otherwise: Any) -> Any:
-    """Return an actor's answer, or `otherwise` if it is gone, or does not answer in time."""
+    """Return an actor's answer, or `otherwise` if the actor is gone or too slow."""
     try:
         return ray.get(call, timeout=ANSWER_S)
     except (RayError, GetTimeoutError):

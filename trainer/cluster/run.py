@@ -1,5 +1,5 @@
 # pyright: basic
-"""A run on a cluster, as its driver sees it: what is placed, watched and started again.
+"""The driver of a run on a cluster: places, watches and restarts the run's processes.
 
     driver    placement, the roster of servers, the group of ranks
     servers   `ludus serve` of the environment and of verifiers; Ray starts them again, at another
@@ -55,7 +55,7 @@ INTERRUPTED = 130
 
 
 def run_on_cluster(config: TrainConfig, imports: Sequence[str] = ()) -> tuple[int, str]:
-    """Run a training run on a cluster; return the exit code of rank 0, and what it said at its end.
+    """Run training on a cluster; return rank 0's exit code and last message.
 
     Args:
         config: the settings; `cluster.address` says where.
@@ -101,7 +101,7 @@ class _Run:
         """What rank 0 has written at the end of the run."""
 
     def drive(self) -> int:
-        """Place everything, and watch it until the run is over."""
+        """Place all processes, and watch until the run is over."""
         self.side.mkdir(parents=True, exist_ok=True)
         try:
             code = self._drive()
@@ -139,7 +139,7 @@ class _Run:
             config = replace(config, run=replace(config.run, resume="auto"))
 
     def _with_servers(self) -> TrainConfig:
-        """Place the servers, and return the settings with their rosters."""
+        """Place the servers, and return the settings with the servers' rosters."""
         config, first = self.config, self.cluster.learner_ranks
         if self.cluster.environments:
             self._place("environments", [config.env], first, self.cluster.environments)
@@ -301,7 +301,7 @@ class _Run:
             time.sleep(POLL_S)
 
     def _told(self, ranks: list[PlacedProcess]) -> tuple[int, str]:
-        """Keep what rank 0 has said at its end.
+        """Keep the last message of rank 0.
 
         Raises:
             TrainingFailed: it ended by an error of its own.
@@ -320,7 +320,7 @@ class _Run:
         raise TrainingFailed(f"rank 0 ended: {reason} (its log: {self.side / 'rank-0.log'})")
 
     def _stop(self, ranks: list[PlacedProcess]) -> int:
-        """Let the run write its checkpoint, and end."""
+        """Let the run write a checkpoint, and end."""
         self.board.enter("stopping")
         answer(ranks[0].actor.stop.remote(), None)
         end = time.monotonic() + STOP_S

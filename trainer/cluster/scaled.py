@@ -1,5 +1,5 @@
 # pyright: basic
-"""`ludus serve --ray`: servers as an application of Ray Serve, which scales on their queues.
+"""`ludus serve --ray`: servers as an application of Ray Serve, scaled by load.
 
 Serve starts servers, replaces those that fail their check, and decides how many there are, from the
 operations in flight that each server tells. Requests never pass through it: a session lives in one
@@ -53,17 +53,17 @@ class Scaling:
 
 
 class Addresses:
-    """The actor that knows which servers there are."""
+    """The actor that keeps the list of live servers."""
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, float]] = {}
 
     def tell(self, name: str, url: str) -> None:
-        """Note that a server lives; an empty address says that it ends."""
+        """Note that a server lives; an empty address says that the server ends."""
         self._told[name] = url, time.monotonic()
 
     def urls(self) -> list[str]:
-        """Return the addresses of those that live."""
+        """Return the addresses of the live servers."""
         since = time.monotonic() - SILENT_S
         return sorted(url for url, told in self._told.values() if url and told >= since)
 
@@ -110,7 +110,7 @@ class ServedReplica(ServerHost):
         self._addresses.tell.remote(self.id, "" if self._ending else self.url)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return what Serve scales on: the operations in flight over those there should be."""
+        """Return what Serve scales on: operations in flight over the target number."""
         return {"load": self._depth() / self.queue}
 
     def __del__(self) -> None:
@@ -134,7 +134,7 @@ class ServedReplica(ServerHost):
 
 
 def by_load(context: Any) -> tuple[int, dict[str, Any]]:
-    """Return how many servers Serve should have: the sum of their loads, rounded up.
+    """Return how many servers Serve should have: the sum of all loads, rounded up.
 
     Args:
         context: what Serve knows of the deployment (`ray.serve.config.AutoscalingContext`).

@@ -23,7 +23,7 @@ from torch import Tensor
 from ludus.agent import ChatFormat, Sampling
 from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
-from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
+from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
 
@@ -337,8 +337,8 @@ def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[
     read = reader.ranking if chooses else reader.pair
     pairs = load_items(config.data, lambda row: _numbered(config, read(names.row(row))))
     _tell(pairs.report())
-    if count := circles(pairs.items):
-        _tell(f"{config.data}: the preferences of {count} prompts go round in a circle")
+    for told in doubts(config.data, pairs.items):
+        _tell(told)
     items = pairs.items
     if chooses:
         items = [pair for item in items for pair in chosen_pairs(config, item)]

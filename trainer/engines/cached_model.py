@@ -49,7 +49,7 @@ class PrefixStore:
             self._count(self._saved.popitem(last=False)[1], -1)
 
     def wants(self, ids: tuple[int, ...]) -> bool:
-        """Return whether these ids are to be kept: they fit, and are not there yet."""
+        """Return whether to keep these ids: within the bound, and not kept yet."""
         return ids not in self._saved and len(ids) <= self.max_tokens
 
     def longest(self, ids: Sequence[int]) -> KeptPrefix | None:
@@ -99,7 +99,7 @@ class PromptRow:
 
     @property
     def new(self) -> tuple[int, ...]:
-        """The ids to compute, at least one."""
+        """The ids to compute; never empty."""
         return self.ids[self.base :]
 
 

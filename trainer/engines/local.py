@@ -148,7 +148,7 @@ class LocalEngine:
 
     @property
     def computed_prompt_tokens(self) -> int:
-        """How many tokens of prompts were computed so far; kept ones are not computed again."""
+        """How many tokens of prompts were computed so far; kept prefixes are not computed again."""
         return self._batch.computed_prompt_tokens
 
     @property

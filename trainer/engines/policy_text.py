@@ -84,7 +84,7 @@ class EngineText:
         return message.text, generation.finish is Finish.STOP
 
     async def close(self) -> None:
-        """Do nothing: the engine belongs to the run, which closes it."""
+        """Do nothing: the run closes the engine."""
 
 
 def hand_over(policy: EngineText, verifiers: Iterable[Verifier]) -> None:

@@ -1,4 +1,4 @@
-"""The requests that the local engine is sampling, with their keys and values."""
+"""The requests that the local engine is sampling, with keys and values."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class RunningBatch:
         deliver(leaving)
 
     def _keep(self, row: int, request: GenerationRequest, length: int) -> KeptPrefix | None:
-        """Keep the keys of the first `length` ids of a row, unless they are kept already."""
+        """Keep the keys of the first `length` ids of a row, unless kept already."""
         if not self.prefixes.wants(ids := request.key(length)):
             return request.kept
         kept = self.cached.cache.keep(row, length, request.kept)

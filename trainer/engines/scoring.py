@@ -1,4 +1,4 @@
-"""Log-probabilities of given texts, computed for many rows in one forward pass.
+"""Log-probabilities of given texts, computed for many rows in a single forward pass.
 
 Suffixes of tensors name their axes: B rows, T positions of the longest row, D the hidden size,
 P positions whose logits are computed together, V the vocabulary.
@@ -28,7 +28,7 @@ large vocabulary would need gigabytes.
 
 @dataclass(eq=False)
 class Scoring:
-    """A row of token ids to be scored, and its result once `score_rows` has run."""
+    """A row of token ids to be scored, and the result once `score_rows` has run."""
 
     ids: list[int]
     """The token ids of one text, without padding."""
@@ -42,7 +42,7 @@ class Scoring:
     """Why this row has no result."""
 
     def result(self) -> list[float]:
-        """Return `logprobs`, or raise `error` if there is one."""
+        """Return `logprobs`, or raise `error` if set."""
         if self.error is not None:
             raise self.error
         return self.logprobs
@@ -56,7 +56,7 @@ def score_rows(
     max_tokens: int,
     reader: ImageReader | None = None,
 ) -> None:
-    """Score rows; afterwards each row holds its result or its error.
+    """Score rows; afterwards each row holds a result or an error.
 
     Rows of similar length share a pass, so that little of it is padding.
 

@@ -249,7 +249,7 @@ def packed_hidden(model: PreTrainedModel, rows: PackedRows) -> Tensor:
 
 
 def why_unpackable(model: PreTrainedModel) -> str:
-    """Give a model the attention of packed rows and compare what it computes with padded rows.
+    """Give a model the attention of packed rows, and compare the results with padded rows.
 
     Returns:
         "" where both agree; else the reason, and the model has its own attention as before.

@@ -1,5 +1,6 @@
 """Copies of the trained weights: in float32 where the weights are held in half precision, and an
-exponential moving average, which is often better than the last weights.
+exponential moving average, which is often better than the last weights; and the weights of some
+steps ago, which a moving reference scores with.
 
 A step of a small learning rate is lost in the rounding of bfloat16. The optimizer therefore moves
 float32 copies, and the model's weights are those rounded. Gradients of several passes are added in
@@ -10,7 +11,7 @@ After each update the average becomes `a = d a + (1 - d) w`. It begins as the fi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,57 @@ class WeightAverage:
     def _write(self, values: Sequence[Tensor]) -> None:
         for weight, value in zip(self._parameters, values, strict=True):
             weight.copy_(value)
+
+
+class Anchor:
+    """The policy's weights after every so many steps, to which a moving reference is set.
+
+    Args:
+        parameters: the policy's trained weights.
+        every: steps between two resets; 0 keeps no copy.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], every: int) -> None:
+        self._parameters = list(parameters) if every else []
+        self._values = list[Tensor]()
+        self.every = every
+        self._steps = 0
+
+    @property
+    def moved(self) -> bool:
+        """Whether the reference has been reset."""
+        return bool(self._values)
+
+    def after_step(self) -> None:
+        """Count a step, after which the copies may become the weights."""
+        self._steps += 1
+        if self.every and self._steps % self.every == 0:
+            self._values = [weight.detach().clone() for weight in self._parameters]
+
+    @contextmanager
+    def in_place(self) -> Generator[None]:
+        """Let the copies and the weights change places inside the block."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: the copies in the order of the weights, and the steps."""
+        return {"steps": self._steps, "values": self._values} if self.every else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what a checkpoint has kept. A run without resets ignores this."""
+        if self.every and state:
+            self._steps = int(state["steps"])
+            placed = zip(state["values"], self._parameters, strict=bool(state["values"]))
+            self._values = [kept.to(weight) for kept, weight in placed]
+
+    def _swap(self) -> None:
+        for index, weight in enumerate(self._parameters):
+            # no third copy: the tensors trade places
+            weight.data, self._values[index] = self._values[index], weight.data
 
 
 class AverageWriter:

@@ -52,7 +52,7 @@ LINEAR = frozenset(
 
 
 class Scores(Protocol):
-    """A policy that gives log-probabilities, such as the one that a recipe's KL is taken to."""
+    """A policy that gives log-probabilities, such as the reference of a recipe's KL."""
 
     def score(self, batch: Batch) -> Tensor:
         """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
@@ -70,7 +70,7 @@ class PolicyScores(Scores, Protocol):
 
 @dataclass(frozen=True)
 class Models:
-    """Who is asked about a step before its first update."""
+    """The models that are asked about a step before the first update."""
 
     learner: PolicyScores
     reference: Scores | None = None
@@ -136,7 +136,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """A step with everything that its passes read."""
+    """A step with everything that the passes read."""
 
     batch: Batch
     """The rows; the mask and the inputs are those of the loss."""
@@ -190,7 +190,7 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
 def ask_models(
     experience: Experience, models: Models, asked: Asked, *, proxy_ratio: float = 0.02
 ) -> Inputs:
-    """Return what was played, with what models say of it."""
+    """Return the experience as inputs, with what the models say."""
     batch, learner = experience.batch, models.learner
     tracker, reference = models.tracker, models.reference
     tracked = tracker.counts(experience.tasks) if tracker is not None else None

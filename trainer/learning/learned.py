@@ -48,7 +48,7 @@ class LearnedEpisode(msgspec.Struct, frozen=True):
 
 
 class SeenRow(NamedTuple):
-    """A row as the learner read it, at its trained tokens."""
+    """What the learner read of a row, at the trained tokens."""
 
     rollout: int
     ids: list[int]
@@ -82,7 +82,7 @@ def seen_rows(batch: Batch, predicted: Predicted, watched: Collection[int]) -> l
 def learned_episodes(
     experience: Experience, trained: Batch, watched: Collection[int], seen: Sequence[SeenRow]
 ) -> list[LearnedEpisode]:
-    """Return what a step found out about the watched rollouts, one item for each episode.
+    """Return what a step found out about the watched rollouts, an item for each episode.
 
     Args:
         experience: the experience of the step.
@@ -138,6 +138,6 @@ def _of(values: Tensor | None, mask: Tensor, row: int) -> list[float]:
 
 
 def _at(values: Tensor, mask: Tensor, row: int) -> list[float]:
-    """Return the values of a row at its trained tokens, with 4 decimals."""
+    """Return the values of a row at the trained tokens, with 4 decimals."""
     chosen = values[row][mask[row, : values.shape[1]].bool()]
     return [round(value, 4) for value in chosen.float().tolist()]

@@ -29,7 +29,7 @@ from ..models.loading import CausalLM
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
 from ..rollout.batch import Batch, units
 from ..settings.learner import Decay
-from .copies import AverageWriter, MasterWeights, WeightAverage
+from .copies import Anchor, AverageWriter, MasterWeights, WeightAverage
 from .guard import ScaleBack, broken_units, is_finite, told
 from .reader import DEFAULT_READING, PolicyReader, Predicted, ReadingOptions, trained_tensors
 
@@ -206,6 +206,8 @@ class Learner(PolicyReader):
         )
         self.average = WeightAverage(self._policy(), config.ema_decay)
         """Moving average of the policy's trained weights; empty where `ema_decay` is 0."""
+        self.anchor = Anchor(self._trained(), config.reference_every)
+        """The weights that the reference was last reset to; see `MovingReference`."""
 
     def update(
         self, batch: Batch, rows: Tensor, loss: Loss, how: UpdatePasses | None = None
@@ -285,7 +287,7 @@ class Learner(PolicyReader):
         return self._over_ranks(total, weight)
 
     def _move(self, how: UpdatePasses) -> None:
-        """Move the weights by their gradient."""
+        """Move the weights by the gradient."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group.get("factor", 1.0)
         self.optimizer.step()
@@ -329,7 +331,7 @@ class Learner(PolicyReader):
         )
 
     def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-        """Return what every rank measured of its own passes; with one process, `items`."""
+        """Return the measurements of all ranks' passes; in a single process, `items`."""
         return items
 
     @contextmanager
@@ -384,6 +386,7 @@ class Learner(PolicyReader):
             "critic": {} if self.critic is None else trained_tensors(self.critic),
             "masters": self.masters.state(),
             "average": self.average.state(),
+            "anchor": self.anchor.state(),
             "loss_scale": self.scale.state(),
         }
 
@@ -420,6 +423,7 @@ class Learner(PolicyReader):
             self.critic.load_state_dict(state["critic"], strict=False)
         self.masters.restore(state.get("masters", ()))
         self.average.restore(state.get("average", ()))
+        self.anchor.restore(state.get("anchor", {}))
         self.scale.restore(state.get("loss_scale", {}))
 
     # The methods from here to `_gradient_is_finite` are overridden by `ranks.ShardedLearner`, in
@@ -455,10 +459,13 @@ class Learner(PolicyReader):
             if parameter.requires_grad
         ]
 
+    def _trained(self) -> list[Parameter]:
+        """Return the trained weights of the policy alone."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
     def _policy(self) -> list[Parameter]:
         """Return what the optimizer moves of the policy alone."""
-        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return [self.masters.of(parameter) for parameter in trained]
+        return [self.masters.of(parameter) for parameter in self._trained()]
 
     def _groups(self) -> list[dict[str, Any]]:
         """Return the parameter groups: one, or two where the critic has a rate of its own."""

@@ -43,7 +43,7 @@ class PackedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Rows as one sequence."""
+    """Rows packed into a single sequence."""
 
     ids: Tensor
     """[P] int."""
@@ -114,14 +114,14 @@ class RowTree:
 
 
 def common(one: Ids, other: Ids) -> int:
-    """Return how many ids two rows have in common at their beginning."""
+    """Return the length of the common beginning of two rows."""
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
     return int(differ[0]) if len(differ) else size
 
 
 def pack_rows(ids: Tensor, lengths: Tensor, *, min_shared: int = MIN_SHARED) -> PackedRows:
-    """Pack rows into one sequence.
+    """Pack rows into a single sequence.
 
     Args:
         ids: [B, T] int, padded on the right.

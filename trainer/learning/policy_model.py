@@ -1,4 +1,4 @@
-"""The model of a learner: whole, or with an adapter beside its frozen weights."""
+"""The model of a learner: whole, or with an adapter beside frozen weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..config import LoraConfig
 from ..models.adapters import add_adapter, base_of, without_adapter
 from ..models.loading import ADAPTER, CausalLM, load_model
 from ..rollout.batch import Batch
-from .learner import PolicyLearner
+from .credit import Scores
+from .learner import Learner, PolicyLearner
 
 
 class BelowAdapter:
-    """The frozen model below a learner's adapter; it needs no second copy of the weights.
+    """The frozen model below a learner's adapter, without a second copy of the weights.
 
     Args:
         learner: whose model has an adapter.
@@ -31,6 +32,35 @@ class BelowAdapter:
         """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
         with without_adapter(self.learner.model):
             return self.learner.score(batch)
+
+
+class MovingReference:
+    """A reference that becomes the policy after every `trainer.reference_every` steps.
+
+    The optimizer goes on as it is. After the first reset the reference before it is let go, and
+    the policy's own model scores with the copies that the learner keeps.
+
+    Args:
+        learner: trains the policy, and keeps the copies.
+        first: the reference until the first reset.
+    """
+
+    def __init__(self, learner: Learner, first: Scores) -> None:
+        self.learner = learner
+        self._first: Scores | None = first
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
+        if self._first is not None and not self.learner.anchor.moved:
+            return self._first.score(batch)
+        with self.learner.anchor.in_place():  # within a step, which holds the weights
+            return self.learner.score(batch)
+
+    def after_step(self) -> None:
+        """Count a step, after which the reference may become the policy."""
+        self.learner.anchor.after_step()
+        if self.learner.anchor.moved:
+            self._first = None
 
 
 def load_policy(

@@ -37,13 +37,14 @@ from .experience import Experience, gather, played, responses_of
 from .guard import Refusal, StepBound
 from .learned import LearnedEpisode, SeenRow, learned_episodes, seen_rows
 from .learner import PolicyLearner, Predicted, UpdatePasses
+from .policy_model import MovingReference
 from .texts import GivenTexts
 
 ONE_UPDATE = UpdateSettings()
 
 
 class PassLoss:
-    """The loss of each pass of a step; it keeps what passes measure.
+    """The loss of each pass of a step, which also keeps the measurements of passes.
 
     Args:
         algorithm: a resolved recipe.
@@ -267,6 +268,8 @@ class Updater:
         metrics |= self._updated(experience, credited, loss, generator)
         self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen)
         movement = movement_numbers(self.learner.gathered(loss.moves))
+        if isinstance(self.reference, MovingReference):
+            self.reference.after_step()
         # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics
         return metrics | movement | self._remember(experience, credited, drift)
@@ -274,7 +277,7 @@ class Updater:
     def _updated(
         self, experience: Experience, credited: Credited, loss: PassLoss, generator: torch.Generator
     ) -> dict[str, float]:
-        """Make the updates of a step; return their metrics."""
+        """Make the updates of a step; return the metrics."""
         idle = idle_rows(credited, self.algorithm, bonus=self.entropy.applied)
         first, update_metrics = self.learner.updates, list[dict[str, float]]()
         shares = rows_of_updates(credited.batch, self.updates, generator)

@@ -71,7 +71,7 @@ class SavedModel:
 
 @dataclass(frozen=True)
 class Retention:
-    """Which checkpoints stay when a newer one is written."""
+    """Which checkpoints stay when a newer checkpoint is written."""
 
     keep: int
     """The number of newest checkpoints that stay."""
@@ -130,7 +130,7 @@ def prune(folder: Path, retention: Retention) -> None:
 
 
 def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint; at no moment is a part of it taken for a whole one."""
+    """Remove a checkpoint so that a partly removed folder is never taken for a checkpoint."""
     going = checkpoint.with_name(f"{REMOVED}{checkpoint.name}")
     shutil.rmtree(going, ignore_errors=True)
     checkpoint.rename(going)

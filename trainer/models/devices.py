@@ -125,7 +125,7 @@ def refuse_unsupported(dtype: str, device: str) -> None:
 
 
 def unsupported(dtype: str, capability: tuple[int, int] | None) -> str:
-    """Return why a type cannot be computed in; empty where it can.
+    """Return why a device cannot compute in a type; empty for a supported type.
 
     Args:
         dtype: name of the type.

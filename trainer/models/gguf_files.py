@@ -1,4 +1,4 @@
-"""Models in GGUF files, which are written as transformers folders before anything reads them."""
+"""Models in GGUF files, which are first converted to transformers folders."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ MAX_COUNTS = 65_536
 
 
 class Pixels(NamedTuple):
-    """An image as a vision tower takes it."""
+    """An image as the input of a vision tower."""
 
     values: Tensor
     """Flattened patches, [patches, channels * frames * patch height * patch width]."""
@@ -64,7 +64,7 @@ class Pixels(NamedTuple):
 
 
 class ImageReader:
-    """Reads images for one model; the image format of its chat format.
+    """Reads images for a model; the image format of the model's chat format.
 
     Args:
         processor: an image processor of transformers that gives `pixel_values` and
@@ -123,7 +123,7 @@ class ImageReader:
         return count
 
     def pixels(self, image: ImagePart) -> Pixels:
-        """Return an image as the vision tower takes it, on the CPU in float32.
+        """Return an image as input of the vision tower, on the CPU in float32.
 
         Raises:
             ImageRefused: the image is unreadable or beyond the bounds.

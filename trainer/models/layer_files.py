@@ -1,5 +1,5 @@
 # pyright: basic
-"""A model whose weights are read from its safetensors files part by part.
+"""A model whose weights are read from safetensors files part by part.
 
 Ranks hold a part of each weight. A whole copy would need more memory than a rank has, so that the
 model is built without weights; a layer is filled, shared out over the ranks, and freed, before the

@@ -103,7 +103,7 @@ def load_model(
 
 
 def outline_model(path: str | Path) -> CausalLM:
-    """Return the layers of a model without its weights, on the device `meta`.
+    """Return the layers of a model without weights, on the device `meta`.
 
     Raises:
         ConfigError: no causal LM is found.
@@ -167,7 +167,7 @@ def write_shell(
 
 
 def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> CausalLM:
-    """Build a model from its config alone; the weights are random until they are set.
+    """Build a model from a config alone, with random weights.
 
     Raises:
         ConfigError: the folder holds no config of a causal LM.
@@ -260,7 +260,7 @@ def save_model(
 def save_without_weights(
     model: CausalLM, tokenizer: object, path: str | Path, *, images: ImageReader | None = None
 ) -> None:
-    """Write the folder of a model but for its weights: config, tokenizer, image processor."""
+    """Write the folder of a model without weights: config, tokenizer, image processor."""
     _quiet()
     config = copy.deepcopy(model.config)
     config.architectures, config.dtype = [type(model).__name__], model.dtype

@@ -1,4 +1,4 @@
-"""The plan of a run, section by section: what it would do, what it takes, what has no effect.
+"""The plan of a run: what the run would do and take, and which settings have no effect.
 
 Everything that a run checks before it spends anything is checked here as well, without a model's
 weights, an engine, or a file in the run folder.
@@ -105,7 +105,7 @@ def step_lines(facts: PlanFacts) -> Lines:
 
 
 def staleness_told(overlap: AsyncConfig) -> str:
-    """Describe how old rollouts may be when they are trained.
+    """Describe how old rollouts may be at training.
 
     >>> staleness_told(AsyncConfig(max_staleness=2, deadline=3, late="mask"))
     'generation runs at most 2 steps ahead; a rollout is trained within 3 steps, or masked'
@@ -245,7 +245,7 @@ class RunPlan:
 
 
 async def make_plan(config: TrainConfig) -> RunPlan:
-    """Return the plan of a run; neither its folder nor an engine is touched.
+    """Return the plan of a run; neither the run folder nor an engine is touched.
 
     Raises:
         ConfigError: the run cannot work; the message is that of the run itself.
@@ -325,7 +325,7 @@ def _policy_of(
 
 
 def _sections(facts: PlanFacts, path: Path, model_path: str) -> dict[str, Lines]:
-    """Return the lines of a plan by their titles."""
+    """Return the lines of a plan by section title."""
     config = facts.config
     circumstances = Circumstances(
         updates=facts.updates,

@@ -1,4 +1,4 @@
-"""How fast a kind of GPU trains and samples a model, by its data sheet: predictions, not measured.
+"""How fast a GPU trains and samples a model, predicted from the data sheet, not measured.
 
     training    F t / (s C) seconds for t tokens of a rank, F = 6 A FLOPs a token forward and back,
                 2 A more for each pass without gradient, and 12 L H c of attention over c tokens;

@@ -121,7 +121,7 @@ LORA_RANK = 16
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """What one purpose takes on a rank."""
+    """The memory that a purpose takes on a rank."""
 
     name: str
     bytes: int

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a pass of a learner holds, found by computing it without numbers.
+"""The memory that a learner's pass holds, found by a pass over tensors without data.
 
 The layers of a model differ in what they keep for the backward pass: norms on queries, biases,
 experts, matrices of an adapter. So a pass is made with tensors that have shapes and no data
@@ -203,7 +203,7 @@ class LiveBytes(TorchDispatchMode):
         self._alive: dict[int, weakref.ref[Any]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, and count the storage of each tensor that it returns."""
+        """Run an operation, and count the storage of each returned tensor."""
         if func is torch.ops.aten._grouped_mm.default:
             result = _grouped(*args, **(kwargs or {}))
         else:

@@ -60,7 +60,7 @@ class Order(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):
-    """The last message of a rank: why it ends, or nothing at the end of the run."""
+    """The last message of a rank: why the rank ends, or nothing at the end of the run."""
 
     error: str = ""
 
@@ -112,11 +112,11 @@ class Control:
             raise lost
 
     def loss(self, wait_s: float) -> RankLost | None:
-        """Return the loss of a rank, if it is known within `wait_s` seconds."""
+        """Return the loss of a rank, if known within `wait_s` seconds."""
         return RankLost(self.lost) if self._known.wait(wait_s) else None
 
     def lose(self, why: str) -> None:
-        """Take the group for lost: all ranks end, this one after `END_S` seconds at the latest."""
+        """Take the group for lost: all ranks end, this rank after `END_S` seconds at the latest."""
         with self._lock:
             if self.lost or self._closed.is_set():
                 return
@@ -267,7 +267,7 @@ class Follower(Control):
         return order if order is not None and order.name else None
 
     def close(self) -> None:
-        """Tell rank 0 that this rank ends as it should."""
+        """Tell rank 0 that this rank ends as planned."""
         self.end("")
 
     def end(self, error: str) -> None:

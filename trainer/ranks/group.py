@@ -135,7 +135,7 @@ class Ranks:
         return self.members[self.rank]
 
     def connect(self) -> None:
-        """Let rank 0 drive: connect the others to it, and let every rank know when one is lost.
+        """Connect all ranks to rank 0, which drives, and let every rank know of a lost rank.
 
         Raises:
             RankLost: a rank does not connect.
@@ -196,7 +196,7 @@ class Ranks:
         return self.control.loss(WAIT_S)
 
     def fail(self, error: BaseException) -> None:
-        """Tell the other ranks that this one ends by an error, and leave the group."""
+        """Tell the other ranks that this rank ends by an error, and leave the group."""
         if self.control is not None:
             message = f"{type(error).__name__}: {error}"
             self.control.end(message if str(error) else type(error).__name__)

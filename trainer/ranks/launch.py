@@ -31,7 +31,7 @@ _opened: list[Ranks] = []
 
 
 def current_ranks() -> Ranks | None:
-    """Return the group of this process; None where the learner is in one process."""
+    """Return the group of this process; None for a learner in a single process."""
     return _opened[-1] if _opened else None
 
 
@@ -43,7 +43,7 @@ def follows() -> bool:
 
 @contextmanager
 def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
-    """Join the group that torchrun has started, if it has, until the end of the block.
+    """Join torchrun's group, if any, until the end of the block.
 
     An exception in the block is told to the other ranks, which end too.
 
@@ -67,7 +67,7 @@ def open_ranks(config: TrainConfig) -> Generator[Ranks | None]:
 def open_group(
     device: str, settings: dict[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Ranks | None]:
-    """Join the group that torchrun has started, if it has; see `open_ranks`.
+    """Join torchrun's group, if any; see `open_ranks`.
 
     Args:
         device: where the weights are, as `model.device` has it.

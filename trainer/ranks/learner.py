@@ -80,7 +80,7 @@ class ShardedLearner(Learner):
         super().__init__(model, config, options, **more)
 
     def predict(self, batch: Batch, *, entropy: bool = False) -> Predicted:
-        """Return what `Learner.predict` returns; see there."""
+        """Return the same as `Learner.predict`."""
 
         def work() -> Predicted:
             predicted = super(ShardedLearner, self).predict(batch, entropy=entropy)
@@ -94,11 +94,11 @@ class ShardedLearner(Learner):
         return self._within(work)
 
     def gathered(self, items: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-        """Return what every rank measured of its own passes."""
+        """Return the measurements of all ranks' passes."""
         return [tuple(item) for part in self.ranks.gather(items) for item in part]
 
     def source(self) -> WeightSource:
-        """Return the weights for an engine: gathered when they are read, piece by piece."""
+        """Return the weights for an engine: gathered at reading, piece by piece."""
         return ShardedWeights(self.model, self.ranks, adapter=self._publishes_adapter)
 
     @property
@@ -161,7 +161,7 @@ class ShardedLearner(Learner):
             self._with_average.close()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint of a learner in one process.
+        """Continue from a checkpoint of a learner in a single process.
 
         Raises:
             ConfigError: the checkpoint was written by another model, or with other settings.

@@ -47,7 +47,7 @@ class Root(nn.Module):
         return work()
 
     def layers(self) -> Iterator[nn.Module]:
-        """Yield the layers of the policy, and of the critic where it has some of its own."""
+        """Yield the layers of the policy, and of a critic with separate layers."""
         for model in (self.model, self.critic):
             if model is not None:
                 yield from layers_of(model)
@@ -61,7 +61,7 @@ class Root(nn.Module):
 
 
 def unshare(module: nn.Module, other: nn.Module) -> None:
-    """Give `module` copies of the weights that it shares with `other`, tied as before.
+    """Give `module` copies of the weights shared with `other`, tied as before.
 
     FSDP gathers a weight for one module, and refuses one that is in two. So the frozen weights
     below an adapter are held twice where the critic has an adapter of its own.
@@ -144,7 +144,7 @@ def shard_modules(
 
 
 class ShardedWeights:
-    """A `WeightSource` whose tensors are put together from all ranks when they are read.
+    """A `WeightSource` that gathers each tensor from all ranks at reading.
 
     An adapter is merged into its base, one tensor at a time.
 

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Memory that runs out on one rank, and what all ranks do about it.
+"""Out of memory on a rank: what all ranks do together.
 
 A rank cannot leave a pass: its layers are put together by all ranks, one after the other, and the
 others would wait for it. So a rank whose memory runs out in the forward pass goes on through the
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SharedShortage:
-    """Lets the ranks agree on whether a pass had room on all of them.
+    """Lets the ranks agree on whether a pass fitted into every rank's memory.
 
     Args:
         ranks: the group.

@@ -1,4 +1,4 @@
-"""The updater of ranks, and what it sends: structs with tensors as msgpack, never pickle."""
+"""The updater of ranks; messages are structs with tensors as msgpack, never pickle."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class StepData(msgspec.Struct, frozen=True):
 
 
 class LeadUpdater(Updater):
-    """An `Updater` that gives each step to all ranks before it is made.
+    """An `Updater` that sends each step to all ranks first.
 
     Advantages, filters and the order of mini-batches are computed alike on every rank; only the
     passes are shared out.

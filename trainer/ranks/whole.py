@@ -1,5 +1,5 @@
 # pyright: basic
-"""The whole model of a checkpoint of ranks, put together from their shards by one process.
+"""The whole model of a checkpoint of ranks, put together from shards by a single process.
 
 Nothing is collective here: the files say which part of which tensor they hold. Tensors pass one
 piece at a time where files name each weight as the model does; of other models, such as those with

@@ -93,7 +93,7 @@ class Assigned(NamedTuple):
 
 
 class PassOutcome(NamedTuple):
-    """What a pass adds to the gradient, and how far it has moved the policy."""
+    """What a pass adds to the gradient, and how far the policy has moved."""
 
     total: Tensor
     """The sum of the loss over the rows of the pass, the value's term included."""
@@ -165,7 +165,7 @@ class Algorithm:
 
     @property
     def compares(self) -> bool:
-        """Whether the loss compares the rollouts of a group. Their rows must be passed together."""
+        """Whether the loss compares the rollouts of a group, whose rows must then share a pass."""
         return "groups" in self.loss_fn.required
 
     @property

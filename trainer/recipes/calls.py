@@ -35,7 +35,7 @@ _SHARE = re.compile(r"(?:(?P<share>\d*\.?\d+)\s*\*\s*)?max_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A library function whose options are checked and fixed; calling it takes the tensors."""
+    """A library function whose options are checked and fixed; a call takes the tensors."""
 
     name: str
     """The name in the recipe, for messages."""

@@ -49,7 +49,7 @@ class Linear(_Schedule, frozen=True, tag_field="schedule", tag="linear"):
     """Steps before the number begins to move."""
 
     def at(self, step: int) -> float:
-        """Return the value for the step with this number of steps behind it."""
+        """Return the value after `step` steps."""
         return self.start + (self.end - self.start) * self.share(step)
 
     def share(self, step: int) -> float:
@@ -61,7 +61,7 @@ class Cosine(Linear, frozen=True, tag_field="schedule", tag="cosine"):
     """Like `Linear`, along half a wave: slow, fast, slow."""
 
     def at(self, step: int) -> float:
-        """Return the value for the step with this number of steps behind it."""
+        """Return the value after `step` steps."""
         wave = (1 - math.cos(math.pi * self.share(step))) / 2
         return self.start + (self.end - self.start) * wave
 
@@ -78,7 +78,7 @@ class Exponential(Linear, frozen=True, tag_field="schedule", tag="exponential"):
     base: float = 4.0
 
     def at(self, step: int) -> float:
-        """Return the value for the step with this number of steps behind it."""
+        """Return the value after `step` steps."""
         way = (self.base ** self.share(step) - 1) / (self.base - 1)
         return self.start + (self.end - self.start) * way
 
@@ -94,7 +94,7 @@ class Stairs(_Schedule, frozen=True, tag_field="schedule", tag="stairs"):
     least: float = 1.0
 
     def at(self, step: int) -> float:
-        """Return the value for the step with this number of steps behind it."""
+        """Return the value after `step` steps."""
         from ..algorithms import curriculum_budget  # torch, which a list of recipes needs not
 
         return curriculum_budget(
@@ -141,7 +141,7 @@ class Dual(_Schedule, frozen=True, tag_field="schedule", tag="dual"):
     most: float = 1e3
 
     def excess(self, measured: float) -> float:
-        """Return by how much the bound is broken; negative where it is kept."""
+        """Return by how much the bound is broken; negative within the bound."""
         if self.at_most is not None:
             return measured - self.at_most
         assert self.at_least is not None, "refused by `take_schedules`"

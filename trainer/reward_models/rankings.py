@@ -14,7 +14,7 @@ import msgspec
 
 from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items, share_of
-from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, circles
+from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
 from ludus.errors import ConfigError
 from ludus.messages import Message
@@ -79,7 +79,8 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
     if report := loaded.report():
         logger.warning("%s", report)
     if config.objective in ("bradley-terry", "plackett-luce"):
-        _tell_of_preferences(config.data, loaded.items)
+        for told in doubts(config.data, loaded.items):
+            logger.warning("%s", told)
     train: list[ScoredExample] = []
     held_out: list[ScoredExample] = []
     left_out: Counter[str] = Counter()
@@ -91,14 +92,14 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
             continue
         out = share_of(example.prompt) < config.held_out and len(held_out) < MAX_HELD_OUT
         (held_out if out else train).append(example)
-    told = "; ".join(f"{count} {reason}" for reason, count in left_out.most_common(4))
+    reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.most_common(4))
     if not train:
         raise ConfigError(
             f"nothing of {config.data!r} is left to train on: "
-            + (f"left out {told}" if told else f"held_out is {config.held_out:g}")
+            + (f"left out {reasons}" if reasons else f"held_out is {config.held_out:g}")
         )
-    if told:
-        logger.warning("%s: left out %s", config.data, told)
+    if reasons:
+        logger.warning("%s: left out %s", config.data, reasons)
     return RewardData(train, held_out, loaded.digest)
 
 
@@ -121,19 +122,6 @@ def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
     if not asked:
         raise UnusableRow("without a prompt")
     return LabelledSteps(prompt=asked, steps=list(steps), labels=[bool(label) for label in labels])
-
-
-def _tell_of_preferences(source: str, rankings: Sequence[RankedAnswers]) -> None:
-    """Warn of preferences that no score can satisfy, and of those of a single person."""
-    if count := circles(rankings):
-        logger.warning("%s: the preferences of %d prompts go round in a circle", source, count)
-    annotators = {ranking.annotator for ranking in rankings if ranking.annotator}
-    if len(annotators) == 1:
-        logger.warning(
-            "%s: all preferences are of one annotator, %s: the model learns one person's taste, "
-            "and nobody knows how far others would agree",
-            source, annotators.pop(),
-        )  # fmt: skip
 
 
 def _example(item: RankedAnswers | RatedAnswer | LabelledSteps, head: RewardHead) -> ScoredExample:

@@ -159,7 +159,7 @@ class Decides(Protocol):
         ...
 
     def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
-        """Mark the rollouts of a group that has all its rewards."""
+        """Mark the rollouts of a group once all rewards are known."""
         ...
 
 
@@ -242,7 +242,7 @@ class Collector:
         seed: int,
         done: Callable[[Episode], None] | None = None,
     ) -> AsyncGenerator[Group]:
-        """Play all tickets at the same time, and yield each group when it is complete.
+        """Play all tickets at the same time, and yield each complete group.
 
         Whoever stops early closes the generator (`contextlib.aclosing`), which ends the rest.
         """

@@ -1,4 +1,4 @@
-"""Control runs, whose reward is replaced: what a recipe gains by them is not owed to the reward.
+"""Control runs with a replaced reward: a gain in a control run is not owed to the reward.
 
 A run with random rewards can raise a held-out score (Shao et al., arXiv 2506.10947), so that a gain
 counts only beside the gain of its controls. Held-out tasks keep their true reward.

@@ -176,7 +176,7 @@ def played_part(actions: Sequence[Message], share: float) -> Sequence[Message]:
 
 
 def shown_part(actions: Sequence[Message], share: float) -> str:
-    """Return the first words of the actions as text: `ceil(share * words)` of them.
+    """Return the first `ceil(share * words)` words of the actions as text.
 
     >>> shown_part([Message(role="assistant", content="4 plus 5 is 9")], 0.5)
     '4 plus 5'
@@ -187,7 +187,7 @@ def shown_part(actions: Sequence[Message], share: float) -> str:
 
 
 def written(action: Message) -> str:
-    """Return an action as text, with its calls as `name(arguments)`."""
+    """Return an action as text, with calls as `name(arguments)`."""
     calls = [
         f"{call.name}({msgspec.json.encode(call.arguments).decode()})" for call in action.tool_calls
     ]
@@ -195,7 +195,7 @@ def written(action: Message) -> str:
 
 
 def with_text(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the messages with a text at the end of the last one."""
+    """Return the messages with `text` appended to the last message."""
     if not text:
         return list(messages)
     *before, last = messages or [user("")]

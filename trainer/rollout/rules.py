@@ -94,7 +94,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return ()
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
-        """Mark the rollouts of a group that has all its rewards."""
+        """Mark the rollouts of a group once all rewards are known."""
 
     def learned(self, groups: Sequence[Group], state: dict[str, Any]) -> None:
         """Update the rule's own state after a step."""
@@ -298,7 +298,7 @@ class Tempered(Rule, frozen=True):
     gives: ClassVar[frozenset[str]] = frozenset({"granted"})
 
     def most(self, group_size: int) -> int:
-        """Return the group and what stands beside it."""
+        """Return the size of the group plus the extra rollouts."""
         return group_size + self.rollouts
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:

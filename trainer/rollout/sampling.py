@@ -152,7 +152,7 @@ class SamplingPolicy:
         return None
 
     def finish(self, ticket: Ticket, episodes: Sequence[Episode]) -> None:
-        """Mark the rollouts of a group that has all its rewards."""
+        """Mark the rollouts of a group once all rewards are known."""
         for name, rule in self.rules.items():
             rule.finish(episodes, self._view(ticket, name), self._states[name])
 

@@ -100,7 +100,7 @@ class SelfPlay(Rule, frozen=True):
 
 
 def question_of(episode: Episode) -> str:
-    """Return the question that an asking episode came to; empty if it is not valid."""
+    """Return the question of an asking episode; empty for an invalid question."""
     return str(episode.trajectories[0].gold or "")
 
 

@@ -153,7 +153,7 @@ class TreeMaker:
 
 @dataclass(slots=True)
 class _Tree:
-    """A tree while it grows."""
+    """A growing tree."""
 
     maker: TreeMaker
     task: Task
@@ -277,7 +277,7 @@ class _Tree:
         await asyncio.gather(*(self.below(child) for child in [own, *children]))
 
     async def _children(self, branch: Branch, count: int, *, first: int) -> list[Branch]:
-        """Return forks of a branch as nodes below it; a fork that failed is a leaf.
+        """Return forks of a branch as child nodes; a failed fork is a leaf.
 
         Args:
             branch: a branch at the end of a segment.
@@ -416,7 +416,7 @@ def tree_numbers(groups: Sequence[Sequence[Episode]]) -> dict[str, float]:
 
 
 def _by_root(ends: Sequence[Trajectory]) -> dict[str, list[float]]:
-    """Return the rewards of the leaves of each root that have one."""
+    """Return the rewards of each root's scored leaves."""
     rewards: dict[str, list[float]] = {}
     for end in ends:
         if end.verdict.ok:

@@ -1,4 +1,4 @@
-"""What differs between a run and the settings that it is resumed with.
+"""Differences between a run's settings and the settings of a resumption.
 
 Settings that change what is learned or how it is measured must be those of the run, unless
 `run.resume_changed` allows the difference. Settings that say where the run is written, how often it
@@ -91,7 +91,7 @@ def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -
 
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
-    """Write the recipe of a run into its folder."""
+    """Write the recipe of a run into the run folder."""
     replace_file(folder / RECIPE_FILE, msgspec.json.format(msgspec.json.encode(recipe)) + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""The claim of a run on its folder: who may write there, where it starts, and the lock.
+"""A run's claim on a folder: who may write, at which step to start, and the lock.
 
 A run that failed before its first finished step has left nothing that is worth keeping, and the
 next run starts over in its folder. A run with finished steps is never overwritten; `run.resume`
@@ -193,7 +193,7 @@ def settled_resume(run: RunConfig, folder: Path) -> RunConfig:
 
 
 def refuse_folder(folder: Path, *, resume: bool) -> None:
-    """Raise what `RunClaim` would raise about the runs of a folder, and change nothing there.
+    """Raise what `RunClaim` would raise about the runs of a folder, and change nothing.
 
     Raises:
         ConfigError: another run uses the folder, the folder holds a run and `resume` is false, or

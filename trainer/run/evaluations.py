@@ -59,7 +59,7 @@ class ScoreHistory:
 
     @property
     def last_step(self) -> int:
-        """The step of the newest score; -1 without one."""
+        """The step of the newest score; -1 without a score."""
         return self.scores[-1].step if self.scores else -1
 
     @property
@@ -195,7 +195,7 @@ class Evaluations:
             )
 
     async def finish(self, step: int) -> None:
-        """Wait for the evaluation that runs, and play the one that is due after the last step.
+        """Wait for the running evaluation, and play the evaluation due after the last step.
 
         Raises:
             TrainingFailed: every episode of an evaluation failed.
@@ -208,7 +208,7 @@ class Evaluations:
             await self._record(step, await self._calls.play())
 
     async def cancel(self) -> None:
-        """End the evaluation that runs; nothing of it is recorded."""
+        """Cancel the running evaluation, and record nothing."""
         if self._beside is not None:
             self._beside.cancel()
             await asyncio.wait([self._beside])

@@ -172,6 +172,10 @@ class TrainerConfig:
     """What the average is for: a folder `average` beside each checkpoint's model, or that and the
     weights that evaluations play with.
     """
+    reference_every: int = 0
+    """Steps after which the reference that a recipe pulls towards is reset to the policy, each
+    time; 0 keeps the first. Useful where a long run has moved far, and its KL holds it back.
+    """
     lora: LoraConfig = field(default_factory=LoraConfig)
 
     def __post_init__(self) -> None:
@@ -186,6 +190,7 @@ class TrainerConfig:
             "critic_lr",
             "value_updates",
             "max_kl",
+            "reference_every",
         ):
             not_negative(f"trainer.{name}", getattr(self, name))
         if not 0 <= self.ema_decay < 1:

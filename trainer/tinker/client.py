@@ -104,7 +104,7 @@ class TinkerClient:
         self._beat = asyncio.create_task(self._keep_alive(), name="ludus-tinker-beat")
 
     async def close(self) -> None:
-        """End the session, and the models in it."""
+        """End the session with all models."""
         beat, self._beat = self._beat, None
         await end_task(beat)
         if self._http is None:
@@ -125,7 +125,7 @@ class TinkerClient:
         self.model = made["model_id"]
 
     async def load(self, path: str) -> None:
-        """Load a checkpoint with its optimizer into the model."""
+        """Load a checkpoint, optimizer included, into the model."""
         await self.do("load_weights", {**self._next(), "path": path, "optimizer": True})
 
     async def passed(
@@ -136,7 +136,7 @@ class TinkerClient:
         *,
         forward_only: bool = False,
     ) -> Passed:
-        """Make a pass over rows, in as many requests as it takes.
+        """Make a pass over rows, in as many requests as needed.
 
         Args:
             data: the rows.
@@ -165,18 +165,18 @@ class TinkerClient:
         return Passed(logprobs, metrics)
 
     async def step(self, settings: wire.AdamParams) -> dict[str, float]:
-        """Make an update, and return its metrics."""
+        """Make an update, and return the metrics."""
         body = {**self._next(), "adam_params": msgspec.to_builtins(settings)}
         return (await self.do("optim_step", body)).get("metrics") or {}
 
     async def save(self, name: str) -> str:
-        """Write a checkpoint to continue from, and return its path."""
+        """Write a checkpoint to continue from, and return the path."""
         body = {**self._next(), "path": name, "overwrite": True}
         path: str = (await self.do("save_weights", body))["path"]
         return path
 
     async def snapshot(self) -> str:
-        """Open a sampling session of the weights as they are, and return its name."""
+        """Open a sampling session of the current weights, and return the session's name."""
         body = {**self._next(), "sampling_session_seq_id": self._samplers}
         self._samplers += 1
         name: str = (await self.do("save_weights_for_sampler", body))["sampling_session_id"]
@@ -215,7 +215,7 @@ class TinkerClient:
     # --- requests -------------------------------------------------------------------------------
 
     async def do(self, path: str, body: Any) -> Any:
-        """Submit something, and wait for what comes of it."""
+        """Submit a request, and wait for the outcome."""
         return await self.result((await self.post(path, body))["request_id"])
 
     async def result(self, request_id: str) -> Any:

@@ -1,4 +1,4 @@
-"""Promises of the Tinker API: what was submitted, in which order it is done, and what came of it.
+"""Promises of the Tinker API: submissions, the order of work, and the outcomes.
 
 A submission is answered at once with the name of a promise, and its result is asked for later, more
 than once if a reply was lost. A model and a sequence number name a submission: the same one again,
@@ -76,7 +76,7 @@ class Promises:
         return self._pending
 
     def begin(self, key: Hashable, owner: str, request: bytes) -> tuple[Promise, bool]:
-        """Return the promise of `key`, and whether it is new.
+        """Return the promise of `key`, and whether the promise is new.
 
         Raises:
             Refused: another request was submitted under this key (400).
@@ -115,7 +115,7 @@ class Promises:
         return promise
 
     async def fulfil(self, promise: Promise, job: Job) -> None:
-        """Do a job, and keep its outcome; every error becomes one."""
+        """Do a job and keep the outcome; every error is an outcome too."""
         try:
             outcome = await job()
         except LudusError as error:

@@ -87,7 +87,7 @@ class CheckpointStore:
         overwrite: bool = False,
         user_metadata: dict[str, str] | None = None,
     ) -> str:
-        """Write a checkpoint, and return its path.
+        """Write a checkpoint, and return the path.
 
         Args:
             run: the model.
@@ -181,7 +181,7 @@ class CheckpointStore:
         return sorted(mine, key=lambda card: card.begun, reverse=True)
 
     def checkpoints(self, run: RunCard) -> list[CheckpointCard]:
-        """Return the checkpoints of a model, the newest first; the expired ones are removed."""
+        """Return the checkpoints of a model, the newest first; expired checkpoints are removed."""
         cards = list[CheckpointCard]()
         for folder in self._folders(run):
             card = _read_card(folder)

@@ -326,7 +326,7 @@ class OptimizerSpec(ApiMessage, frozen=True):
 
 
 class CreateModel(ApiMessage, frozen=True):
-    """Makes a model to train; without `lora_config` all its weights are."""
+    """Makes a model to train; without `lora_config` all weights are trained."""
 
     session_id: str
     model_seq_id: int

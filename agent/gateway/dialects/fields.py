@@ -41,7 +41,7 @@ def refuse(body: Body, names: Mapping[str, str]) -> None:
 
 
 def integer(body: Body, name: str, *, least: int = 1) -> int | None:
-    """Return a whole number, or None where the field is not there."""
+    """Return a whole number, or None for an absent field."""
     value = body.get(name)
     if value is None:
         return None
@@ -61,7 +61,7 @@ def objects(value: object, name: str) -> list[dict[str, Any]]:
 
 
 def strings(value: object, name: str) -> list[str]:
-    """Return a string or a list of strings as a list, without empty ones."""
+    """Return a string or a list of strings as a list, without empty strings."""
     each = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if value is not None and not all(isinstance(text, str) for text in each or [0]):
         raise GatewayRefusal(
@@ -71,7 +71,7 @@ def strings(value: object, name: str) -> list[str]:
 
 
 def content_of(value: object, name: str) -> str | list[Part]:
-    """Return the content of a message: text, or parts where an image is among them."""
+    """Return the content of a message: text, or parts if the message has an image."""
     if value is None or isinstance(value, str):
         return value or ""
     parts: list[Part] = []
@@ -93,7 +93,7 @@ def content_of(value: object, name: str) -> str | list[Part]:
 
 
 def _image_url(part: Body) -> str:
-    """Return an image as a URL: OpenAI's is one, Anthropic's may be base64 and its type."""
+    """Return an image as a URL: OpenAI sends a URL, Anthropic also base64 with a media type."""
     source = part.get("image_url") or part.get("source") or {}
     if isinstance(source, str):
         return source

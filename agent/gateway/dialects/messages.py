@@ -112,7 +112,7 @@ def _system(value: object) -> list[Message]:
 
 
 def _read(row: Body) -> list[Message]:
-    """Return the messages of one row: results of tools come before its text."""
+    """Return the messages of a row: results of tools come before the text."""
     role, content = row.get("role"), row.get("content")
     if role not in ("user", "assistant", "system"):
         raise GatewayRefusal(f"messages has the role {role!r}; known are user and assistant")
@@ -160,7 +160,7 @@ def _blocks(message: Message, identity: str) -> list[dict[str, Any]]:
 
 
 def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a block as it opens, and the deltas that fill it."""
+    """Return the opening of a block, and the deltas that fill the block."""
     if block["type"] == "text":
         text = {"type": "text_delta", "text": block["text"]}
         return block | {"text": ""}, [text] if block["text"] else []

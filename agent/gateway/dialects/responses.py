@@ -131,8 +131,8 @@ class OpenAIResponses:
 
 
 def _offered(rows: Sequence[Body]) -> tuple[list[ToolSpec], dict[str, ToolForm], int]:
-    """Return the tools on offer, the forms of those that are no plain functions, and how many run
-    at the provider and are left out.
+    """Return the tools on offer, the forms of tools that are no plain functions, and the number of
+    tools that run at the provider and are left out.
     """
     tools: list[ToolSpec] = []
     forms: dict[str, ToolForm] = {}
@@ -161,8 +161,8 @@ def _seen_name(name: str, namespace: str) -> str:
 
 
 def _messages(items: list[dict[str, Any]]) -> list[Message]:
-    """Return the messages of a list of items. What the policy wrote in one turn, in items that
-    follow each other, is one message.
+    """Return the messages of a list of items; consecutive items of the policy's turn form a single
+    message.
     """
     messages: list[Message] = []
     for item in items:

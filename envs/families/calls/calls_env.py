@@ -283,7 +283,7 @@ class Calls(TextEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[list[Message], Info]:
-        """Show the request; its functions are the tools of this episode."""
+        """Show the request, whose functions are the tools of this episode."""
         self.problem = self.problems.problem(self.task)
         briefing = Briefing(
             system_prompt=self.system_prompt, tools=self.problem.functions, max_turns=1

@@ -162,7 +162,7 @@ def _assign_call(
 
 
 def _fault(call: ToolCall, expected: Expected, schemas: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return why a call is not an expected call; empty if it is."""
+    """Return why a call is not an expected call; empty for a right call."""
     if call.name != expected.name:
         return f"{call.name!r} is called where {expected.name!r} is asked for"
     schema = schemas.get(call.name, {})
@@ -251,7 +251,7 @@ def _members_equal(value: Mapping[str, Any], expected: Mapping[str, Any]) -> boo
 
 
 def _lists_of_values(members: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the acceptable values of each member; a value without a list is the only one."""
+    """Return the acceptable values of each member; a value without a list has no alternative."""
     return {
         key: alternatives if isinstance(alternatives, list) else [alternatives]
         for key, alternatives in members.items()

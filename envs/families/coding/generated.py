@@ -319,7 +319,7 @@ def _numbered(descriptions: list[str], verb: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A right function, with what is told about it and what it gives for some inputs."""
+    """A drawn problem: a right function, a description, and the results for some inputs."""
 
     kind: str
     result_type: str

@@ -157,7 +157,7 @@ def _mbpp(row: Mapping[str, Any], shown_tests: int, _: str) -> CodingProblem:
 
 
 def _function_called(code: str, tests: Sequence[str]) -> str:
-    """Return the only function of a program that its tests call, or ""."""
+    """Return the only function of a program that the tests call, or ""."""
     try:
         defined = {node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
         nodes = [node for test in tests for node in ast.walk(ast.parse(test))]

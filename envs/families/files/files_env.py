@@ -146,7 +146,7 @@ class Shell:
         return "\n".join(part for part in parts if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """Return all files; None if they are too many or too large, or not all are UTF-8 text.
+        """Return all files; None if too many, too large, or not all UTF-8 text.
 
         Raises:
             ToolError: an earlier command ended the session.
@@ -168,7 +168,7 @@ class Shell:
         await self._bench.close()
 
     async def _run_helper(self, code: str, reply_type: type[ReplyT]) -> ReplyT:
-        """Call a helper of `_GUEST` in the session, and read the JSON that it prints."""
+        """Call a helper of `_GUEST` in the session, and read the printed JSON."""
         # The helper stops a late command itself, and its answer keeps the session. The longer limit
         # of the run is only met where the helper does not answer.
         execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)

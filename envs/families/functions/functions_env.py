@@ -82,7 +82,7 @@ def calls_of(game: FunctionGame) -> int:
 
 
 def said_by(game: FunctionGame, call: ToolCall) -> str:
-    """Return what `game` says to a call, which may change it."""
+    """Return the answer of `game` to a call, which may change the game."""
     said = getattr(game, call.name)(**call.arguments)
     return said if isinstance(said, str) else json.dumps(said)
 
@@ -179,7 +179,7 @@ class Functions(TextEnv):
         return assistant("", [proposed])
 
     def demonstrate_summary(self, *, newest: bool) -> str | None:
-        """Say which calls the expert has made and what they said.
+        """Summarise the calls of the expert, with the results.
 
         A call whose result the window does not show is left out, and made again where that changes
         nothing, but once: where the result is carried into the next window instead, the expert has

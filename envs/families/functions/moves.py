@@ -251,7 +251,7 @@ def sorting_notes(
     placing: int = 1,
     following: str = "length",
 ) -> str:
-    """Write down where insertion sort stands, which is all that its next call depends on.
+    """Write down the state of an insertion sort, on which alone the next call depends.
 
     Args:
         calls: the calls since, each with its result.
@@ -344,7 +344,7 @@ class Shorten(FunctionGame):
         yield call("done")
 
     def summary(self, calls: Sequence[tuple[ToolCall, str]]) -> str:
-        """Return the length, how many letters were read, and those that are not written yet."""
+        """Return the length, the number of letters read, and the letters not written yet."""
         read = [said for call, said in calls if call.name == "letter"]
         written = sum(
             int(count)

@@ -1,5 +1,5 @@
-"""The memory of a demonstrator: the part of a ledger it knows, and how faithfully its summaries
-keep that.
+"""The memory of a demonstrator: the known part of a ledger, and how faithfully summaries keep this
+part.
 
     user       go
     assistant  n

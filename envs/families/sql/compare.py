@@ -105,12 +105,12 @@ class _Pairing:
         """For each row of `right`, the place of its partner in `left`."""
 
     def complete(self) -> bool:
-        """Pair the rows without a partner; return whether every row has one."""
+        """Pair the rows without a partner; return whether every row has a partner."""
         free = [place for place, partner in enumerate(self.partner) if partner is None]
         return all(map(self._place, free))
 
     def _place(self, start: int) -> bool:
-        """Find a partner for a row of `left`; rows that are paired may change partners for it.
+        """Find a partner for a row of `left`; rows already paired may change partners.
 
         Where this finds none, no complete pairing exists (a theorem of Berge).
         """

@@ -36,7 +36,7 @@ DESIGN_FIELDS = ("answer", "verilog", "code", "solution", "reference")
 
 @dataclass(frozen=True, slots=True)
 class FiledModule:
-    """A module with its ports, as tokens."""
+    """A module with ports, as tokens."""
 
     source: str
     """The screened design, whose module is `top_module` and whose clock is `clk`."""
@@ -99,7 +99,7 @@ class VerilogRows(msgspec.Struct, frozen=True):
 
 
 def design_of(row: Mapping[str, Any]) -> str:
-    """Return the design of a row. Raises UnusableRow where it has none."""
+    """Return the design of a row. Raises UnusableRow for a row without a design."""
     for name in DESIGN_FIELDS:
         if isinstance(row.get(name), str) and "module" in row[name]:
             return str(row[name])
@@ -131,7 +131,7 @@ def read_module(source: str) -> FiledModule:
 
 
 def reset_level(name: str) -> int | None:
-    """Return the level at which an input resets; None for an input that is no reset by its name.
+    """Return the level at which an input resets; None if the name is not that of a reset.
 
     >>> reset_level("rst"), reset_level("reset_n"), reset_level("arstn"), reset_level("first")
     (1, 0, 0, None)
@@ -167,7 +167,7 @@ async def expected_of(module: FiledModule, stimuli: list[Inputs], *, timeout_s: 
 async def equals(
     module: FiledModule, stimuli: list[Inputs], design: str, *, partial: bool, timeout_s: float
 ) -> Verdict:
-    """Grade a design: 1 if all outputs equal those of the right design for all inputs."""
+    """Grade a design: 1 if all outputs equal the right design's outputs for all inputs."""
     try:
         tokens = screened(design)
     except RefusedDesign as error:

@@ -117,7 +117,7 @@ async def simulated(
 async def executed(
     ports: Ports, stimuli: list[Inputs], design: str, *, timeout_s: float
 ) -> Execution:
-    """Simulate a design that has been screened; the bench prints its outputs."""
+    """Simulate a design that has been screened; the bench prints the outputs."""
     bench = bench_of(ports, stimuli)
     try:
         execution = await execute_async(

@@ -20,15 +20,15 @@ class PeerRefusal(ValueError):
 
 
 class PeerBroken(RuntimeError):
-    """The peer's environment did something that its own interface does not allow."""
+    """The peer's environment broke the peer's own interface."""
 
 
 class PeerEpisodes(Protocol):
     """An environment of a peer, which plays one episode at a time."""
 
     def about(self) -> dict[str, Any]:
-        """Return facts: `sizes` (tasks of each split, where they are listed) and `rewards` (the
-        lowest and the highest reward, where the peer declares any).
+        """Return facts: `sizes` (tasks of each split, where listed) and `rewards` (the lowest and
+        the highest reward, where the peer declares any).
         """
         ...
 

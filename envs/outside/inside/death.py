@@ -1,4 +1,4 @@
-"""Ends a process of this side with the one that it works for, whatever it is busy with.
+"""Ends an adapter's process together with the owner process, however busy the adapter is.
 
 Two ways, since each has a gap. Linux sends a signal when the parent dies, also where a call of C
 keeps every Python thread waiting; other systems do not. A thread sees everywhere that the
@@ -38,7 +38,7 @@ def leave_with_owner(descriptor: int) -> None:
 
 
 class OwnerWatch:
-    """Ends the process with its owner while it imports a package, which may take minutes.
+    """Ends the process with the owner during the import of a package, which may take minutes.
 
     Only for that while. Linux sends its signal when the *thread* that started this process ends,
     and after the import that may be any thread of an owner that goes on; during the import that

@@ -29,7 +29,7 @@ def load_file(name: str, path: str) -> ModuleType:
 
 
 class PeerLine:
-    """One side of a connection: whole messages over a stream socket.
+    """An end of a connection that carries whole messages over a stream socket.
 
     Args:
         sock: the connected socket.
@@ -49,7 +49,7 @@ class PeerLine:
         return came
 
     def receive(self) -> tuple[int, Any]:
-        """Wait for a message; return the number of its call, and what it says.
+        """Wait for a message; return the call's number and the content.
 
         Raises:
             EOFError: the other side closed.

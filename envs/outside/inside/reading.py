@@ -1,4 +1,4 @@
-"""Reads expressions that a policy wrote, where a peer's scorer would evaluate them as Python.
+"""Reads a policy's expressions without `eval`, which some peers' scorers would use.
 
 Some scorers call `eval` on an answer, or sympy's `parse_expr`, which ends in `eval`. While such a
 scorer runs, both are replaced here: an answer may be a plain literal or an arithmetic expression of

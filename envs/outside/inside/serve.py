@@ -58,7 +58,7 @@ def main(descriptor: int) -> int:
 
 
 class _Children:
-    """Forks the environments and ends them; only this process knows which pids are still theirs."""
+    """Forks and ends the environments; only this process knows which pids are still in use."""
 
     def __init__(self, control: PeerLine, adapter: Any, setup: dict[str, Any], frames: Any) -> None:
         self._control, self._adapter, self._setup = control, adapter, setup

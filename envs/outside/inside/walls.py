@@ -26,7 +26,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
 
 def missing(sandboxes: str) -> str:
-    """Return why the walls cannot be built on this machine; empty if they can."""
+    """Return what the walls lack on this machine; empty if nothing is missing."""
     syscalls = _jail(sandboxes, "syscalls")
     if not syscalls.supported():
         return "they need Linux on x86-64"

@@ -18,7 +18,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class PeerServer:
-    """The address of a server, and a connection to it that lasts for an episode.
+    """The address of a server, and a connection that lasts for an episode.
 
     Args:
         kind: the project, for messages.
@@ -53,7 +53,7 @@ class PeerServer:
     async def ask(
         self, method: str, path: str, body: object = None, *, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Send a request; return the status and the JSON of the answer, None where it is none.
+        """Send a request; return the status and the decoded answer, None if that is not JSON.
 
         Raises:
             RewardUnavailable: the server is down or late, or its answer is too long or, with status

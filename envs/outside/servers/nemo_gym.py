@@ -1,4 +1,4 @@
-"""`nemo-gym/URL`: a resources server of NeMo Gym, played with rows of its data set.
+"""`nemo-gym/URL`: a resources server of NeMo Gym, played with rows of a data set.
 
     env = ludus.make("nemo-gym/http://127.0.0.1:8010", data="example.jsonl")
 
@@ -35,7 +35,7 @@ _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM, "assistant": Role.ASS
 
 @dataclass(frozen=True, slots=True)
 class NemoRow:
-    """A row of the data set, as the server takes it."""
+    """A row of the data set, in the server's form."""
 
     id: str
     row: dict[str, Any]
@@ -83,7 +83,7 @@ class NemoGymClient(TextEnv):
         self._tools: set[str] = set()
 
     def tasks(self, split: str) -> TaskSet:
-        """Return the rows of a split, by a digest of their content."""
+        """Return the rows of a split, by a digest of the content."""
         return self._rows.tasks(split)
 
     async def reset(
@@ -146,7 +146,7 @@ class NemoGymClient(TextEnv):
         return results or "", self._verdict(answer), True, False, {}
 
     async def close(self) -> None:
-        """Close the connections, and with them the session's cookie."""
+        """Close the connections, and drop the session's cookie."""
         await self._server.close()
 
     async def _called(self, call: ToolCall) -> Message:
@@ -195,7 +195,7 @@ class NemoGymClient(TextEnv):
 
 
 def _excluded(reply: dict[str, Any]) -> str:
-    """Say why the server excludes a sample from its own scores; empty where its reward counts.
+    """Say why the server excludes a sample from the server's scores; empty where the reward counts.
 
     Since 0.7 `mask_sample` decides, and a sample that names a failure beside `mask_sample: false`
     was measured all the same. Servers before 0.7 name a failure, or mask in `instance_config`.

@@ -1,4 +1,4 @@
-"""`openenv/URL`: an environment on an OpenEnv server, played over its WebSocket.
+"""`openenv/URL`: an environment on an OpenEnv server, played over a WebSocket.
 
     env = ludus.make("openenv/http://127.0.0.1:8000")
 
@@ -216,7 +216,7 @@ class OpenEnvClient(TextEnv):
             raise self._server.unavailable(f"/ws: {error}") from error
 
     async def _asked(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and return the data of the observation that answers it."""
+        """Send a message, and return the data of the answering observation."""
         if self._socket is None:
             raise self._server.unavailable("the connection of the episode is gone")
         try:
@@ -250,7 +250,7 @@ class OpenEnvClient(TextEnv):
 
 
 class _RefusedAction(Exception):
-    """The server refuses an action for its form."""
+    """The server refuses the form of an action."""
 
 
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}

@@ -146,7 +146,7 @@ class OrsClient(TextEnv):
     # --- the server -----------------------------------------------------------------------------
 
     def _read_splits(self) -> None:
-        """Ask which environment, splits and tasks there are."""
+        """Ask the server for the environment, the splits and the tasks."""
         key = self._key.reveal()
         clock = httpx.Timeout(self._server.timeout_s, connect=CONNECT_TIMEOUT_S)
         headers = {"X-API-Key": key} if key else {}
@@ -210,7 +210,7 @@ class OrsClient(TextEnv):
         return [user(shown)], self._final(reward, over), over, False, {}
 
     async def _called(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
-        """Make a call; return what it shows, its reward, and whether it ends the episode."""
+        """Make a call; return the result to show, the reward, and whether the episode ends."""
         body = {"name": call.name, "input": call.arguments}
         data = ""
         async for kind, piece in self._events(f"/{self._env}/call", body):
@@ -238,7 +238,7 @@ class OrsClient(TextEnv):
         return reward
 
     def _parts(self, blocks: Any) -> str | list[Part]:
-        """Return blocks as the content of a message: one text, where there is no image."""
+        """Return blocks as the content of a message: a single text if no block is an image."""
         parts = list[Part]()
         for block in blocks:
             if block.get("type") == "image":
@@ -272,8 +272,8 @@ class OrsClient(TextEnv):
                 await self._ask("POST", "/ping", {})
 
     async def _events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, str]]:
-        """Yield the events of a stream; one that breaks is asked for again by the name of its call,
-        and what it brought before is brought again.
+        """Yield the events of a stream; a broken stream is asked for again by the name of the call,
+        and then repeats the earlier events.
         """
         task_id, kept = "", list[tuple[str, str]]()
         for attempt in range(TRIES):
@@ -314,7 +314,7 @@ class OrsClient(TextEnv):
 
 
 async def events_of(content: aiohttp.StreamReader) -> AsyncIterator[tuple[str, str]]:
-    """Yield the events of a stream, wherever its bytes were cut on the way.
+    """Yield the events of a stream, wherever the bytes were cut on the way.
 
     Of the blanks after a colon one belongs to the format; those behind it are the result's.
 

@@ -45,8 +45,8 @@ class EvolvingJudge:
     (`rubric/version`), so that `replay` gives the same reward again.
 
     Args:
-        rubric: path of a TOML file whose items are persistent criteria of every question; a sample
-            may bring its own as `info["rubric"]`.
+        rubric: path of a TOML file whose items are persistent criteria of every question, or of a
+            .jsonl file with a rubric for each; a sample may bring its own as `info["rubric"]`.
         rubrics: SQLite file of versions; "" keeps them in memory.
         max_active: most active criteria of a question (DR Tulu uses 5).
         evolve: False scores by the latest versions and changes nothing.
@@ -100,7 +100,7 @@ class EvolvingJudge:
         try:
             # The owner of the question may hand in criteria that persist.
             own_rubric = samples[0].info.get("rubric")
-            given_rubric = self.judge.rubric if own_rubric is None else read_rubric(own_rubric)
+            given_rubric = self._persistent(datas[0]["question"], own_rubric)
         except ConfigError as error:
             return [Verdict.invalid(str(error))] * len(samples)
         question = SnapshotStore.key(datas[0]["question"])
@@ -129,6 +129,12 @@ class EvolvingJudge:
             except RewardUnavailable as error:
                 return [error.verdict] * len(samples)
         return verdicts
+
+    def _persistent(self, question: str, own_rubric: object) -> Rubric | None:
+        """Return the criteria that come with a question: its own, or those of the file."""
+        if own_rubric is not None:
+            return read_rubric(own_rubric)
+        return None if self.judge.rubrics is None else self.judge.rubrics.of(question)
 
     async def replay(self, samples: Sequence[Sample], version: int) -> list[Verdict]:
         """Judge by an earlier version of the rubric, changing nothing. With the same file of

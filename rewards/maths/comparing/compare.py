@@ -19,6 +19,8 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
     Raises:
         NeedsPool: the cheap steps leave the question open.
     """
+    while answer.op == "call" and answer.note == "Rightarrow" and gold.op != "call":
+        answer = answer.args[-1]  # `2x = 10 \implies x = 5`
     claimed = answer.args[1:] if answer.op == "rel" else (answer,)
     if any(unevaluated(side) for side in claimed) and not is_open(gold):
         return judge.decided(

@@ -19,8 +19,8 @@ _EQUILIBRIUM = re.compile(r"\\(?:rightleftharpoons|leftrightharpoons)(?![a-z])|<
 _MARKUP = re.compile(
     r"\\(?:ce|mathrm|text|textrm|mathsf|rm|left|right)(?![a-z])|\\[,;:! ]|[\s{}$_~]"
 )
-_MARKED = re.compile(r"\\(?:ce|mathrm|text)|[A-Z][a-z]?_|\d")
-_LAST_CHARGE = re.compile(r"(?<![\^\d])([+-])$")
+_MARKED = re.compile(r"\\(?:ce|mathrm|text)|[A-Z][a-z]?[_^]|\d")
+_LAST_CHARGE = re.compile(r"(?<!\^)(?<!\^\d)([+-])$")
 MAX_LENGTH = 200
 
 

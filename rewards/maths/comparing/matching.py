@@ -9,7 +9,7 @@ a value may hold collections.
 from __future__ import annotations
 
 from ..proving.judge import Judge
-from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols
+from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols, text
 from .constants import apart_by_a_constant, same_constants
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
@@ -42,6 +42,7 @@ from .several import MAX_SIGNS, elements, is_plural, operands, signs
 from .wording import same_text
 
 MAX_ITEMS = 64
+OTHERWISE = text("otherwise")
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
 """Words that introduce a condition which an answer may not leave out: without the condition the
@@ -332,10 +333,23 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         if components != (gold, answer):
             return matches(*components, judge)
     if gold.op == answer.op == "cases":
-        return _unordered(branches(gold), branches(answer), judge)
+        return _same_cases(branches(gold), branches(answer), judge)
     if is_scalar(gold) and is_scalar(answer):
         return same_value(gold, answer, judge)
     return _as_written(gold, answer, judge)
+
+
+def _same_cases(gold: list[Node], answer: list[Node], judge: Judge) -> bool:
+    """Compare the branches of two piecewise functions. An `otherwise` of one side stands for the
+    only condition of the other that no branch of its own has.
+    """
+    for first, second in ((gold, answer), (answer, gold)):
+        conditions = [branch.args[1] for branch in first]
+        rest = [b for b in second if not any(matches(c, b.args[1], judge) for c in conditions)]
+        if OTHERWISE in conditions and len(rest) == 1:
+            place = conditions.index(OTHERWISE)
+            first[place] = first[place]._replace(args=(first[place].args[0], rest[0].args[1]))
+    return _unordered(gold, answer, judge)
 
 
 def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:

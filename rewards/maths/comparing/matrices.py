@@ -8,6 +8,7 @@ from itertools import islice
 
 from ..reading import nodes
 from ..reading.nodes import Node, is_scalar
+from .products import factors
 
 MAX_CELLS = 64
 MAX_TREE = 2000
@@ -96,9 +97,9 @@ def in_components(vector: Node, other: Node) -> Node:
         return vector
     cells: list[Node] = [nodes.num(0)] * size
     for term in vector.args if vector.op == "add" else (vector,):
-        factors = list(term.args) if term.op == "mul" else [term]
-        axes = [axis for factor in factors if (axis := _axis(factor)) is not None]
-        rest = [factor for factor in factors if _axis(factor) is None]
+        parts = list(factors(term)) if term.op == "mul" else [term]
+        axes = [axis for part in parts if (axis := _axis(part)) is not None]
+        rest = [part for part in parts if _axis(part) is None]
         if len(axes) != 1 or axes[0] >= size:
             return vector
         cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(rest or [nodes.num(1)])))

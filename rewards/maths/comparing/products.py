@@ -42,7 +42,7 @@ def _do_not_commute(node: Node) -> bool:
         if part.op == "pow" and (part.note == "inverse" or _is_transpose(part)):
             return True
         if part.op == "mul":
-            letters = [factor.note for factor in _factors(part) if factor.op == "sym"]
+            letters = [factor.note for factor in factors(part) if factor.op == "sym"]
             letters = [letter for letter in letters if _is_capital(letter)]
             if len(letters) > 1 and all(letter.startswith("bold ") for letter in letters):
                 return True
@@ -57,11 +57,11 @@ def _is_transpose(node: Node) -> bool:
     return may_be_matrix and exponent.op == "sym" and exponent.note in _TRANSPOSES
 
 
-def _factors(node: Node) -> Iterator[Node]:
+def factors(node: Node) -> Iterator[Node]:
     """Yield the factors of a product, with nested products flattened."""
     for factor in node.args:
         if factor.op == "mul":
-            yield from _factors(factor)
+            yield from factors(factor)
         else:
             yield factor
 
@@ -77,13 +77,13 @@ def _ordered(node: Node, capitals: set[str]) -> Node:
     # An inverse or a transpose reverses the order of the factors: (AB)^-1 is B^-1 A^-1.
     reverses = node.op == "pow" and (_is_transpose(node) or node.args[1] == num(-1))
     if reverses and node.args[0].op == "mul":
-        powers = [node._replace(args=(factor, node.args[1])) for factor in _factors(node.args[0])]
+        powers = [node._replace(args=(factor, node.args[1])) for factor in factors(node.args[0])]
         return _ordered(mul(*reversed(powers)), capitals)
     if node.op != "mul":
         return node._replace(args=tuple(_ordered(arg, capitals) for arg in node.args))
     commuting: list[Node] = []
     in_sequence: list[Node] = []
-    for factor in _factors(node):
+    for factor in factors(node):
         if nodes.symbols(factor) & capitals:
             in_sequence += _written_out(_ordered(factor, capitals))
         else:

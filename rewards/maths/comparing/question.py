@@ -40,10 +40,13 @@ _SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")
 class Question(NamedTuple):
     """The formulas of a prompt that have to be worked out, and the forms that the prompt names."""
 
+    asked: frozenset[Node]
+    """The formulas with letters that stand alone, such as $a + 2b$ in `Find $a + 2b$`."""
     formulas: frozenset[Node]
     factored: bool
     expanded: bool
     decimal: bool
+    mixed: bool
     fraction: bool
     numeral: bool
     interval: bool
@@ -55,6 +58,7 @@ _FORMS = {
     "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)",
     "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b",
     "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b",
+    "mixed": r"\bmixed (?:number|fraction)",
     "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
     "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
     "interval": r"\binterval notation\b|\bas an interval\b",
@@ -79,7 +83,9 @@ def question(prompt: str) -> Question:
     compound = {_sorted(node) for node in found if _to_work_out(node)}
     if len(texts) > 1 and _CHOOSES.search(prompt):
         compound = set()
-    return Question(frozenset(compound), units=units, **forms)
+    alone = {_sorted(node) for text in texts if (node := _read(text)) is not None}
+    asked = {node for node in alone if node.op != "rel" and (symbols(node) or not is_scalar(node))}
+    return Question(frozenset(asked), frozenset(compound), units=units, **forms)
 
 
 def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
@@ -87,7 +93,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
-    if reason := misnamed(prompt, answer) or _undecimal(asked, gold, answer):
+    if reason := misnamed(prompt, answer) or _unwritten(asked, gold, answer):
         return "form", reason
     wanted, given = _read(gold), _read(answer)
     if wanted is None or given is None:
@@ -102,8 +108,13 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return ("form", reason) if reason else None
 
 
-def _undecimal(asked: Question, gold: str, answer: str) -> str:
-    """Return why an answer is no decimal where a decimal is asked, or ""."""
+_MIXED = re.compile(r"\d\s*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
+
+
+def _unwritten(asked: Question, gold: str, answer: str) -> str:
+    """Return why an answer is not written as the decimal or mixed number that is asked, or ""."""
+    if asked.mixed and _MIXED.search(gold) and not _MIXED.search(answer):
+        return "the question asks for a mixed number"
     percent = "%" in answer and "%" not in gold
     fraction = "." in gold and "." not in answer and "frac" in answer
     return "the question asks for a decimal" if asked.decimal and (percent or fraction) else ""
@@ -120,6 +131,37 @@ def misnamed(prompt: str, said: str) -> str:
     return ""
 
 
+def asked_value(prompt: str, answer: str) -> str:
+    """Return the value of an equation whose left side is what the prompt asks for, or "":
+    `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
+    """
+    if "=" not in answer or (node := _read(answer)) is None or node.op != "rel":
+        return ""
+    named = node.note == "=" and _sorted(node.args[0]) in question(prompt).asked
+    return answer.rpartition("=")[2] if named else ""
+
+
+def bound_asked(prompt: str, formula: str) -> str:
+    r"""Return the bound of a closing formula such as `n \ge \frac{8+3}{2} = \frac{11}{2}` where
+    the question asks for the least (or greatest) value; else the formula.
+
+    >>> bound_asked("Find the least $n$.", r"n \ge 3"), bound_asked("Find the least $n$.", "n > 3")
+    ('3', 'n > 3')
+    """
+    signs = _ORDER.findall(formula)
+    closed = len(signs) == 1 and signs[0][:3] in _CLOSED
+    direction = _CLOSED[signs[0][:3]] if closed else None
+    if direction is None or not direction.search(prompt) or "," in formula:
+        return formula
+    return re.split(rf"{_ORDER.pattern}|=", formula)[-1]
+
+
+_ORDER = re.compile(r"\\[lg]e(?:q|qslant)?(?![a-z])|[<>≤≥]|\\[lg]t(?![a-z])")
+_LEAST = re.compile(r"\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)", re.IGNORECASE)
+_GREATEST = re.compile(
+    r"\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
+)
+_CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 _LABEL = re.compile(
     r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
 )
@@ -200,7 +242,7 @@ def _to_work_out(node: Node) -> bool:
     base.
     """
     if node.op in {"rel", "based", "func", "add", "abs", "matrix", "such"}:
-        return not (node.op == "func" and node.note == "sqrt" and _plain_root(node.args[0]))
+        return True
     if node.op == "pow":
         return not _plain_root(node)
     if node.op == "mul":
@@ -213,21 +255,17 @@ def _numbers(node: Node) -> int:
 
 
 def _plain(node: Node) -> bool:
-    return node.op in {"num", "dec", "const"} or (node.op in {"pow", "func"} and _plain_root(node))
+    return node.op in {"num", "dec", "const"} or _plain_root(node)
 
 
 def _plain_root(node: Node) -> bool:
     """Return whether a node is the root of a whole number without square factors."""
-    if node.op in {"pow", "func"} and node.args:
-        node = node.args[0] if node.op == "func" or _is_root(node) else Node("sym", (), 0, "x")
-    if node.op != "num" or not isinstance(node.value, int) or not 0 < node.value < 10**6:
+    if node.op != "pow" or node.args[1].op != "num" or node.args[1].value.denominator != 2:
         return False
-    number = node.value
+    number = node.args[0].value if node.args[0].op == "num" else 0
+    if number.denominator != 1 or not 0 < number < 10**6:
+        return False
     return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
-
-
-def _is_root(node: Node) -> bool:
-    return node.args[1].op == "num" and node.args[1].value.denominator == 2
 
 
 def _factors(node: Node) -> int:

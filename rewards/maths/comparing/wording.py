@@ -11,8 +11,10 @@ from ..reading.notation import as_words
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 # Subject and verb before a worded answer: `It is Tuesday`, `the series diverges`.
 _LEAD = re.compile(
-    r"^(?:it|this|that|there|they|the (?!(?:opposite|contrary|converse|inverse|negation|complement|"
-    r"reverse|reciprocal|other|rest|former|latter|first|second|last)\b)[a-z]+)?\s*"
+    r"^(?:(?:by|from|using) [^,]*, )?"
+    r"(?:it|this|that|there|they|the(?: (?!(?:opposite|contrary|converse|inverse|negation"
+    r"|complement|reverse|reciprocal|other|rest|former|latter|first|second|last|not|no|if|that|or"
+    r"|than|nor|wrong|false|is|are)\b)[a-z]+){1,4})?\s*"
     r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")

@@ -32,6 +32,8 @@ _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
 _ONE_OF = re.compile(
     r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
 )
+# `The only choice is for there to be 26 girls` speaks of no listed option.
+_OPTION = re.compile(r"options?\Z|choices?\Z", re.IGNORECASE)
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
@@ -155,7 +157,10 @@ def _candidates_at(
     phrase = spoken(body, value_start)
     if not phrase.text.strip(" .*$:_{}"):
         return
-    if len(_PROSE.findall(phrase.text)) >= 3 and _VERB.match(phrase.text):
+    prose = len(_PROSE.findall(phrase.text)) >= 3
+    if prose and _OPTION.match(match[noun]):
+        return
+    if prose and _VERB.match(phrase.text):
         # A sentence stands for the number that it states: `Answer: Ann is 3 years older than Tom.`
         stated = last_expression(phrase.text)
         if stated is not None and not stated.void and not _OPEN.search(phrase.text):

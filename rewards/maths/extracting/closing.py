@@ -235,7 +235,7 @@ _YES_NO = re.compile(
 )
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
-    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on)\s+"
+    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
@@ -250,7 +250,9 @@ _SPELLED = re.compile(
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
 )
-_EMPHASIS = re.compile(r"(?!\*\})(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1")
+_EMPHASIS = re.compile(
+    r"(?!\*\})(?<![A-Za-z0-9)}])(\*{1,3}|`)(?=[^\s*`])([^*`\n]{1,120}?)(?<=\S)\1(?![A-Za-z0-9({])"
+)
 
 
 def picked(body: str) -> Candidate | None:

@@ -48,7 +48,8 @@ def last_expression(body: str) -> Candidate | None:
     if formula is not None and denied(body, start, end, *formula):
         formula = None
     if formula is not None and (number is None or number[0] <= formula[1]):
-        return Candidate(CandidateKind.FORMULA, body[slice(*formula)], *formula, *formula)
+        text = with_unit(body, body[slice(*formula)], formula[1])
+        return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
     if number is None:
         return None
     return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
@@ -122,7 +123,7 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
 
 
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
-_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°")
+_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°′″")
 
 
 def _expression(body: str, start: int, end: int) -> tuple[int, int]:
@@ -145,18 +146,27 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     if dots := _DOTS.match(body, end):
         end = dots.end()
     unit = _UNIT.match(body, end)
-    if unit and all(
-        unit_symbol(part) for part in re.findall("[A-Za-z]+", unit[1]) if part != "per"
-    ):
-        end = unit.end(1)
-    return start, end
+    return start, unit.end(1) if unit and _is_unit(unit[1]) else end
 
 
-# A unit right behind a number, with an optional power and divisor: `5 m/s²`.
-_UNIT = re.compile(
-    r"(?:\s|(?=[A-Za-z]{2}))([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]"
-    r"|\^\d)?)?)(?![\w²³/^])"
-)
+def with_unit(body: str, text: str, end: int) -> str:
+    r"""Return a value with the unit behind its formula or box: `$a = 4.9$ m/s.` A unit ends its
+    clause, so that `$5$ in the end` is no inch.
+    """
+    unit = _UNIT_BEHIND.match(body, end)
+    if unit is None or not _is_unit(unit[1]) or not re.search(r"[\d}]\s*$", text):
+        return text
+    return f"{text}\\text{{ {unit[1]}}}"
+
+
+def _is_unit(words: str) -> bool:
+    return all(unit_symbol(part) for part in re.findall("[A-Za-z]+", words) if part != "per")
+
+
+# A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
+_UNITS = r"([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
+_UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})){_UNITS}(?![\w²³/^])")
+_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{1,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
 
 
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
@@ -204,8 +214,12 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+\s*$)"
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
 )
+_SUPPOSES = re.compile(
+    r"\b(?:with|for|if|when|since|as|setting|substituting)[\s$\\(]*$", re.IGNORECASE
+)
+_SUPPOSED = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*=[^=,]*,(?=[^,]*=[^,]*$)")
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
@@ -217,6 +231,10 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     rows = list(_ROWS.finditer(tail, start, end))
     if not rows and (implied := list(_IMPLIES.finditer(tail, start, end))):
         return implied[-1].end(), end
+    if not rows and _SUPPOSES.search(tail, max(0, start - 16), start):
+        # `With $T=2, x=5$`: the value follows from what is supposed before the comma.
+        supposed = _SUPPOSED.match(tail, start, end)
+        return (supposed.end() if supposed else start), end
     if not rows and _CONTINUES.match(tail, start, end) and _CHAIN.search(tail, start, end):
         # `Volume $= \pi r^2 h = 36\pi$`: the words before are the left side.
         return tail.rfind("=", start, end) + 1, end

@@ -19,6 +19,7 @@ from .expressions import last_expression
 from .marks import all_boxes, joined
 from .phrases import COMMA_WORDS
 from .sentence import DENIAL, without_checks
+from .stance import stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -87,6 +88,10 @@ RANKING: tuple[Rank, ...] = (
     Rank("short text", "a short response without digits, as it stands", _in_text(short_text)),
 )
 """The ranking: the first line that finds a candidate decides."""
+
+
+_VALUES = frozenset({CandidateKind.EMPHASIS, CandidateKind.FORMULA, CandidateKind.NUMBER})
+"""Kinds of values within a sentence, whose words may deny or suppose them."""
 
 
 class Ranked(NamedTuple):
@@ -171,8 +176,11 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
         candidate = rank.find(body, statements)
         if candidate is None:
             continue
-        if not (candidate.ignored or candidate.void) and statements.retracted(candidate):
-            candidate = replace(candidate, ignored="it is taken back")
+        if not (candidate.ignored or candidate.void):
+            refused = "it is taken back" if statements.retracted(candidate) else ""
+            if candidate.kind in _VALUES:
+                refused = refused or stance(body, candidate.start, candidate.start, candidate.end)
+            candidate = replace(candidate, ignored=refused)
         yield number, candidate
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.

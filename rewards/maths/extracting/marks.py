@@ -13,14 +13,10 @@ from typing import NamedTuple
 from ..reading.notation import squeeze
 from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .enclosing import opened, piece
+from .expressions import with_unit
 from .phrases import FILLER, HEDGE
 from .stance import stance
 
-# `\\boxed{12} J.`: the unit of a number stands behind its box.
-_UNIT_BEHIND = re.compile(
-    r"[\s$]{0,3}(N|J|kJ|W|kW|Pa|kPa|V|kg|g|mg|km|cm|mm|m/s|m|s|ms|mol|Hz|L|ml)(?=[.,;]|\s*$)",
-    re.MULTILINE,
-)
 _PLAIN_NUMBER = re.compile(r"\s*-?\d[\d,.]*\s*")
 MAX_BOXES = 20
 """The most boxes that can form one list."""
@@ -91,8 +87,8 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
         text = _opened(body, *around) if around else joined(body, group)
         if not body[last.open : last.close].strip(" {}$~"):
             void = "the last box is empty"
-        if unit := None if around else _UNIT_BEHIND.match(body, last.end):
-            text = f"{text}\\text{{ {unit[1]}}}" if _PLAIN_NUMBER.fullmatch(text) else text
+        if not around and _PLAIN_NUMBER.fullmatch(text):
+            text = with_unit(body, text, last.end)
         # Equal boxes count once, so the text may be the content of the last box alone.
         start = last.open if text == body[last.open : last.close] else first.open
         close = last.close

@@ -68,7 +68,7 @@ ENGLISH = PhraseLanguage(
     r"|at)"
     r"|(?:turns|works) out (?:to be|to)|(?:will|would|should|must|can only|has to|have to|could"
     r"|might|may|ought to|cannot|can't|could not|couldn't|must not|won't) be)\b|\bis\b"
-    r"|'s\b)(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
+    r"|'s\b|(?<=answer)\sof(?=\s*[\d$\\-]))(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
     r"|also|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably"
     r"|likely|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
@@ -296,7 +296,7 @@ RELATED = _words(
     r"|nothing (?!but|else|other))\b[^.;:]*$"
     r"|\b(?:cannot|can't|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer"
     r"|say|prove|show|establish|support|accept|recommend)\b[^.,;:]*$"
-    r"|\bhardly\b[^.,;:]*$"
+    r"|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
 DENIED_BY_VERB = re.compile(

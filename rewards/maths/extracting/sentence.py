@@ -20,10 +20,16 @@ CALCULATED = re.compile(
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+)
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
-    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b)?(?![\w:])"
+    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b"
+    r"| in the (?:morning|afternoon|evening))?(?![\w:])"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
+    rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?(?![\w/])"
     r"|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
@@ -90,7 +96,7 @@ _VALUE_VERB = re.compile(
 )
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
-    r"|equals|totals|amounts|adds|means|leaves|yields|implies"
+    r"|equals|totals|amounts|adds|sums|means|leaves|yields|implies"
     r"|simplifies|reduces|evaluates|forces))|where"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
@@ -159,13 +165,18 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
         pass
-    elif UNSURE.search(sentence) and sum(1 for _ in NUMBER.finditer(sentence)) > 1:
+    elif (
+        UNSURE.search(_LAST_CLAUSE.split(sentence)[-1])
+        and sum(1 for _ in NUMBER.finditer(sentence)) > 1
+    ):
         reason = "the closing sentence leaves several values open"
     return (
         Candidate(CandidateKind.NUMBER, "", start, end, start, end, void=reason) if reason else None
     )
 
 
+# `It lies between 41 and 43, so it is 42`: the last clause says what the others leave open.
+_LAST_CLAUSE = re.compile(r",\s+(?=(?:so|but|hence|thus|therefore|the|it|which|we)\b[^,]*\d)")
 # `Were zero included, we would have 11`: the verb before its subject supposes.
 _COUNTERFACTUAL = re.compile(r"^\W*(?:were|had)\s[^.;]*\bwould\b(?!.*[;.]\s)", re.IGNORECASE)
 _AT_MOST_CAN = re.compile(

@@ -51,6 +51,8 @@ _ANOTHER = re.compile(
     r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
     r"|または|또는|或)"
 )
+# A calculation goes on in the next display: `\\[= 65^2 + 64^2\\]`.
+_NEXT_ROW = re.compile(r"\s*(?P<row>(?:\\\[|\$\$)\s*=)")
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。|\n(?=\S)"
@@ -127,6 +129,11 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     if choice and not _LISTED_LETTERS.match(rest, choice.start(1)):
         return choice.span(1)
     math = _MATH.match(rest, lead)
+    while math and (next_row := _NEXT_ROW.match(rest, math.end())):
+        math = _MATH.match(rest, next_row.start("row")) or math
+        lead = math.start()
+        if math.start() != next_row.start("row"):
+            break
     if math is not None:
         # The end of the list of formulas that begins with `math`: `$8$, $4$`.
         end = math.end()

@@ -35,6 +35,7 @@ class Stance(StrEnum):
 
 
 _DIGIT = re.compile(r"-?\d")
+_NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
 _DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
 INSTEAD = re.compile(
@@ -90,7 +91,8 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
         marked: the value stands in a formal mark, around which words stand that would be part of
             an announcement.
     """
-    clause = clause_before(body, said_from)
+    # A name before the value belongs to the value: `unless n = 11`.
+    clause = _NAME.sub("", clause_before(body, said_from))
     if clause.strip():
         before = clause[-NEAR:]
         before = before.rstrip(" $\\([{*_\n") if marked else before

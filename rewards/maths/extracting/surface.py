@@ -39,7 +39,7 @@ _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
 # A full stop ends a sentence unless it closes an abbreviation.
 _SENTENCE_END = re.compile(
-    r"[.!?](?=\s|$)(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
+    r"[.!?](?=\s|$|\$\s+[A-Z])(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|[。\n]|\\\](?=.)|\$\$(?=\s*[A-Z])"
 )
 

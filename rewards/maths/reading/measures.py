@@ -33,6 +33,8 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
     if word in SCALES:
         parser.take()
         scale = nodes.num(SCALES[word])
+        if node.op == "quantity" and node.args[0].op in EXACT:  # `\\$2.5 million`
+            return node._replace(args=(nodes.num(node.args[0].value * scale.value),))
         exact = node.op in EXACT
         return nodes.num(node.value * scale.value) if exact else nodes.mul(node, scale)
     if word == "i":

@@ -137,6 +137,8 @@ _SAID = tuple(
         (rf"^(?:minus|negative)\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
         (r"^(-?\d+) (?:out of|in) (\d+)$", r"\1/\2"),
         (r"\bper cent\b", "percent"),
+        (r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
+        (r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
         (r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
         (r"^(\d+) and (\d+/\d+)(?!\w|/)", r"\1 \2"),
         (r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),

@@ -245,7 +245,7 @@ _OPTION = re.compile(r"(--[\w.-]+)(?= [A-Z{\[])")
 
 
 def _names_of_similar(message: str) -> str:
-    """Keep of the options that tyro finds similar their names alone, two at most."""
+    """Shorten tyro's message on similar options to the names of two at most."""
     unknown, *similar = _SIMILAR.split(message)
     names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
     return f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
@@ -333,7 +333,7 @@ def read_rows(cls: type[Config], text: str) -> list[Config]:
 
 
 def write_rows(rows: Sequence[object]) -> str:
-    """Write configs as `read_rows` reads them."""
+    """Write configs in the format of `read_rows`."""
     tables = (to_toml(as_table(row)).strip().replace("\n", ", ") for row in rows)
     return f"[{', '.join(f'{{{table}}}' for table in tables)}]"
 
@@ -351,7 +351,7 @@ class UnknownAction(UnknownName):
 def run_action(
     verb: str, actions: Mapping[str, Action], arguments: Sequence[str], *, usage: str
 ) -> int:
-    """Run the action that the first of `arguments` names; without one, print `usage` and return 0.
+    """Run the action named by the first of `arguments`; without arguments, print `usage`, return 0.
 
     Raises:
         UnknownAction: the verb has no such action; the message suggests a near miss.

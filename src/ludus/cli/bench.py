@@ -1,4 +1,4 @@
-"""`ludus bench URL`: load on a server at given concurrencies, beside what its CPU allows."""
+"""`ludus bench URL`: load on a server at given concurrencies, compared with what the CPU allows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BenchOptions:
 
 
 class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one concurrency."""
+    """The measured results at a concurrency."""
 
     concurrency: int
     operations: int
@@ -95,13 +95,13 @@ class ServerUsage(msgspec.Struct):
 
 @dataclass
 class LoadMeter:
-    """Counts what one row meets."""
+    """Collects the latencies and errors of a row."""
 
     latencies_s: list[float] = field(default_factory=list[float])
     errors: Counter[str] = field(default_factory=Counter[str])
 
     async def time(self, operation: Awaitable[str]) -> bool:
-        """Await an operation, which says why it failed or nothing; return whether it succeeded."""
+        """Await an operation, which returns a problem or ""; return whether all went well."""
         started = time.perf_counter()
         try:
             problem = await operation
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def bench(options: BenchOptions) -> list[BenchRow]:
-    """Return a row for each concurrency, and print each once it is there."""
+    """Measure each concurrency: print the row at once, and return all rows."""
     rows: list[BenchRow] = []
     async with ludus.connect(
         options.url,
@@ -273,7 +273,7 @@ def _line(row: BenchRow) -> str:
 
 
 def write(rows: Sequence[BenchRow], file: Path) -> None:
-    """Write the rows as JSON, and beside it their picture, where matplotlib is installed.
+    """Write the rows as JSON, and a plot beside the file, where matplotlib is installed.
 
     Raises:
         ConfigError: the file cannot be written.

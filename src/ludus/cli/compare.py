@@ -1,4 +1,4 @@
-"""`ludus compare`: recipes compared over seeds by their held-out scores."""
+"""`ludus compare`: recipes compared over seeds by held-out scores."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def show_comparison(told: dict[str, Any]) -> None:
-    """Print the recipes and their pairs."""
+    """Print the recipes and the comparison of each pair."""
     console = Console()
     recipes = Table(
         "recipe", "seeds", "mean", "IQM", "95% interval of the IQM", "would reach", box=None

@@ -155,7 +155,7 @@ def _is_installed(name: str) -> bool:
 
 
 def accelerators() -> Iterator[Ability]:
-    """Look for devices that torch can use; torch itself is not loaded where no driver is there."""
+    """Look for devices that torch can use; torch itself is loaded only beside a driver."""
     driver = shutil.which("nvidia-smi") is not None or Path("/dev/nvidia0").exists()
     if not _is_installed("torch"):
         return

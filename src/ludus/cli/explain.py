@@ -1,4 +1,4 @@
-"""`ludus explain`: how a run stands, why, and what to do, from the files of its folder."""
+"""`ludus explain`: how a run stands, why, and what to do, from the files of the run folder."""
 
 from __future__ import annotations
 

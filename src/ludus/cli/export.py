@@ -37,7 +37,7 @@ class ExportOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files and print their paths; returns 0."""
+    """Write the files and print the paths; returns 0."""
     options = parse(
         ExportOptions,
         arguments,

@@ -1,4 +1,4 @@
-"""What RL did to a policy, as `ludus explain RUN --gains` prints it."""
+"""What RL changed about a policy, as printed by `ludus explain RUN --gains`."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def operator_key(key: Secret) -> str:
 
 
 def look(arguments: Sequence[str]) -> int:
-    """Print a rollout's calls with their spans of tokens, and what is not trained."""
+    """Print a rollout's calls, each with a span of tokens, and what is not trained."""
     options = parse(
         InspectOptions,
         arguments,
@@ -149,7 +149,7 @@ async def serve(options: GatewayOptions) -> int:
 
 @asynccontextmanager
 async def opened(options: GatewayOptions) -> AsyncGenerator[PolicyWriter]:
-    """Load the model, or ask its server whether it serves the model."""
+    """Load the model, or ask the server whether the model is served."""
     sampling = Sampling(max_tokens=options.max_tokens, temperature=options.temperature)
     if options.base_url:
         served = ChatPolicy(

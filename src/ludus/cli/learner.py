@@ -147,7 +147,7 @@ async def _serve(server: HttpServer, options: LearnerOptions) -> int:
 
 
 def _base(options: LearnerOptions) -> tuple[ModelConfig, str]:
-    """Return the settings of the base model, and what clients call it."""
+    """Return the settings of the base model, and the model's name for clients."""
     from ludus.trainer.config import ModelConfig
 
     settings = ModelConfig(path=options.model, device=options.device, dtype=options.dtype)

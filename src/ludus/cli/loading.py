@@ -44,7 +44,7 @@ def import_user_code(name: str) -> None:
 
 
 def command_line(*words: str) -> str:
-    """Return a `ludus` command to type, with the imports of this one."""
+    """Return a `ludus` command to type, with the imports of this command."""
     imports = [part for name in imported for part in ("--import", name)]
     return shlex.join(["ludus", *imports, *words])
 

@@ -1,5 +1,5 @@
-"""`ludus model`: fetch a released model, put one together from the shards of ranks, and probe a
-model's chat template.
+"""`ludus model`: fetch a released model, join the shards of ranks into a model, and probe a model's
+chat template.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class ProbeOptions:
 
 
 def probe(arguments: Sequence[str]) -> int:
-    """Print what a chat template shows and what repairs it; returns 1 if it cannot play an
-    episode.
+    """Print what a chat template shows and which repairs help; returns 1 if no episode can be
+    played.
     """
     options = parse(
         ProbeOptions,

@@ -115,8 +115,8 @@ async def _play(options: PlayOptions, name: str) -> int:
 
 
 async def _play_session(console: Console, session: Playable, options: PlayOptions) -> int:
-    """Play until the end; what is taken back is played again from the start without its last line,
-    which gives the same state where an environment is deterministic.
+    """Play until the end. To take a line back, the episode is played again from the start without
+    the last line, which gives the same state where an environment is deterministic.
     """
     script: list[str] = []
     while True:

@@ -173,7 +173,7 @@ def contents_of(wheel: Path) -> str:
 
 
 def required(of: Distribution, known: set[str] | None = None) -> Iterator[Distribution]:
-    """Yield the distributions of this interpreter that one requires, and what those require."""
+    """Yield the distributions of this interpreter that `of` requires, directly or indirectly."""
     seen = set[str]() if known is None else known
     for line in of.requires or ():
         match = _NAME.match(line)
@@ -199,7 +199,7 @@ def is_remote(destination: str) -> bool:
 
 
 def put(wheel: Path, folder: Path, lock: str) -> list[str]:
-    """Copy the wheel into a folder, with the lock beside it.
+    """Copy the wheel and the lock into a folder.
 
     Raises:
         ConfigError: the folder has another wheel of this version, or cannot be written.
@@ -220,7 +220,7 @@ def put(wheel: Path, folder: Path, lock: str) -> list[str]:
 
 
 def push(package: EnvPackage, remote: str, lock: str, place: Path) -> list[str]:
-    """Commit the package with its lock to a git remote, under a tag of its version.
+    """Commit the package with the lock to a git remote, and tag the commit with the version.
 
     Raises:
         ConfigError: the remote has the version already, or git fails.
@@ -242,7 +242,7 @@ def push(package: EnvPackage, remote: str, lock: str, place: Path) -> list[str]:
 
 
 def pip_address(remote: str) -> str:
-    """Return a git remote as pip takes it.
+    """Return a git remote as an address for pip.
 
     >>> pip_address("git@host:me/echo.git"), pip_address("https://host/me/echo")
     ('git+ssh://git@host/me/echo.git', 'git+https://host/me/echo')
@@ -265,7 +265,7 @@ def pip(*arguments: str) -> None:
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
-    """Run git, which asks nobody for a password; return what it prints.
+    """Run git without password prompts; return the output.
 
     Raises:
         ConfigError: with its last line.
@@ -309,5 +309,5 @@ def _done(ran: subprocess.CompletedProcess[str], what: str) -> str:
 
 
 def _content(lock: str) -> list[str]:
-    """Return the lines of a lock that say what it is of; a wheel differs in its times alone."""
+    """Return the lines of a lock without the wheel's digest, which differs between builds."""
     return [line for line in lock.splitlines() if not line.startswith("# wheel")]

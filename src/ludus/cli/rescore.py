@@ -58,7 +58,7 @@ class RescoreOptions:
 
 
 def episodes_file(path: Path) -> Path:
-    """Return `path` itself, or, if it is a folder, the newest file of whole steps or evaluations.
+    """Return `path` itself or, for a folder, the newest file of whole steps or evaluations.
 
     Raises:
         ConfigError: there is no file of episodes in the folder or in its subfolder `episodes`.

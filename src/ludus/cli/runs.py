@@ -1,4 +1,4 @@
-"""What stands for a run on the command line: its folder, what is inside, or its name in `runs/`."""
+"""Ways to name a run on the command line: the folder, a file inside, or a name in `runs/`."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ async def serve(options: ServeOptions, arguments: Sequence[str]) -> int:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the system allows it, for its connections."""
+    """Let this process open as many files as the system allows, for many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_FILES)), hard))
@@ -257,7 +257,7 @@ def session_limits(options: ServeOptions) -> SessionLimits:
 
 
 def reload(server: HttpServer, started: ServeOptions, arguments: Sequence[str]) -> None:
-    """Read tokens, certificate and limits again; what has a mistake stays as it is.
+    """Read tokens, certificate and limits again; a faulty setting keeps the old value.
 
     Args:
         server: the server, which runs.

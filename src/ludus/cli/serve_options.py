@@ -167,7 +167,7 @@ PATHS = ("options", "tls_cert", "tls_key", "tls_client_ca", "tokens", "uds", "ac
 
 
 def read_options(arguments: Sequence[str]) -> ServeOptions:
-    """Read the words after `serve`, on top of the file that `--config` names among them.
+    """Read the words after `serve`, which override the file named by `--config`.
 
     Raises:
         ConfigError: an option or a key of the file is unknown or out of its bounds.

@@ -1,4 +1,4 @@
-"""What long verbs have in common: they run until SIGINT or SIGTERM, and then tidy up.
+"""Long-running verbs: run until SIGINT or SIGTERM, and then tidy up.
 
 Schedulers announce the end of a job by SIGTERM; without this a run would end without a checkpoint
 and leave its server behind.
@@ -69,7 +69,7 @@ class Startable(Protocol):
 
 @runtime_checkable
 class Hurried(Protocol):
-    """A server whose `stop` may wait long for its clients."""
+    """A server whose `stop` may wait long for clients."""
 
     def hurry(self) -> None:
         """Let `stop` wait no longer."""

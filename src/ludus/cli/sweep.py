@@ -1,4 +1,4 @@
-"""`ludus sweep`: recipes over seeds, tuned on other seeds than those they are compared on."""
+"""`ludus sweep`: recipes over seeds, with separate seeds for tuning and comparison."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SweepRun:
     folder: Path
 
     def command(self, settings: Sequence[str]) -> list[str]:
-        """Return the words that train it, or go on with it."""
+        """Return the command line that starts or continues this run."""
         imports = [word for name in imported for word in ("--import", name)]
         python = [sys.executable, "-m", "ludus", *imports, "train"]
         if (self.folder / "checkpoints").is_dir() and (self.folder / "config.toml").is_file():
@@ -161,7 +161,7 @@ def _check(options: SweepOptions, settings: Sequence[str]) -> None:
 
 
 def _grid(items: Sequence[str]) -> list[Cell]:
-    """Return the cells of the grid; one empty cell where nothing is tuned."""
+    """Return the cells of the grid; a single empty cell where nothing is tuned."""
     axes: list[list[tuple[str, str]]] = []
     for item in items:
         name, sign, values = item.partition("=")
@@ -260,9 +260,7 @@ def _is_finished(run: SweepRun) -> bool:
 
 
 def _train(run: SweepRun, settings: Sequence[str]) -> str:
-    """Train in a process of its own, whose output goes to a log beside the run; return what
-    went wrong, or nothing.
-    """
+    """Train in a separate process with a log beside the run; return what went wrong, or nothing."""
     log = run.folder.parent / f"{run.folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

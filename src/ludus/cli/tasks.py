@@ -24,6 +24,7 @@ from ludus.envs.curation import (
     round_trip,
     write_collection,
     write_questions,
+    write_rubrics,
 )
 from ludus.envs.problem_files import check_shares
 from ludus.errors import ConfigError, MissingExtra
@@ -66,8 +67,12 @@ class TasksOptions:
     """The device of a model in this process."""
     measure: MeasureSettings = field(default_factory=MeasureSettings)
     """How tasks are measured with the model, and which are left out."""
-    write: Literal["", "search", "verilog"] = ""
-    """Have the model write tasks: questions over a corpus, or descriptions of designs."""
+    write: Literal["", "search", "verilog", "rubrics"] = ""
+    """Have the model write tasks: questions over a corpus, descriptions of designs, or rubrics for
+    questions from what a search in --corpus finds.
+    """
+    corpus: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
+    """With --write rubrics: the documents that are searched."""
     writing: WriteSettings = field(default_factory=WriteSettings)
     """How the model writes tasks, and which are kept."""
     json: Flag = False
@@ -75,7 +80,7 @@ class TasksOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the set, and print its card; returns 0."""
+    """Write the task set and print the card; returns 0."""
     options = parse(
         TasksOptions,
         arguments,
@@ -96,6 +101,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     counts = ", ".join(f"{count} {split}" for split, count in card["tasks"].items())
     print(f"{folder}: {counts}, of {card['rows']} rows in {card['clusters']} clusters")
+    for split, share in (("validation", options.validation), ("test", options.test)):
+        wanted, held = round(share * sum(card["tasks"].values())), card["tasks"][split]
+        if held < wanted / 2:
+            print(
+                f"{split} has {held} of {wanted} tasks: most questions are alike but for numbers, "
+                "and stay in train; add other questions, or name a file of its own"
+            )
     for reason, count in card["left_out"].items():
         print(f"left out {count}: {reason}")
     for name, value in collection.measured.items():
@@ -122,12 +134,14 @@ def check_options(options: TasksOptions) -> None:
         raise ConfigError("--cache keeps the answers of a server: set --base-url")
     if options.write == "search" and len(options.sources) != 1:
         raise ConfigError(f"--write search takes one corpus, got {len(options.sources)}")
-    if options.write and (options.question or options.answer):
+    if options.write in ("search", "verilog") and (options.question or options.answer):
         raise ConfigError("--question and --answer name fields of questions, which --write writes")
+    if bool(options.corpus) != (options.write == "rubrics"):
+        raise ConfigError("--write rubrics and --corpus FILE, which is searched, belong together")
 
 
 async def collected(options: TasksOptions) -> TaskCollection:
-    """Read or write tasks, measure them where a model is named, and divide them into splits."""
+    """Read or write tasks, measure each where a model is named, and divide all into splits."""
     shares: dict[str, Any] = {
         "validation": options.validation, "test": options.test, "seed": options.seed
     }  # fmt: skip
@@ -150,6 +164,19 @@ async def collected(options: TasksOptions) -> TaskCollection:
         if options.write == "verilog":
             result = await round_trip(options.sources, model, options.writing, seed=options.seed)
             usage = "'ludus/verilog-v0?source=train.jsonl&test_source=test.jsonl'"
+        elif options.write == "rubrics":
+            result = await write_rubrics(
+                options.sources,
+                options.corpus,
+                model,
+                options.writing,
+                question=options.question,
+                answer=options.answer,
+                seed=options.seed,
+            )
+            rows = Path(options.out) / "train.jsonl"
+            usage = f"ludus serve 'evolving-rubric?rubric={rows}&base_url=URL&model=NAME'"
+            return replace(_divided(result, shares), usage=usage)
         else:
             (corpus,) = options.sources
             result = await write_questions(corpus, model, options.writing, seed=options.seed)
@@ -168,7 +195,7 @@ def _divided(
 
 @asynccontextmanager
 async def open_model(options: TasksOptions) -> AsyncGenerator[TaskModel]:
-    """Yield the model, once its server has answered or its folder is loaded."""
+    """Yield the model, once the server has answered or the folder is loaded."""
     if options.base_url:
         server = ServerModel(
             options.base_url,

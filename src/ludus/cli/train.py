@@ -183,7 +183,7 @@ def main(arguments: list[str]) -> int:
 
 
 def with_cluster(arguments: list[str]) -> list[str]:
-    """Write `--cluster ADDRESS` as the setting that it stands for, `--cluster.address`."""
+    """Replace the short form `--cluster ADDRESS` by the setting `--cluster.address`."""
     spelled = [
         f"--cluster.address={word.removeprefix('--cluster=')}"
         if word.startswith("--cluster=")
@@ -219,7 +219,7 @@ def _refuse_verifier(env: str) -> None:
 
 
 def recipe_or_settings(name: str) -> Table:
-    """Return the settings of a TOML file or a run folder, or the one that names a recipe.
+    """Return the settings of a TOML file or a run folder, or the setting that names a recipe.
 
     Raises:
         UnknownRecipe: no recipe, file or run has this name.

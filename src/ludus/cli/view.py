@@ -86,7 +86,7 @@ def page_of_file(
     most: int = ViewOptions.most,
     tokenizer: Path | None = None,
 ) -> str:
-    """Return the page of a file that holds `episodes`, with what was measured at its head."""
+    """Return the page of a file that holds `episodes`, with the measurements at the top."""
     result = summarise([one for one in episodes if one.trajectories], passing=passing)
     measured = {} if result.reward is None else {"mean reward": result.reward}
     measured |= {f"pass@{k}": estimate for k, estimate in result.pass_at.items()}

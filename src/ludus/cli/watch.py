@@ -1,4 +1,4 @@
-"""`ludus watch`: a live page of runs that only reads their folders."""
+"""`ludus watch`: a live page of runs, which only reads run folders."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class ServerWorker:
             os.close(writing_end)
 
     def ready(self) -> None:
-        """Wait for the address, and keep it and the port: where the port was chosen by the system,
-        a restart has to take the same one.
+        """Wait for the address, and keep address and port: a restart must take the same port, also
+        where the system chose the port.
 
         Raises:
             ConfigError: the process ended or took too long; the reason is on stderr.
@@ -247,7 +247,7 @@ class Workers:
 
 
 def without(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
-    """Return the words of a command line without these flags and their values.
+    """Return a command line without the given flags and their values.
 
     >>> without(["maths", "--port", "80", "--workers=2", "--lease-s", "9"], ("port", "workers"))
     ['maths', '--lease-s', '9']

@@ -111,7 +111,7 @@ class EnvBridge:
         return BridgedEpisode(self._session())
 
     def tasks(self, split: str, count: int, *, offset: int = 0) -> list[Task]:
-        """Return `count` tasks of a split in order, or all of them where there are fewer.
+        """Return `count` tasks of a split in order, or all tasks of a smaller split.
 
         Raises:
             UnknownTask: no such split.
@@ -216,7 +216,7 @@ class BridgedEpisode:
 
     @property
     def verdict(self) -> Verdict:
-        """What the episode is worth so far: ok with the sum of the rewards, or why it has none."""
+        """The verdict so far: ok with the sum of the rewards, or why the reward is missing."""
         return self._verdict
 
     async def begin(
@@ -290,7 +290,7 @@ class BridgedEpisode:
         return [message for message in as_messages(observation) if message.content]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool, and return its result as text."""
+        """Call a tool, and return the result as text."""
         call = ToolCall(name=name, arguments=dict(arguments), id=f"call_{self.turn}")
         answer = await self.act(assistant("", [call]))
         if not self._verdict.ok:
@@ -322,7 +322,7 @@ class BridgedEpisode:
 
 
 def spoken(messages: Sequence[Message]) -> str:
-    """Return what messages say, as one text."""
+    """Return the text of messages, joined."""
     return "\n\n".join(message.text for message in messages if message.text)
 
 

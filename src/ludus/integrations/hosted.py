@@ -88,7 +88,7 @@ class HostedEpisode:
     async def reset(
         self, *, seed: int | None, options: dict[str, Any], carries_images: bool = False
     ) -> Opening:
-        """Begin an episode, in a new session where there is none.
+        """Begin an episode, in a new session if none is open.
 
         Args:
             seed: the seed of the episode's random numbers.
@@ -177,7 +177,7 @@ class HostedEpisode:
             self._service.sessions.touch(self._session)
 
     async def close(self) -> None:
-        """Release the session; harmless where there is none."""
+        """Release the session; harmless without a session."""
         name, self._session, self.over = self._session, "", True
         if name:
             await self._run(Delete(session=name))
@@ -233,7 +233,7 @@ class ClientTable(Generic[C]):
         return self._clients.get(name)
 
     def remove(self, name: str) -> C | None:
-        """Forget the client of this name, and return it, or None."""
+        """Remove and return the client of this name; None for an unknown name."""
         return self._clients.pop(name, None)
 
     def add(self, client: C) -> str:

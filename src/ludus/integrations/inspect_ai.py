@@ -40,7 +40,7 @@ def ludus_task(
     url: str = "",
     token: str | None = None,
 ) -> object:
-    """Return an Inspect `Task` with one sample for each task of the environment.
+    """Return an Inspect `Task` with a sample for each task of the environment.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`, or a `TextEnv` class.

@@ -65,7 +65,7 @@ class SeededSessions:
         self._closed: dict[str, None] = {}
 
     async def seed(self, session: str, episode: bytes, begin: Callable[[], Awaitable[str]]) -> str:
-        """Return the cookie of a session, which `begin` makes where there is none yet.
+        """Return the cookie of a session, which `begin` makes for a new session.
 
         Args:
             session: the id.
@@ -94,7 +94,7 @@ class SeededSessions:
             raise
 
     async def close(self, session: str) -> str:
-        """Close a session for good, and return its cookie; empty where it has none."""
+        """Close a session for good, and return the cookie; empty for a session without a cookie."""
         self._closed[session] = None
         _forget_oldest(self._closed, self._most)
         begun = self._open.pop(session, None)
@@ -285,7 +285,7 @@ class NemoGymService:
         """Do nothing: the sessions belong to the service of environments."""
 
     def load(self) -> Load:
-        """Report no load of its own: every operation counts at the service of environments."""
+        """Report no load: every operation is counted by the service of environments."""
         return Load(queue_depth=0, limit=0)
 
     # --- endpoints ------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class NemoGymService:
         return answer
 
     async def _close(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
-        """End an episode by the id of its session or by its cookie; harmless where it is over."""
+        """End an episode by session id or cookie; harmless for an ended episode."""
         session = decode(body or b"{}", dict[str, Any]).get("resources_session_id")
         cookie = request.cookies.get(COOKIE, "")
         if isinstance(session, str):
@@ -428,7 +428,7 @@ async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.St
 
 
 async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamResponse:
-    """Say that a stored rollout cannot be verified again: its episode is over."""
+    """Say that a stored rollout cannot be verified again: the episode is over."""
     return web.json_response("unsupported")
 
 

@@ -1,4 +1,4 @@
-"""The Open Reward Standard, so that its clients, unmodified, play what `ludus serve --ors` serves.
+"""The Open Reward Standard: unmodified ORS clients play what `ludus serve --ors` serves.
 
     ludus serve --ors ludus/arithmetic-v0 --port 8080
     ors.ORS(base_url="http://127.0.0.1:8080").environments.get("ludus-arithmetic-v0")
@@ -133,7 +133,7 @@ class OrsSession:
 
 @dataclass(eq=False)
 class KeptCall:
-    """A call and its result."""
+    """A call and the result, kept for a repeated request."""
 
     session: str
     work: asyncio.Task[str]
@@ -212,7 +212,7 @@ class OrsService:
             kept.work.cancel()
 
     def load(self) -> Load:
-        """Report no load of its own: every operation counts at the service of environments."""
+        """Report no load: every operation is counted by the service of environments."""
         return Load(queue_depth=0, limit=0)
 
     # --- what there is --------------------------------------------------------------------------
@@ -444,7 +444,7 @@ def with_say(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def opened(opening: Opening) -> list[Message]:
-    """Return the messages that a policy sees before its first action."""
+    """Return the messages that a policy sees before the first action."""
     briefing = Briefing(system_prompt=opening.system_prompt, answer_format=opening.answer_format)
     return opening_of(briefing, opening.observation)
 
@@ -491,7 +491,7 @@ async def _set_up(episode: HostedEpisode, spec: dict[str, Any]) -> Opening:
 
 
 async def _called(session: OrsSession, opening: Opening, call: OrsCall) -> str:
-    """Play a call, and return the JSON of its result."""
+    """Play a call, and return the JSON of the result."""
     async with session.turn:
         names = [tool["name"] for tool in with_say(opening.tools)]
         if session.episode.over:
@@ -570,7 +570,7 @@ def _session_name(request: web.Request) -> str:
 
 
 async def _told(handler: Handler, request: web.Request, body: bytes) -> web.StreamResponse:
-    """Answer, with errors as the standard's clients read them."""
+    """Answer a request, with errors in the form of the standard."""
     try:
         return await handler(request, body)
     except LudusError as error:

@@ -36,7 +36,7 @@ class EpisodeChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeRow(EpisodeChoice, frozen=True, kw_only=True):
-    """What a row says of an episode, and of the environment that plays it."""
+    """What a row says of an episode and of the environment."""
 
     env: str
     """The environment's name, with arguments as in `ludus/arithmetic-v0?max_operations=2`."""
@@ -81,7 +81,7 @@ class EpisodeRow(EpisodeChoice, frozen=True, kw_only=True):
 
 
 class RowWriter(Protocol):
-    """Writes rows of a peer's data set, one for each task."""
+    """Writes a peer's data set, a row for each task."""
 
     def __call__(
         self,

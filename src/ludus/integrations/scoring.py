@@ -46,7 +46,7 @@ def verdicts_of(
 async def verdict_of(
     verifier: str | Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S, **options: Any
 ) -> Verdict:
-    """Score one sample; see `verdicts_of`."""
+    """Score a sample; see `verdicts_of`."""
     return await _one(_found(verifier, options), sample, timeout_s)
 
 

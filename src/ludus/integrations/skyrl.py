@@ -25,7 +25,7 @@ _base: Any = peer_package("skyrl_gym.envs.base_text_env", "skyrl", "BaseTextEnv"
 
 
 class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
-    """An episode of a ludus environment as SkyRL plays one.
+    """An episode of a ludus environment, in the interface of SkyRL.
 
     Args:
         env_config: `env` (an id, with constructor arguments as in `me/env-v0?length=3`); optionally
@@ -48,7 +48,7 @@ class LudusEnv(_base.BaseTextEnv):  # type: ignore[misc]
     def init(
         self, prompt: Sequence[Mapping[str, str]] | None
     ) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Begin the episode; its opening follows a system message of `prompt`, if there is one.
+        """Begin the episode; the opening follows the system message of `prompt`, if any.
 
         Raises:
             RewardUnavailable: the episode could not begin.

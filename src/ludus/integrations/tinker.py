@@ -103,7 +103,7 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
 
 
 class LudusGroupBuilder(_types.EnvGroupBuilder):  # type: ignore[misc]
-    """Makes the environments of one group: the same task `group_size` times.
+    """Makes the environments of a group: the same task `group_size` times.
 
     Args:
         env: an id, with constructor arguments as in `me/env-v0?length=3`.
@@ -225,7 +225,7 @@ class LudusDatasetBuilder(_types.RLDatasetBuilder):  # type: ignore[misc]
     url: str = ""
 
     async def __call__(self) -> tuple[LudusDataset, LudusDataset | None]:
-        """Return the data set to train on, and the one to evaluate on.
+        """Return the data set for training, and the data set for evaluation, if any.
 
         Raises:
             UnknownTask: no such split.

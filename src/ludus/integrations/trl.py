@@ -122,14 +122,14 @@ class TrlBridge:
         return self._again, ()
 
     def environment_factory(self) -> object:
-        """Return a new environment object; TRL keeps one for each concurrent rollout."""
+        """Return a new environment object; TRL keeps an object for each concurrent rollout."""
         environment: object = self._environment(self._bridge.episode())
         return environment
 
     @property
     def reward_funcs(self) -> list[RewardFunction]:
-        """The reward function of the environment, which `GRPOTrainer` takes as it is; none where
-        environments tell their own rewards.
+        """The reward function of the environment, for `GRPOTrainer`; empty where environments tell
+        the reward.
         """
         return [] if self._scores_itself else [_episode_reward]
 
@@ -208,17 +208,17 @@ class _TrlEnvironment:
 
 
 class _ScoringEnvironment(_TrlEnvironment):
-    """An environment object that tells its own reward."""
+    """An environment object that also tells the reward."""
 
     def get_reward(self) -> float | None:
-        """Return what the episode has earned; None where its verdict is not ok."""
+        """Return the reward of the episode; None if the verdict is not ok."""
         return self._episode.verdict.reward
 
 
 def _episode_reward(
     prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
 ) -> list[float | None]:
-    """Return the reward of each episode, or None where there is none."""
+    """Return the reward of each episode; None for an episode without a reward."""
     environments = columns.get("environments")
     if environments is None or not all(isinstance(each, _TrlEnvironment) for each in environments):
         raise ConfigError(
@@ -363,7 +363,7 @@ _PLAIN: dict[str, Any] = {
 
 
 def _kind(schema: Mapping[str, Any]) -> Any:
-    """Return the Python type from which transformers makes this JSON Schema, or a wider one."""
+    """Return the Python type from which transformers makes this JSON Schema, or a wider schema."""
     if choices := schema.get("enum"):
         return Literal[tuple(choices)]
     if options := schema.get("anyOf"):

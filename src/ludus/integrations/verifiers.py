@@ -112,7 +112,7 @@ def _taskset_class(vf: Any, env_id: str, default_url: str, tool_format: str) -> 
 
 
 class PlayedTask(Protocol):
-    """A task as verifiers plays it, with the `LudusData` of its row."""
+    """A task in the form of verifiers, with the `LudusData` of the row."""
 
     data: Any
 
@@ -125,7 +125,7 @@ class AgentSegment(Protocol):
 
 
 class Interaction(Protocol):
-    """A conversation of verifiers' agent, which answers one turn after another."""
+    """A conversation of verifiers' agent, which answers turn by turn."""
 
     trace: Any
 

@@ -92,7 +92,7 @@ def _agent_loop() -> Any:
             self.response_length = self.rollout_config.response_length
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> object:
-            """Play the episode of a row, and return its tokens and its reward.
+            """Play the episode of a row, and return the tokens and the reward.
 
             Raises:
                 RewardUnavailable: every attempt ended without a reward.
@@ -168,7 +168,7 @@ async def _played(
 
 
 class LudusInteraction:
-    """Plays an environment as an interaction of verl: the policy's turns are its actions.
+    """Plays an environment as an interaction of verl: the policy's turns are the actions.
 
     Args:
         config: `name`, and defaults for what `start_interaction` is given.
@@ -266,7 +266,7 @@ def _plain(message: Message) -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Make `LudusAgentLoop` when it is first asked for: its base is verl's."""
+    """Make `LudusAgentLoop` at the first use, since the base class is verl's."""
     if name != "LudusAgentLoop":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     loop_class = globals()[name] = _agent_loop()

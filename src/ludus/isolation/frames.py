@@ -195,7 +195,7 @@ class Line:
         descriptors: Sequence[int] = (),
         deadline: float | None = None,
     ) -> int:
-        """Write a frame, and return the number of its call.
+        """Write a frame, and return the number of the call.
 
         Args:
             tag: what is asked or answered.

@@ -121,7 +121,7 @@ class WorkerGroup:
         return template.about
 
     async def stop(self) -> None:
-        """End every worker, and the template; may be done again if it fails."""
+        """End every worker, and the template; may be called again after a failure."""
         if self._look is not None:
             self._look.cancel()
         for worker in list(self.workers):
@@ -160,7 +160,7 @@ class WorkerGroup:
         return fewest
 
     def recycle(self, worker: WorkerProcess) -> None:
-        """End `worker` if it is due for recycling and empty."""
+        """End `worker` if due for recycling and empty."""
         if worker.is_worn and worker.is_empty:
             worker.stop(WorkerEnd.STOPPED, "it has served enough")
 

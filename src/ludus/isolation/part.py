@@ -24,7 +24,7 @@ Answer = tuple[int, bytes]
 
 
 class WorkerPart(Protocol):
-    """An environment or a verifier, as a worker process holds it.
+    """An environment or a verifier inside a worker process.
 
     A part is made once in the template, where it loads what workers share, or in each worker where
     the data cannot be shared. `start` follows in the worker.

@@ -54,8 +54,8 @@ controls = ThreadPoolExecutor(4, thread_name_prefix="ludus-control")
 
 
 async def blocking(function: Callable[[], T]) -> T:
-    """Call `function` on a control thread, and wait for its end even where the caller is
-    cancelled, so that what it has made is known.
+    """Call `function` on a control thread, and wait for the end even if the caller is cancelled, so
+    that the result is known.
     """
     running: asyncio.Future[T] | None = None
     try:
@@ -121,7 +121,7 @@ class _Call:
 
 
 class WorkerProcess:
-    """A worker process. It starts in the background; calls made before wait for it.
+    """A worker process, started in the background; earlier calls wait for the start.
 
     Args:
         label: the name of what the worker serves.
@@ -186,7 +186,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process; 0 before it has started."""
+        """The pid of the process; 0 before the start."""
         return self.process.pid if self.process is not None else 0
 
     @property
@@ -214,7 +214,7 @@ class WorkerProcess:
         self._owner.add_done_callback(self._disowned)
 
     def abandon(self) -> None:
-        """End a process whose start failed, also where it has no owner yet."""
+        """End a process whose start failed, also before the process has an owner."""
         self.stop(WorkerEnd.UNSTARTED, "no worker process could be started")
         if self._owner is None:
             self._on_gone(self)
@@ -273,7 +273,7 @@ class WorkerProcess:
     # --- the owner -------------------------------------------------------------------------------
 
     async def _own(self, spawn: Callable[[WorkerProcess], Awaitable[None]]) -> None:
-        """Start the process, keep its deadlines, and see to its end, whatever fails."""
+        """Start the process, keep the deadlines of calls, and see to the end, whatever fails."""
         try:
             await spawn(self)
             await self._attend()
@@ -305,7 +305,7 @@ class WorkerProcess:
             self._owner = asyncio.create_task(self._see_to_end())
 
     async def _attend(self) -> None:
-        """Connect to the process, then keep its deadlines until it ends or has to."""
+        """Connect to the process, then keep the deadlines until the process ends or must end."""
         process = self.process
         assert process is not None
         loop = asyncio.get_running_loop()
@@ -331,7 +331,7 @@ class WorkerProcess:
                         await self._alarm.wait()
 
     def _keep_deadlines(self, now: float) -> float:
-        """Judge the calls that are past their deadline; return when to look again."""
+        """Judge the overdue calls; return when to look again."""
         if self.late and now >= min(self.late.values()):
             self._give_up(max(self.open[number].timeout_s for number in self.late))
             return now
@@ -359,8 +359,8 @@ class WorkerProcess:
         self.stop(WorkerEnd.LATE, f"a call in its process did not end within {timeout_s:g} s")
 
     async def _finish(self) -> None:
-        """End the process, find out how it ended, tell every caller, and free the place. Each step
-        may be done twice.
+        """End the process, classify the end, tell every caller, and free the place. Each step may
+        be repeated.
         """
         if self._transport is not None:
             self._transport.abort()

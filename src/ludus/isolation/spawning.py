@@ -1,4 +1,4 @@
-"""Starts processes: interpreters of their own, and workers that are forked from a loaded template.
+"""Starts processes: fresh interpreters, and workers that are forked from a loaded template.
 
 These calls block: make them on a thread. There is a single fork server for the whole process,
 started when first needed. It ends when this process does, however that happens, and takes
@@ -108,7 +108,7 @@ class OwnedProcess:
                 self._files.append(FileIO(self.handle))
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and its group.
+        """Send SIGKILL to the process and the process group.
 
         The process has not been reaped, so its pid cannot belong to another process.
         """
@@ -160,7 +160,7 @@ def start_interpreter(
     output: IO[bytes] | int,
     folder: str | None = None,
 ) -> OwnedProcess:
-    """Start a program in a process group of its own, with a socket to it.
+    """Start a program in a new process group, connected by a socket.
 
     Args:
         command: the program and its arguments, given the number of its end of the socket.
@@ -276,7 +276,7 @@ class _Parent:
             self._lock.release()
 
     def close(self) -> None:
-        """Close the connection, at which the process ends with all that it has forked."""
+        """Close the connection, at which the process ends with all forked processes."""
         self._line.sock.close()
 
 
@@ -312,7 +312,7 @@ class ForkServer:
         return self._process.pid
 
     def fork(self) -> tuple[int, socket.socket]:
-        """Fork a new template; return its pid and the socket to it.
+        """Fork a new template; return the template's pid and socket.
 
         Raises:
             OSError: the fork server is gone.
@@ -440,11 +440,11 @@ class Template:
                 os.close(writing)
 
     def close(self) -> None:
-        """End the template, and with it the remaining workers."""
+        """End the template and the remaining workers."""
         self._parent.close()
 
     def _reap(self, number: int) -> Death:
-        """End the worker of a fork, and return how it ended."""
+        """End a forked worker, and return how the worker ended."""
         try:
             answer = self._parent.ask(REAP, {"fork": number})
         except OSError:  # TimeoutError too

@@ -76,7 +76,7 @@ class Orphans:
         self._found: dict[int, float] = {}
 
     def look(self, known_pids: set[int]) -> None:
-        """Find new orphans, reap those that have ended, and kill those whose time is over.
+        """Find new orphans, reap ended orphans, and kill orphans whose time is over.
 
         Args:
             known_pids: further children that are not orphans.

@@ -89,7 +89,7 @@ def main(descriptor: int) -> None:
 
 
 def _end_with_owner(owner: int) -> None:
-    """End the process when its owner has ended, even if a copy of the socket is open elsewhere."""
+    """End the process when the owner has ended, even if a copy of the socket is open elsewhere."""
     while os.getppid() == owner:
         time.sleep(ORPHAN_LOOK_S)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""What bounds calls of a model, and what saves them: budgets, rates, a circuit, a cache.
+"""Bounds and savings for calls of a model: budgets, rates, a circuit breaker, a cache.
 
 Each client bounds its own calls, and a process often has several: a rubric judge, a generator, a
 preference judge, an evaluation. What they send together is bounded here. Calls wait in turn, on

@@ -47,7 +47,7 @@ CLOSE_S = 5.0
 
 
 class AccessLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the log; fields that have their default are left out."""
+    """A line of the log; fields with the default value are left out."""
 
     time: float = msgspec.field(default_factory=time.time)
     """The end of the request, in seconds since 1970; written as ISO 8601, UTC."""
@@ -72,7 +72,7 @@ class AccessLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encoded(line: AccessLine) -> bytes:
-    """Write a line, with its end."""
+    """Encode a line, with the line end."""
     moment = datetime.fromtimestamp(line.time, UTC).isoformat(timespec="milliseconds")
     fields = msgspec.structs.asdict(line) | {
         "time": moment.replace("+00:00", "Z"),
@@ -125,7 +125,7 @@ class AccessLog:
             self._queue.put(line)
 
     def reopen(self) -> None:
-        """Open the file again before the next line: it may have been moved away."""
+        """Open the file again before the next line: the file may have been moved away."""
         self._stale = True
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ async def noted(
     route: str,
     started: float,
 ) -> web.StreamResponse:
-    """Answer a request, and give `log` its line.
+    """Answer a request, and write a line to `log`.
 
     Args:
         log: the log.
@@ -238,12 +238,12 @@ async def noted(
 
 
 def cause_in(fault: Fault) -> str:
-    """Return what a line says of a fault: the bound that a refusal met, or else its code."""
+    """Return what a line says of a fault: the bound that a refusal met, or else the code."""
     return fault.cause or fault.code
 
 
 def session_in(asked: object) -> str:
-    """Return the session or REPL that a request is about; empty if it is about none."""
+    """Return the session or REPL that a request is about; else empty."""
     return str(getattr(asked, "session", "") or getattr(asked, "repl", ""))
 
 

@@ -48,7 +48,7 @@ class Admission:
         self._shares: Counter[_Share] = Counter()
 
     def enter(self, key: str) -> Principal:
-        """Count an operation of `key` in, and return whose it is.
+        """Admit an operation of `key`, and return the principal.
 
         Raises:
             QueueFull: `limit` operations are in flight and this key and principal have their share
@@ -109,7 +109,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A line in which principals take turns, by weight; each one's own items keep their order.
+    """A queue in which principals take turns by weight; each principal's items stay in order.
 
     Weighted fair queueing: a principal's clock advances by 1 / weight with each item that leaves,
     and the principal whose clock is least is next. One that comes anew starts at the present time,
@@ -148,7 +148,7 @@ class FairQueue(Generic[T]):
         return self._first[0] if self._first else self._lines[self._next()][0]
 
     def remove(self, item: T) -> None:
-        """Take an item out, if it is there; the head counts as its principal's turn."""
+        """Remove an item, if present; removing the head counts as the principal's turn."""
         if item in self._first:
             self._first.remove(item)
             self.size -= 1

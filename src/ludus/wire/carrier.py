@@ -533,7 +533,7 @@ limit first, and its error says more than that the time is over.
 
 @dataclass(frozen=True, eq=False)
 class OperationKind(Generic[Asked, Answer]):
-    """A kind of operations, and how they travel. Every operation must be safe to send twice."""
+    """A kind of operations, and how each is sent. Every operation must be safe to send twice."""
 
     as_type: Any
     """The type of an answer."""

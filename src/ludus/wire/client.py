@@ -411,7 +411,7 @@ def unreachable(url: str, error: BaseException) -> ServerUnreachable:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server is reached, where its address does not say it."""
+    """How a server is reached, beyond what the address says."""
 
     tls: ssl.SSLContext | None = None
     """What is trusted and shown; None trusts the system's authorities."""

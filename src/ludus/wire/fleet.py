@@ -1,4 +1,4 @@
-"""Members with health: which serve, which are lost, and how a lost one comes back.
+"""Members with health: which serve, which are lost, and how a lost member comes back.
 
 A member is a server of environments and verifiers, or an engine of a pool. A member that is lost
 takes no work until it was brought back in the background; its loss is told to whoever waits on it
@@ -57,7 +57,7 @@ M = TypeVar("M", bound=FleetMember)
 
 @dataclass(frozen=True, kw_only=True)
 class HealthRules:
-    """When a member is lost, and how often one that is lost is tried again."""
+    """When a member is lost, and how often a lost member is tried again."""
 
     check_every_s: float
     check_timeout_s: float
@@ -74,7 +74,7 @@ class HealthRules:
 
 
 class Fleet(Generic[M]):
-    """Knows which members serve, loses those that do not answer, and brings them back.
+    """Keeps track of serving members, drops silent members, and brings lost members back.
 
     Args:
         members: those there are from the beginning.
@@ -132,7 +132,7 @@ class Fleet(Generic[M]):
         self._changed = asyncio.Event()
 
     def lose(self, member: M, error: Exception, *, joining: bool = False) -> None:
-        """Give a member no more work, and begin to mend it, unless it is lost already.
+        """Give a member no more work and begin the repair, unless the member is lost already.
 
         Args:
             member: the member.
@@ -150,11 +150,11 @@ class Fleet(Generic[M]):
         self.mend(member)
 
     def mend(self, member: M, *, revive: bool = True) -> None:
-        """Bring a member back in the background, until it serves or stays out."""
+        """Bring a member back in the background, until the member serves or stays out."""
         self._start(self._mend(member, revive=revive))
 
     async def is_alive(self, member: M) -> bool:
-        """Ask a member whether it is alive; one that is not, or does not say, is lost."""
+        """Ask a member for a sign of life; a member that gives none is lost."""
         try:
             async with asyncio.timeout(self.health.check_timeout_s):
                 await self._check_member(member)

@@ -41,7 +41,7 @@ class ShownService(Protocol):
     """A service that has tables on the page."""
 
     def tables(self) -> list[PageTable]:
-        """Return the tables, as they are now."""
+        """Return the current tables."""
         ...
 
 
@@ -134,7 +134,7 @@ def _cell(value: object) -> str:
 
 
 def age(since: float) -> str:
-    """Return how long ago a time of `time.monotonic` is, as a person reads it.
+    """Return how long ago a time of `time.monotonic` is, in words for a person.
 
     >>> age(time.monotonic() - 7322)
     '2 h 2 min'

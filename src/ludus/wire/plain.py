@@ -95,7 +95,7 @@ class PlainRoutes:
 
 
 class PlainReply:
-    """A success, as aiohttp's protocol asks a response for it, but written as bytes at once.
+    """A successful response for aiohttp's protocol, written as bytes at once.
 
     Args:
         body: the whole body.
@@ -133,12 +133,12 @@ class PlainReply:
         self._request = request
 
     async def write_eof(self) -> None:
-        """Wait while the client takes nothing, so that it can ask for no more meanwhile."""
+        """Wait until the client takes the bytes, so that no further request is read meanwhile."""
         if self._request is not None:
             await self._request.writer.drain()
 
 
 @lru_cache(1)
 def _date(_: int) -> str:
-    """Return the time of now as HTTP writes it; made once in each second of the caller's clock."""
+    """Return the current time in HTTP format; made once in each second of the caller's clock."""
     return formatdate(usegmt=True)

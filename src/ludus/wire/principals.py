@@ -41,7 +41,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file: how a principal is known, and what it may do."""
+    """A table of the file: how a principal is recognised, and what the principal may do."""
 
     token: str = ""
     """The bearer token, best as `env:NAME`; or else `sha256`."""
@@ -117,7 +117,7 @@ class Principal:
         self._left -= number
 
     def hold(self, number: int) -> None:
-        """Count bytes of a body in; a negative number counts them out.
+        """Add to the bytes of bodies held; a negative number subtracts.
 
         Raises:
             QueueFull: the principal's bodies hold too many bytes.
@@ -159,7 +159,7 @@ class Principals:
         return bool(self._by_digest)
 
     def of(self, token: str) -> Principal | None:
-        """Return the principal with this token; None if nobody has it."""
+        """Return the principal with this token; None for an unknown token."""
         # Only hashes of whole tokens are compared, which tell nobody how much of one was right.
         principal = self._shown.get(token)
         if principal is None:
@@ -169,7 +169,7 @@ class Principals:
         return principal
 
     def read_again(self) -> None:
-        """Read the file anew; where it has a mistake, the principals stay as they are."""
+        """Read the file again; a file with a mistake changes nothing."""
         try:
             self._by_digest, self._shown = self._read(), {}
         except ConfigError as error:

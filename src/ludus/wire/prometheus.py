@@ -60,7 +60,7 @@ class ServerMetrics:
         self.lag_seconds = self._histogram("event_loop_lag_seconds", "How late the loop wakes up")
 
     def refuse(self, fault: Fault) -> None:
-        """Count a fault that is sent to a client, if it is a refusal by a bound."""
+        """Count a fault that is sent to a client, if the cause is a bound."""
         if fault.cause:
             self.refused.labels(fault.cause).inc()
 

@@ -1,4 +1,4 @@
-"""The encoding of Protocol Buffers, as far as the messages of other projects need it here.
+"""The encoding of Protocol Buffers, as far as needed for messages of other projects.
 
 A message is a sequence of fields, each a key (number and wire type) and a value. The meaning of a
 field is not in the bytes: whoever reads knows the message. Unknown fields are skipped, as the
@@ -45,7 +45,7 @@ class ProtoWriter:
         return self.data(number, b"".join(_varint(value & (1 << 64) - 1) for value in values))
 
     def double(self, number: int, value: float) -> Self:
-        """Write a double, also where it is 0."""
+        """Write a double, even 0."""
         self._parts += [_varint(number << 3 | FIXED64), struct.pack("<d", value)]
         return self
 
@@ -60,7 +60,7 @@ class ProtoWriter:
         return self
 
     def message(self, number: int, value: ProtoWriter) -> Self:
-        """Write a message within this one."""
+        """Write a message within this message."""
         return self.data(number, value.done(), always=True)
 
     def done(self) -> bytes:
@@ -129,7 +129,7 @@ def as_integer(value: Value) -> int:
 
 
 def as_integers(value: Value) -> list[int]:
-    """Return the numbers of a repeated integer field, packed or one of them."""
+    """Return the numbers of a repeated integer field: a packed list or a single number."""
     if isinstance(value, int):
         return [as_integer(value)]
     place, numbers = 0, list[int]()

@@ -1,4 +1,4 @@
-"""The servers that a client uses as one: who gets a session or a score, and what a loss means.
+"""A client's servers as a fleet: which gets a session or a score, and what a loss means.
 
 Sessions go to the live server with the fewest, and stay there. Scores and questions go to the least
 loaded, and after a failure to another. `Replicas` waits on the event loop and checks the servers in
@@ -80,7 +80,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replica(FleetMember):
-    """A server of a fleet, and the connections to it.
+    """A server of a fleet, and the connections to this server.
 
     Args:
         client: the client of the server.
@@ -109,11 +109,11 @@ class Replica(FleetMember):
 
     @property
     def takes_more(self) -> bool:
-        """Whether it may be given new sessions and scores."""
+        """Whether the server may be given new sessions and scores."""
         return self.serving and not self.draining and self.full_until <= time.monotonic()
 
     def carrier(self, kind: OperationKind[Asked, Answer]) -> Carrier[Asked, Answer]:
-        """Return what carries operations of a kind there."""
+        """Return the carrier of operations of a kind to this server."""
         if kind not in self._carriers:
             self._carriers[kind] = Carrier(self.client, self.stream, kind)
         return self._carriers[kind]
@@ -132,14 +132,14 @@ class Replica(FleetMember):
             await self.stream.close()
 
     def load(self, *, of_sessions: bool = False) -> float:
-        """Return how much it has to do for this client: the fewer, the sooner it is chosen."""
+        """Return this client's load on the server; the least loaded server is chosen first."""
         is_slow = time.monotonic() < self.slow_until
         if of_sessions:
             return len(self.sessions) + (math.inf if is_slow else 0.0)
         return (self.running + 1) * (SLOW if is_slow else 1.0)
 
     async def look(self, client: Client, timeout_s: float) -> Readiness:
-        """Ask the server whether it takes more, and note the answer.
+        """Ask the server whether more work is accepted, and note the answer.
 
         Raises:
             RemoteError: it does not answer, or not as a server of this protocol.
@@ -183,7 +183,7 @@ class ServerGroup(ABC):
 
     @property
     def sole(self) -> bool:
-        """Whether there is only one server, so that nothing can be done elsewhere."""
+        """Whether the group is a single server, so that nothing can be done elsewhere."""
         return len(self.members) == 1
 
     async def pick(self, *, for_session: bool = False) -> Replica:
@@ -234,7 +234,7 @@ class ServerGroup(ABC):
         return answer
 
     async def is_lost(self, replica: Replica, error: LudusError) -> bool:
-        """Return whether a session has to leave its server, after an operation failed."""
+        """Return whether a session has to leave the server, after an operation failed."""
         if self.sole:
             return False
         if isinstance(error, Overloaded):
@@ -247,7 +247,7 @@ class ServerGroup(ABC):
 
     @abstractmethod
     async def returns(self, replica: Replica, patience_s: float) -> bool:
-        """Wait until a lost server serves again, and return whether it does."""
+        """Wait until a lost server serves again, and return whether that happened."""
 
     @abstractmethod
     async def _send(
@@ -260,7 +260,7 @@ class ServerGroup(ABC):
 
     @abstractmethod
     async def _settled(self, replica: Replica) -> bool:
-        """Return whether a server that failed to answer is there all the same."""
+        """Return whether a server that failed to answer is still alive."""
 
     @abstractmethod
     def _lose(self, replica: Replica, error: Exception) -> None: ...
@@ -282,7 +282,7 @@ class ServerGroup(ABC):
         return error
 
     async def call(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
-        """Send a request to any server, and to another where one fails; see `Client.call`."""
+        """Send a request to any server, and after a failure to another; see `Client.call`."""
 
         async def attempt(timeout_s: float) -> T:
             replica = await self.pick()
@@ -335,7 +335,7 @@ class SessionSeat(Generic[Asked, Answer]):
         return self.client.contact.instance
 
     async def returns(self, patience_s: float) -> bool:
-        """Wait until the lost server serves again, and return whether it does."""
+        """Wait until the lost server serves again, and return whether that happened."""
         return await self._group.returns(self._replica, patience_s)
 
     def beside(self, session: object) -> SessionSeat[Asked, Answer]:
@@ -420,7 +420,7 @@ class Replicas(ServerGroup):
 
     @property
     def fleet(self) -> Fleet[Replica]:
-        """The servers with their health."""
+        """The servers and the health of each."""
         return self._fleet
 
     async def pick(self, *, for_session: bool = False) -> Replica:
@@ -493,7 +493,7 @@ class Replicas(ServerGroup):
                 one.cancel()
 
     async def returns(self, replica: Replica, patience_s: float) -> bool:
-        """Wait until a lost server serves again, and return whether it does."""
+        """Wait until a lost server serves again, and return whether that happened."""
         try:
             async with asyncio.timeout(patience_s):
                 while not replica.serving:
@@ -623,7 +623,7 @@ class BlockingReplicas(ServerGroup):
         return await super().pick(for_session=for_session)
 
     async def returns(self, replica: Replica, patience_s: float) -> bool:
-        """Wait until a lost server serves again, and return whether it does."""
+        """Wait until a lost server serves again, and return whether that happened."""
         deadline = time.monotonic() + patience_s
         while not (is_there := await self._settled(replica)) and time.monotonic() < deadline:
             await replica.client.transport.sleep(HEALTH.check_every_s)

@@ -112,7 +112,7 @@ class Replies:
         return response
 
     def ask_password(self, fault: Fault) -> web.Response:
-        """Encode a fault for a browser, which then asks its user for the token."""
+        """Encode a fault for a browser, which then asks the user for the token."""
         response = self.fault(fault, Format.JSON)
         if fault.code == "unauthorized":
             response.headers["WWW-Authenticate"] = 'Basic realm="ludus", charset="UTF-8"'

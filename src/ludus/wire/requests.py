@@ -1,4 +1,4 @@
-"""The reading of a request: its headers, and its body within bounds.
+"""The reading of a request: headers, and a body within bounds.
 
 Nothing here runs before a request has shown its token.
 """
@@ -94,7 +94,7 @@ def authorize(
 
 
 def _password_in(credentials: str) -> str:
-    """Return the password of `Authorization: Basic` (RFC 7617); empty where there is none."""
+    """Return the password of `Authorization: Basic` (RFC 7617); else empty."""
     with suppress(ValueError):  # not base64, or not UTF-8
         return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
     return ""
@@ -295,7 +295,7 @@ async def read_body(request: web.Request, max_bytes: int, held: Held) -> bytes:
 async def read_payload(
     route: Route, request: web.Request, path: Path, max_bytes: int, held: Held
 ) -> msgspec.Struct:
-    """Read what a request asks of a route: from its path and its body, or its query.
+    """Read what a request asks of a route: from the path and the body, or the query.
 
     Args:
         route: the route.

@@ -48,11 +48,11 @@ class Roster:
 
     @property
     def is_due(self) -> bool:
-        """Whether the addresses may have changed since they were read."""
+        """Whether the addresses may have changed since the last reading."""
         return not self.is_fixed and time.monotonic() >= self._read_at + READ_AGAIN_S
 
     def read_again(self) -> None:
-        """Read the addresses anew; where they cannot be read, those known stay."""
+        """Read the addresses again; if that fails, the known addresses stay."""
         self._read_at = time.monotonic()
         try:
             self.urls = self._read()

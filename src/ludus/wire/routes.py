@@ -1,4 +1,4 @@
-"""Services and their routes, with the routes that every server has: health and documents.
+"""Services and routes, including the routes of every server: health and documents.
 
 A handler takes the path's parameters and one validated struct (of the body, or of the query for
 GET and DELETE) and returns a struct. Handlers know nothing of HTTP, so they are tested without a
@@ -172,15 +172,13 @@ class EndpointService(Protocol):
     """A service that also has endpoints."""
 
     def endpoints(self) -> list[Endpoint]:
-        """Return every endpoint of the service; those of two services may not have the same
-        path.
-        """
+        """Return every endpoint of the service; two services may not share a path."""
         ...
 
 
 @runtime_checkable
 class DrainedService(Protocol):
-    """A service that can end in good order: it begins nothing new, and says what it still holds."""
+    """A service that can end in good order: begins nothing new, and says what is still open."""
 
     def drain(self) -> None:
         """Begin nothing new from now on, and go on with what has begun."""
@@ -261,7 +259,7 @@ def readiness(
 
 
 def tables_of(services: Sequence[Service], metrics: ServerMetrics) -> list[PageTable]:
-    """Return the tables of the page: the queues and refusals of all, then those of each service."""
+    """Return the tables of the page: the queues and refusals of all, then each service's tables."""
     loads = [(service.name, service.load()) for service in services]
     queues = [(name, load.queue_depth, load.limit, load.problem) for name, load in loads]
     refused = [

@@ -341,7 +341,7 @@ class HttpServer:
             self._access_log.reopen()
 
     def limit(self, *, max_body_bytes: int, drain_s: float) -> None:
-        """Take other bounds than those of the start, from now on."""
+        """Replace the bounds given at the start, from now on."""
         self._max_body_bytes, self._drain_s = max_body_bytes, drain_s
 
     def hurry(self) -> None:
@@ -362,7 +362,7 @@ class HttpServer:
 
     @property
     def _ending(self) -> str:
-        """How far the server is with its end; empty while it takes work."""
+        """The progress of the shutdown; empty while the server takes work."""
         return "stopping" if self._stopping else "draining" if self._draining else ""
 
     # --- requests -----------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class ServerTls:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
     def read_again(self) -> None:
-        """Read the certificate anew, for new connections; one with a mistake is not used."""
+        """Read the certificate again, for new connections; a faulty certificate is not used."""
         try:
             # Into another context first: a key that does not fit would spoil the present one.
             ServerTls(self._certificate, self._key)

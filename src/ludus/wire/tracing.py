@@ -50,7 +50,7 @@ class TraceSpan:
         self._span.add_event("gen_ai.evaluation.result", attributes)
 
     def end(self, error: str = "") -> None:
-        """End the span; `error` is the code of the fault it ended with, empty where it has none."""
+        """End the span; `error` is the code of the fault, empty after a success."""
         if error:
             self._span.set_attribute("error.type", error)
             self._span.set_status(import_module("opentelemetry.trace").StatusCode.ERROR)
@@ -58,7 +58,7 @@ class TraceSpan:
 
 
 class Tracer:
-    """Sends spans to a collector, in batches, from a thread of its own.
+    """Sends spans to a collector, in batches, from a background thread.
 
     Args:
         url: where the collector takes OTLP over HTTP, such as http://127.0.0.1:4318.

@@ -149,7 +149,7 @@ class WorkerThreads:
                 job.future.set_exception(error)
 
     async def _watch(self) -> None:
-        """Abandon the threads whose work exceeds its time, and tell the callers."""
+        """Abandon the threads whose work exceeds the time limit, and tell the callers."""
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
             now = time.monotonic()

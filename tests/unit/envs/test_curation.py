@@ -92,6 +92,16 @@ def test_what_is_written_is_a_source_of_the_environment(
     assert "is not empty; name another folder" in capsys.readouterr().err
 
 
+def test_a_split_that_stays_short_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = lines(tmp_path / "a.jsonl", [problem(n, shape=0) for n in range(20)])
+    assert main(["tasks", source, "--out", str(tmp_path / "tasks"), "--test", "0.2"]) == 0
+    told = capsys.readouterr().out
+    assert "20 train, 0 validation, 0 test" in told
+    assert "test has 0 of 4 tasks: most questions are alike but for numbers" in told
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     empty = lines(tmp_path / "a.jsonl", [{"question": "q", "answer": ""}])
     with pytest.raises(ConfigError, match="no task is left of"):

@@ -1,5 +1,6 @@
 """From groups of episodes to an update."""
 
+import copy
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ from ludus.trainer.config import TrainerConfig
 from ludus.trainer.learning.credit import idle_rows, rows_of_updates
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner, UpdatePasses
+from ludus.trainer.learning.policy_model import MovingReference
+from ludus.trainer.learning.reader import DEFAULT_READING, PolicyReader
 from ludus.trainer.learning.update import Updater, gap_of, mean_gap
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
@@ -382,6 +385,39 @@ def test_the_bonus_falls_while_the_entropy_is_above_the_target() -> None:
         step(made, [group(trajectory(1.0), trajectory(0.0, seed=1))])
         left.append(made.entropy.coefficient)
     assert left == pytest.approx([0.005, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_moving_reference_is_the_policy_after_every_so_many_steps(dtype: torch.dtype) -> None:
+    """The oracle is a deep copy of the policy that is made after each second step."""
+    settings = TrainerConfig(lr=1e-2, reference_every=2)
+
+    def fresh() -> Updater:
+        policy = build_model(40, hidden=16, layers=2, heads=2, max_length=64).to(dtype)
+        first = PolicyReader(copy.deepcopy(policy), settings, DEFAULT_READING)
+        learner = Learner(policy, settings)
+        kl: dict[str, object] = {"algorithm": {"kl": {"place": "loss", "coefficient": 0.1}}}
+        algorithm = resolve(load_recipe("grpo", kl), max_tokens=8)
+        return Updater(algorithm, learner, reference=MovingReference(learner, first))
+
+    made = fresh()
+    learner: Any = made.learner
+    experience = experience_of([group(trajectory(1.0, seed=1), trajectory(0.0, seed=2))])
+    expected = copy.deepcopy(learner.model)
+    for steps in range(1, 7):
+        oracle = PolicyReader(expected, settings, DEFAULT_READING).score(experience.batch)
+        reference = made.known(experience).ref_logp
+        assert torch.equal(reference, oracle), steps
+        made.step(experience, generator=torch.Generator().manual_seed(steps))
+        assert not torch.equal(learner.score(experience.batch), oracle)
+        if steps % 2 == 0:
+            expected = copy.deepcopy(learner.model)
+        if steps == 3:  # a run that goes on from a checkpoint has the same reference
+            state, weights = copy.deepcopy((learner.state(), learner.model.state_dict()))
+            made = fresh()
+            learner = made.learner
+            learner.model.load_state_dict(weights)
+            learner.restore(state)
 
 
 def test_a_gradient_comes_back_to_few_rooms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,7 @@ def _estimated(
     lam: float | Tensor,
     bootstrap: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return (advantages, returns) over `steps`, [B, T] bool; lam is one number, or [B]."""
+    """Return (advantages, returns) over `steps`, [B, T] bool; lam is a number, or [B]."""
     rewards = blank(floating(token_rewards).detach(), mask)
     state_values = blank(values.detach(), mask)
     next_value = rewards.new_zeros(len(rewards)) if bootstrap is None else bootstrap.detach()

@@ -1,4 +1,4 @@
-"""Several engines that are one engine."""
+"""A pool of engines that acts as a single engine."""
 
 from .pool import EnginePool
 from .publisher import Publishing

@@ -35,7 +35,7 @@ class DeadlyRequest(RemoteError):
 
 
 class EnginePool:
-    """Several engines as one.
+    """An engine made of several engines.
 
     A request goes to the engine that knows most of its prompt, unless that engine is clearly
     busier than the idlest. A lost engine leaves routing at once, its requests are sampled again by
@@ -89,12 +89,12 @@ class EnginePool:
 
     @property
     def constrains(self) -> bool:
-        """Whether every engine can hold its answers to a schema."""
+        """Whether every engine can hold answers to a schema."""
         return all(can_constrain(seat.engine) for seat in self.fleet.members)
 
     @property
     def probed(self) -> float | None:
-        """The largest difference that the engines' last probes found, in nats; None without one."""
+        """The largest difference in the engines' last probes, in nats; None without a probe."""
         differences = [getattr(seat.engine, "probed", None) for seat in self.fleet.members]
         return max(
             (difference for difference in differences if difference is not None), default=None
@@ -197,7 +197,7 @@ class EnginePool:
         )
 
     async def abort(self) -> None:
-        """Answer every request with the tokens sampled so far, wherever they were sampled."""
+        """Answer every request with the tokens sampled so far on any engine."""
         for request in self._requests:
             request.aborted = True
         self.fleet.announce()

@@ -31,7 +31,7 @@ class KeptWeights(WeightSource, Protocol):
     """Weights that a pool keeps for engines that come back."""
 
     def remove(self) -> None:
-        """Free what holds the weights; engines that read them read on."""
+        """Free the weights' storage; engines in the midst of reading can finish."""
         ...
 
 
@@ -53,7 +53,7 @@ DEFAULT_PUBLISHING = Publishing()
 
 
 class Publisher:
-    """Gives the engines of a pool their weights; an engine serves only with the current ones.
+    """Gives weights to the engines of a pool; an engine serves only with the current weights.
 
     Args:
         engines: all of the same model, started.
@@ -96,7 +96,7 @@ class Publisher:
         self._publishing = asyncio.Lock()
 
     async def open_seats(self, patience_s: float, gave_up: Callable[[], bool]) -> list[Seat]:
-        """Return the engines that serve, and wait while there is none, or until `gave_up`.
+        """Return the serving engines; wait while no engine serves, until `gave_up`.
 
         Raises:
             NoEngineLeft: none came back in time, or every engine stays out.
@@ -154,7 +154,7 @@ class Publisher:
                 raise errors[0]
 
     async def _publish_to(self, seat: Seat) -> None:
-        """Install the current weights in one engine during a publish."""
+        """Install the current weights in an engine during a publish."""
         joining = not seat.serving
         try:
             await self._supply(seat)
@@ -191,7 +191,7 @@ class Publisher:
             await self._supply(seat)
 
     async def told(self, seat: Seat, act: Awaitable[None]) -> None:
-        """Wait until an engine has done as told; one that cannot is lost."""
+        """Wait until an engine has done `act`; an engine that cannot is lost."""
         try:
             await act
         except RemoteError as error:

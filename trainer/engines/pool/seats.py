@@ -1,4 +1,4 @@
-"""The engines of a pool with what is known about each, and which one has a prompt's beginning.
+"""The engines of a pool: the state of each, and which engine knows a prompt's beginning.
 
 Prompts are cut into blocks, and the name of a block depends on all blocks before it, so that the
 longest known beginning is found by looking up each block once.
@@ -37,7 +37,7 @@ class PooledEngine(Engine, Protocol):
         ...
 
     async def revive(self) -> None:
-        """Start the engine anew, or wait until it was started; its weights are then unknown.
+        """Restart the engine, or wait for a restart; the weights are then unknown.
 
         Raises:
             LudusError: the engine did not come back in time.
@@ -68,7 +68,7 @@ class PoolRequest:
 
     @property
     def rest(self) -> Sampling:
-        """The sampling of what is left, whose random numbers go on where they stopped."""
+        """The sampling of the remaining tokens, which continues the random numbers."""
         done = len(self.made.ids)
         return msgspec.structs.replace(
             self.sampling,
@@ -114,7 +114,7 @@ class Seat(FleetMember):
         self.lost = asyncio.get_running_loop().create_future()
 
     def shut(self, why: str) -> None:
-        """Take the engine out of routing, and wake all who wait for its answers."""
+        """Take the engine out of routing, and wake all who wait for an answer."""
         super().shut(why)
         if not self.lost.done():
             self.lost.set_result(None)

@@ -1,4 +1,4 @@
-"""An engine in a process of its own."""
+"""An engine in a separate process."""
 
 from .engine import ProcessEngine
 from .messages import EngineSpec

@@ -1,5 +1,5 @@
-"""An engine in a process of its own, with threads of its own: sampling and learning overlap, and a
-crash of either leaves the other alive.
+"""An engine in a separate process with separate threads: sampling and learning overlap, and a crash
+of either leaves the other alive.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ProcessEngine:
         await self._living().ping()
 
     async def revive(self) -> None:
-        """Start the process, in place of one that may still run; its weights are random.
+        """Start the process, after ending an older process; the weights are random.
 
         Raises:
             LudusError: the process does not start.

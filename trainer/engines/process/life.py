@@ -1,4 +1,4 @@
-"""One life of an engine process, from its start to its end, as the trainer sees it."""
+"""The trainer's view of an engine process, from start to end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KINDS: dict[str, type[LudusError]] = {
 
 
 class EngineCalls(Protocol):
-    """An engine that is elsewhere, from its start to its end."""
+    """The calls of an engine in another process, from start to end."""
 
     max_length: int
 
@@ -81,7 +81,7 @@ class EngineCalls(Protocol):
 
 
 def failure_of(reply: FailedReply, name: str, log: str) -> LudusError:
-    """Return what an engine raised, as it is raised here.
+    """Return an engine's error as the exception to raise here.
 
     Args:
         reply: the engine's answer.
@@ -116,7 +116,7 @@ class EngineLife:
 
     @classmethod
     async def begin(cls, spec: EngineSpec, *, name: str, log: Path, timeout_s: float) -> EngineLife:
-        """Start a process and wait until its model is built.
+        """Start a process and wait until the model is built.
 
         Raises:
             ConfigError: the model cannot be built as asked.
@@ -172,7 +172,7 @@ class EngineLife:
         await self.ask(Ping(), Pong)
 
     async def end(self) -> None:
-        """End the process, and wait until it is gone."""
+        """End the process, and wait for the exit."""
         if self._beating is not None:
             self._beating.cancel()
         self.worker.stop(WorkerEnd.STOPPED, "was closed")

@@ -1,4 +1,4 @@
-"""What a server reports about itself, and whether it samples from the published weights.
+"""A server's report, and the check that the server samples from the published weights.
 
 A publish can answer 200 and leave a part of the model unchanged; the policy then drifts from the
 learner and every ratio is wrong, without a single error. So the server's log-probabilities are

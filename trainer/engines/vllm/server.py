@@ -186,7 +186,7 @@ class ServerProcess(Protocol):
     url: str
 
     async def restart(self) -> None:
-        """End the server, if it still runs, and start it again, maybe at another address."""
+        """End the server, if still running, and start again, maybe at another address."""
         ...
 
     async def ready(self, client: VllmClient, timeout_s: float) -> None:
@@ -252,7 +252,7 @@ class VllmServer:
             )
 
     async def restart(self) -> None:
-        """End the server, if it still runs, and start it again at the same address."""
+        """End the server, if still running, and start again at the same address."""
         await self.close()
         self._process = self._started()
 

@@ -145,7 +145,7 @@ class ControlCalls:
         self._post("/shutdown_weight_transfer_engine", {})
 
     def start_weight_update(self) -> None:
-        """Have the workers prepare their layers for new weights."""
+        """Have the workers prepare the layers for new weights."""
         self._post("/start_weight_update", {})
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -169,7 +169,7 @@ def source_class() -> type[Any]:
     base = importlib.import_module(f"{PACKAGE}.base")
 
     class HeldWeights(base.WeightSource):  # type: ignore[misc,name-defined]
-        """Shows the tensors of a source of ours, on the CUDA device where there is one."""
+        """Shows the tensors of a source of ours, on the CUDA device if any."""
 
         def __init__(self) -> None:
             self._source: WeightSource | None = None

@@ -1,4 +1,4 @@
-"""Adapters run in the peers' interpreters, one module for each kind.
+"""Adapters run in the peers' interpreters, a module for each kind.
 
 A module has `load(settings)`, which imports the peer's package and returns facts about it, and
 `make(family, settings)`, which returns an object with the methods of

@@ -43,7 +43,7 @@ Things have a number, such as shelf 1."""
 
 
 def load(settings: dict[str, Any]) -> dict[str, Any]:
-    """Import the package, which makes the folder ALFWORLD_DATA unless there is such a file."""
+    """Import the package, which makes the folder ALFWORLD_DATA unless that path exists."""
     os.environ["ALFWORLD_DATA"] = os.devnull
     importlib.import_module("alfworld.agents.environment.alfred_tw_env")
     return {"version": metadata.version("alfworld")}
@@ -61,7 +61,7 @@ def catalogue() -> dict[str, Any]:
 
 
 class AlfWorldFamily:
-    """The games of a type of task, in the order of their folders' names.
+    """The games of a type of task, in the order of folder names.
 
     Settings:
         data: the folder that has `train`, `valid_seen` and `valid_unseen`; `json_2.1.1` of the

@@ -58,7 +58,7 @@ def variants() -> dict[str, dict[str, str]]:
 
 
 def catalogue() -> dict[str, Any]:
-    """Return all families, and what they need."""
+    """Return all families, and what each needs."""
     families: list[dict[str, Any]] = []
     for name, ids in sorted(variants().items()):
         first = ids[_default(ids)]
@@ -126,7 +126,7 @@ class GemFamily:
         return facts
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Begin the episode of the task's seed, or of its row of the data set."""
+        """Begin the episode of the task's seed, or of the task's row in the data set."""
         seed = int(task["seed"])
         if self.rows is None:
             self._env = self._made(seed)
@@ -173,7 +173,7 @@ class GemFamily:
 
 
 def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
-    """Read a data set, and split it by a digest of each question."""
+    """Read a data set, and assign each row to a split by a digest of the question."""
     dataset = _registered()[peer_id].kwargs.get("dataset_name")
     if not dataset:
         if place:

@@ -73,7 +73,7 @@ def families_with_needs(make: Make) -> dict[str, Any]:
 
 
 def _tried(make: Make, name: str) -> str:
-    """Make a task, and play its first sample; return what went wrong, empty for nothing."""
+    """Make a task and play the first sample; return the failure, empty for a success."""
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(TRYING_S)
     try:
@@ -169,7 +169,7 @@ def make(family: str, settings: dict[str, Any]) -> InspectTask:
 
 
 def catalogue() -> dict[str, Any]:
-    """Return the evaluations of inspect_evals, and what each needs, as trying it says."""
+    """Return the evaluations of inspect_evals, and what each needs according to a trial."""
     return families_with_needs(make)
 
 
@@ -178,7 +178,7 @@ def _registry() -> Any:
 
 
 class InspectTask:
-    """A task; `settings` are the arguments of its function, besides `path`."""
+    """An Inspect task; `settings` are the arguments of the task's function, besides `path`."""
 
     def __init__(self, family: str, settings: dict[str, Any]) -> None:
         self.family = family
@@ -210,7 +210,7 @@ class InspectTask:
         return {"sizes": {name: len(samples) for name, samples in self._samples.items()}}
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Run the solver to its first question to the model."""
+        """Run the solver up to the first question to the model."""
         if self._run is not None:
             self._run.cancel()
         sample = self._samples[str(task["split"])][int(task["index"])]
@@ -224,7 +224,7 @@ class InspectTask:
         return {"observation": shown, "system_prompt": "\n\n".join(system)}
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
-        """Answer the solver; at its end, score."""
+        """Answer the solver, and score the sample when the solver ends."""
         if self._asked is None or self._run is None:
             raise PeerBroken("the solver does not wait for an answer")
         asked, self._asked = self._asked, None
@@ -235,7 +235,7 @@ class InspectTask:
         return {"observation": "", "reward": reward, "terminated": True, "info": {"scores": scores}}
 
     def _went_on(self) -> bool:
-        """Run the solver until it asks, or ends; return whether it has ended."""
+        """Run the solver until the next question or the end; return whether the end has come."""
         assert self._run is not None
         self._loop.run_until_complete(self._until_asked(self._run))
         return self._run.done()
@@ -303,7 +303,7 @@ def _task(family: str, settings: dict[str, Any]) -> Any:
 
 
 def _first_of(topic: str) -> Any:
-    """Return the first task of a family whose name is none of its tasks."""
+    """Return the first task of a family whose name is not the name of a task."""
     tasks = sorted(vars(_registry()).items())
     for _, task in tasks:
         if getattr(task, "__module__", "").split(".")[1:2] == [topic]:

@@ -1,4 +1,4 @@
-"""Plays reasoning-gym: families of generated puzzles, each with a scorer of its own.
+"""Plays reasoning-gym: families of generated puzzles, with a scorer for each family.
 
 A task is a seed of the family's generator. The reward is what the family's `score_answer` says of
 the text between `<answer>` tags, or of the whole text where there are none.

@@ -1,4 +1,4 @@
-"""Plays TextArena: games in words for one player and more.
+"""Plays TextArena: word games for a single player or several.
 
 The policy plays one seat. The other seats are played by a simple opponent here, or each by a policy
 of its own (`ludus.envs.outside.Match`), with `seat` -1: then every answer says whose turn it is.
@@ -41,9 +41,7 @@ def make(family: str, settings: dict[str, Any]) -> ArenaGame:
 
 
 def variants() -> dict[str, dict[str, str]]:
-    """Return the peer's ids by family and variant; those that differ in wrappers alone are left
-    out.
-    """
+    """Return the peer's ids by family and variant, without ids that differ in wrappers alone."""
     families: dict[str, dict[str, str]] = {}
     registered: dict[str, Any] = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     for name in registered:
@@ -54,7 +52,7 @@ def variants() -> dict[str, dict[str, str]]:
 
 
 def catalogue() -> dict[str, Any]:
-    """Return all games, with the numbers of players that they take, and what they need."""
+    """Return all games, each with the possible numbers of players and what the game needs."""
     families: list[dict[str, Any]] = []
     for name, ids in sorted(variants().items()):
         family: dict[str, Any] = {"name": name}
@@ -153,7 +151,7 @@ class ArenaGame:
         self._moves = 0
 
     def about(self) -> dict[str, Any]:
-        """Return the number of players; the reward of a game is what its peer says."""
+        """Return the number of players; the reward of a game is what the peer says."""
         return {"players": self.players, "peer_id": self.peer_id}
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +217,7 @@ class ArenaGame:
         return self._text(self._inner().get_observation()[1])
 
     def _text(self, messages: Any) -> str:
-        """Write messages, each a sender, a text and its kind, as the peer's wrapper does."""
+        """Write messages, each with sender, text and kind, as the peer's wrapper does."""
         if not isinstance(messages, list):
             return as_text(messages)
         names = self._state().role_mapping or {}

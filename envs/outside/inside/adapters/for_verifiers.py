@@ -1,4 +1,4 @@
-"""Plays tasksets of verifiers, version 1, as one answer to a prompt.
+"""Plays tasksets of verifiers, version 1, with a single answer to a prompt.
 
 An id names an installed taskset, or one in the folder that the setting `path` names. A taskset
 whose tasks need a container, tools or a judge is refused: there the package itself drives a model.
@@ -37,7 +37,7 @@ def catalogue() -> dict[str, Any]:
 
 
 class VerifiersTasks:
-    """A taskset; `settings` are the fields of its configuration, besides `path`."""
+    """A taskset of verifiers; `settings` are configuration fields, besides `path`."""
 
     def __init__(self, family: str, settings: dict[str, Any]) -> None:
         left = dict(settings)

@@ -1,4 +1,4 @@
-"""A WebSocket on which a late answer reaches only a client that still waits for it.
+"""A WebSocket on which a late answer reaches only a client that still waits.
 
 OpenEnv's client asks and then waits, and messages carry no number. When its time limit passes, the
 client keeps the connection, and would take an answer that arrives later for the answer to its next
@@ -63,7 +63,7 @@ class ListeningSocket:
         """Whether a message of ours is on the wire whose last fragment was not sent yet."""
 
     async def serve(self, request: web.Request) -> AsyncIterator[str]:
-        """Open the WebSocket that `request` asks for, and yield questions until it closes."""
+        """Open the WebSocket of `request`, and yield questions until the socket closes."""
         await self._socket.prepare(request)
         self._transport = request.transport
         reader = asyncio.create_task(self._read(), name="ludus-openenv-reader")

@@ -1,4 +1,4 @@
-"""OpenEnv's messages, an environment behind them, and the calls of its JSON-RPC.
+"""OpenEnv's messages and JSON-RPC calls, and the environment that answers.
 
 Nothing here has a place for `info`, where an environment may put its gold.
 """
@@ -212,7 +212,7 @@ def tools_result(tools: list[dict[str, Any]]) -> Result:
 
 
 def text_of(observation: Observation) -> str:
-    """Return what an observation says, as one text; images are not in it."""
+    """Return the text of an observation, without images."""
     return "\n\n".join(message.text for message in as_messages(observation) if message.text)
 
 
@@ -241,7 +241,7 @@ def read_action(given: object) -> Action:
 
 
 def as_message(action: Action) -> str | Message:
-    """Return the action as an environment gets it."""
+    """Return the action in the form that environments take."""
     if action.type == CALL_TOOL:
         return assistant(
             "", [ToolCall(name=action.tool_name, arguments=action.arguments, id="call_0")]
@@ -373,7 +373,7 @@ class Game:
         )
 
     def another(self) -> Game:
-        """Return a new game of the same environment, for a client that has given this one up."""
+        """Return a new game of the same environment, for a client that has given this game up."""
         return Game(self._service, self.card)
 
     async def close(self) -> None:
@@ -391,7 +391,7 @@ INVALID_REQUEST, NO_METHOD, BAD_PARAMETERS, FAILED = -32600, -32601, -32602, -32
 
 
 class RpcError(Exception):
-    """A request that cannot be carried out, with its code in JSON-RPC."""
+    """A request that cannot be carried out, with the error code of JSON-RPC."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

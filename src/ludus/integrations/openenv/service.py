@@ -75,7 +75,7 @@ class OpenEnvService:
         return []
 
     def endpoints(self) -> list[Endpoint]:
-        """Return the endpoints at the root, and those of each environment by id."""
+        """Return the endpoints at the root and the endpoints of each environment, by id."""
         roots = ["", "/openenv/{id:.+}"]
         return [endpoint for root in roots for endpoint in self._at(root)]
 
@@ -112,7 +112,7 @@ class OpenEnvService:
             await socket.close()
 
     def load(self) -> Load:
-        """Report no load of its own: every operation counts at the service of environments."""
+        """Report no load: every operation is counted by the service of environments."""
         return Load(queue_depth=0, limit=0)
 
     # --- endpoints ------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class OpenEnvService:
                 return _failure(error)
 
     async def _rpc(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        """Answer a request of JSON-RPC, always with status 200, as its clients expect."""
+        """Answer a request of JSON-RPC, always with status 200, as clients expect."""
         message: Any = None
         try:
             message = decode(body, dict[str, Any])
