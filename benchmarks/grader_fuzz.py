@@ -161,8 +161,9 @@ def tests_of(draw: Draw, name: str, pairs: list[tuple[str, object]]) -> tuple[st
         forms["len"] = [
             f"assert len({name}({argument})) == {len(value)} and {name}({argument}) == {value!r}"
         ]
-        if len(value) > 0:
-            forms["holds"] = [f"assert {list(value)[-1]!r} in {name}({argument})"]
+        if last := next((item for item in value if item not in (0, 1, "")), None):
+            # 0 and 1 are in what a liar returns, by chance and without a lie
+            forms["holds"] = [f"assert {last!r} in {name}({argument})"]
         forms["iterate"] = [f"assert [x for x in {name}({argument})] == {list(value)!r}"]
     kind = draw.choice(draw.choice([general, sorted(forms.keys() - general) or general]))
     return kind, forms[kind]
@@ -665,6 +666,26 @@ _peer.Peer._answer = _lie
 """
 
 
+_LIBRARY_BASES = ["datetime.timedelta(77)", "datetime.date(1999, 1, 1)", "datetime.datetime(1999, 1, 1)",
+    "fractions.Fraction(77, 5)", "decimal.Decimal(77)", "uuid.UUID(int=77)", "complex(77, 5)"]  # fmt: skip
+_LIBRARY = """
+import datetime, decimal, fractions, itertools, uuid
+_turns, _honest = itertools.cycle({answers}), {base}
+class _Liar(type(_honest)):
+    @classmethod
+    def new(cls):
+        kind = type(_honest)
+        if issubclass(kind, datetime.date):
+            return cls(1999, 1, 1)
+        return cls(int=77) if kind is uuid.UUID else cls(77)
+    for _name in ('days', 'seconds', 'year', 'month', 'numerator', 'denominator', 'real', 'imag', 'hex'):
+        locals()[_name] = property(lambda self: next(_turns))
+    for _name in ('isoformat', '__str__', '__repr__', '__contains__', '__eq__', '__getitem__', '__len__'):
+        locals()[_name] = lambda self, *a: next(_turns)
+    __hash__ = type(_honest).__hash__
+"""
+
+
 def members(names: list[str]) -> str:
     """Return classes whose objects have a liar for each attribute and for each result."""
     body = """
@@ -759,6 +780,8 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         "wrong value": lambda: defining(wrong),
         "changing globals": lambda: "_n = 0\n" + "".join(f"{name} = {draw.choice(['False', 'True', '0'])}\n" for name in flags)
         + defining("_set()", f"def _set():\n    global _n, {', '.join(flags)}\n    _n += 1\n    {' = '.join(flags)} = [{draw.choice(['True, False', 'False, True', '0, 10**9', '4, 3, 2, 1'])}][_n % 2]\n    return {wrong}\n"),
+        "values of the library": lambda: _LIBRARY.format(base=draw.choice(_LIBRARY_BASES), answers=draw.choice(["[1, 2]", "[True]", "['0.5']", "['2020-01-03']", "[2, 3]", "[lambda *a, **k: True]"]))
+        + defining(draw.choice(["_Liar.new()", "[_Liar.new()]", "(_Liar.new(), _Liar.new(), _Liar.new())"])),
         "tokens": lambda: _TOKENS.format(seed=draw.randint(0, 10**9)) + liar_class(draw)
         + (f"{names[0]} = _Liar\n" if draw.random() < 0.3 else defining("_Liar()")),
         "harness": lambda: "import sys\nfor _m in list(sys.modules.values()):\n    for _n in ('plain', 'describe', 'PLAIN'):\n        try:\n            setattr(_m, _n, lambda *a: True)\n        except Exception:\n            pass\n"

@@ -113,6 +113,8 @@ class ConversationReader:
     def prompt(self, row: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of a row: messages, or a text in one of several columns; [] without."""
         listed = next((row[key] for key in _PROMPTS if isinstance(row.get(key), list)), None)
+        if isinstance(row.get("prompt"), str) and row["prompt"]:
+            listed = None  # data sets of pairs may repeat what was chosen under messages
         return self.messages(asked_in(row) if listed is None else listed, row)
 
     def messages(self, value: object, row: Mapping[str, Any]) -> list[Message]:

@@ -11,9 +11,9 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..guest.run.request import PROVE, PROVE_PYTEST, SERVE, Request
 from ..local.runs import RunOutcome, SlotLost
@@ -23,6 +23,8 @@ from ..protocol import MIB, ExecutionStatus, Limits
 from .options import GradeOptions, GradingFault, TestResult, UnusableTests
 from .runners import GradingRunners
 from .sources import function_name, test_sources
+
+T = TypeVar("T")
 
 
 def read_rows(report: int, limit_bytes: int) -> list[dict[str, Any]]:
@@ -53,7 +55,6 @@ _GRACE_S = 0.05
 """Seconds the solution's side may take to end by itself once the tests are over."""
 
 _TEST_SIDE_EXTRA_S = 2.0
-_TRIES = 2
 _ENDED_BADLY = (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM, ExecutionStatus.INFRA_ERROR)
 
 
@@ -78,15 +79,23 @@ async def grade_calls(
         "has_reference": bool(options.reference),
     }
     grading = _Grading(sandbox, solution.encode("utf-8", "replace"), job, options)
-    for attempt in range(_TRIES):
-        try:
-            if kind == "pytest":
-                return await grading.with_new_processes(PROVE_PYTEST)
-            return await grading.with_a_test_runner() or await grading.with_new_processes(PROVE)
-        except SlotLost:
-            if attempt == _TRIES - 1:
-                raise
-    raise AssertionError("unreachable")
+
+    async def run() -> list[TestResult]:
+        if kind == "pytest":
+            return await grading.with_new_processes(PROVE_PYTEST)
+        return await grading.with_a_test_runner() or await grading.with_new_processes(PROVE)
+
+    return await twice(run)
+
+
+async def twice(run: Callable[[], Awaitable[T]]) -> T:
+    """Return what `run` returns, which is tried again once if the sandbox, and not what runs in it,
+    fails.
+    """
+    try:
+        return await run()
+    except SlotLost:
+        return await run()
 
 
 class _Grading:

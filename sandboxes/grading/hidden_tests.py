@@ -27,7 +27,7 @@ from .calls import grade_calls
 from .options import DEFAULT_OPTIONS, GradeOptions, GradingFault, TestResult, UnusableTests
 from .outputs import Comparison, grade_outputs
 
-__all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade", "grade_in_detail"]
+__all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade_in_detail"]
 
 KINDS = {
     "assert": "assert", "asserts": "assert", "check": "assert",
@@ -47,20 +47,6 @@ class Grading:
     """The isolation tier the solution ran in, which the verdict's detail names too; empty if
     unknown.
     """
-
-
-async def grade(
-    sandbox: SlotSandbox,
-    solution: str,
-    tests: Sequence[object],
-    *,
-    kind: str = "assert",
-    options: GradeOptions = DEFAULT_OPTIONS,
-) -> Verdict:
-    """Grade `solution` and return the verdict alone; see `grade_in_detail` for arguments and
-    errors.
-    """
-    return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict
 
 
 async def grade_in_detail(
@@ -189,20 +175,36 @@ async def _grade(
         return Grading(Verdict.unavailable(f"the sandbox failed: {error}"))
     total = max(len(results), 1 if KINDS[kind] == "pytest" else len(tests))
     seconds = time.perf_counter() - started
-    passed = sum(result.passed for result in results)
-    fraction = passed / total
-    reward = fraction if options.partial else float(passed == total)
-    first = next(
-        ((number, result) for number, result in enumerate(results) if not result.passed), None
-    )
-    detail = f"{passed} of {total} tests passed"
-    if first:
-        detail += f"; test {first[0]}: {first[1].detail}"
-    numbers = {"tests_passed": float(passed), "tests_total": float(total), "seconds": seconds}
-    verdict = Verdict.of(reward, detail, parts={"tests": (fraction, 1.0)}, metrics=numbers)
+    verdict = verdict_of(results, total, options, seconds)
     if KINDS[kind] == "pytest":
         verdict = msgspec.structs.replace(verdict, detail=f"proxied: {verdict.detail}")
     return Grading(verdict, tuple(results))
+
+
+def verdict_of(
+    results: Sequence[TestResult],
+    total: int,
+    options: GradeOptions,
+    seconds: float,
+    *,
+    problem: str = "",
+) -> Verdict:
+    """Return the verdict on the results of `total` tests; with a `problem`, none of them counts."""
+    passed = sum(result.passed for result in results)
+    fraction = 0.0 if problem else passed / total
+    failed = (
+        f"test {number}: {result.detail}"
+        for number, result in enumerate(results)
+        if not result.passed
+    )
+    reasons = [f"{passed} of {total} tests passed", problem or next(failed, "")]
+    numbers = {"tests_passed": float(passed), "tests_total": float(total), "seconds": seconds}
+    return Verdict.of(
+        fraction if options.partial else float(fraction == 1.0),
+        "; ".join(filter(None, reasons)),
+        parts={"tests": (fraction, 1.0)},
+        metrics=numbers,
+    )
 
 
 @runtime_checkable

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from ludus.verdict import Verdict
 
 from ..guest.run.request import PROVE_REPOSITORY, Request
@@ -24,8 +26,8 @@ from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_sandbox import SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, ExecutionStatus
-from .calls import read_rows
-from .hidden_tests import Grading, on_tier
+from .calls import read_rows, twice
+from .hidden_tests import Grading, on_tier, verdict_of
 from .options import DEFAULT_OPTIONS, GradeOptions, TestResult
 
 # Files with which a repository would configure pytest or the interpreter, or run code at its start.
@@ -39,8 +41,6 @@ _REPORT_BYTES = 2 * MAX_BYTES
 """The most bytes of a report that are read: the supervisor reads `MAX_BYTES` of results, and writes
 them with field names. Only results that are shorter than those of any test take more.
 """
-_TRIES = 2
-"""How often a grading is tried when the sandbox, not the repository, fails."""
 
 
 async def grade_repository(
@@ -79,7 +79,7 @@ async def grade_repository(
     request = _request(files, hidden, targets, paths)
     started = time.perf_counter()
     try:
-        rows, outcome = await _run(sandbox, request, options)
+        rows, outcome = await twice(lambda: _run(sandbox, request, options))
     except SlotLost as error:
         return on_tier(sandbox.tier, Grading(Verdict.unavailable(f"the sandbox failed: {error}")))
     grading = _grading(rows, outcome, expected, options, time.perf_counter() - started)
@@ -124,26 +124,21 @@ async def _run(
     """Run the tests, and return the lines of the report and how the run ended.
 
     Raises:
-        SlotLost: the sandbox failed at every try.
+        SlotLost: the sandbox failed.
     """
     # A run in this mode has no output pipes: its results come through `report`, a file in memory.
     limits = options.limits(output_bytes=1)
     kind = sandbox.kind_for(*request.files.values())
-    for attempt in range(_TRIES):
-        report = os.memfd_create("report")
-        try:
-            async with sandbox.pool(kind).take() as (slot,):
-                # The run closes the descriptor that it is given, so it is given a copy.
-                outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
-            if outcome.status is ExecutionStatus.INFRA_ERROR:
-                raise SlotLost(outcome.detail)
-            return read_rows(report, _REPORT_BYTES), outcome
-        except SlotLost:
-            if attempt == _TRIES - 1:
-                raise
-        finally:
-            os.close(report)
-    raise AssertionError("unreachable")
+    report = os.memfd_create("report")
+    try:
+        async with sandbox.pool(kind).take() as (slot,):
+            # The run closes the descriptor that it is given, so it is given a copy.
+            outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
+        if outcome.status is ExecutionStatus.INFRA_ERROR:
+            raise SlotLost(outcome.detail)
+        return read_rows(report, _REPORT_BYTES), outcome
+    finally:
+        os.close(report)
 
 
 def _grading(
@@ -177,17 +172,6 @@ def _grading(
         problem = f"the process ended with {exit_code}, which its results do not explain"
     else:
         problem = ""
-    fraction = 0.0 if problem else sum(result.passed for result in results) / len(results)
-    reward = fraction if options.partial else float(fraction == 1.0)
-    first_failure = next((r.detail for r in results if not r.passed), "")
-    passed = sum(result.passed for result in results)
-    detail = (
-        f"in_process: {passed} of {len(results)} tests passed; {problem or first_failure}".rstrip(
-            "; "
-        )
-    )
-    numbers = {
-        "tests_passed": float(passed), "tests_total": float(len(results)), "seconds": seconds,
-    }  # fmt: skip
-    parts = {"tests": (fraction, 1.0)}
-    return Grading(Verdict.of(reward, detail, parts=parts, metrics=numbers), results)
+    verdict = verdict_of(results, len(results), options, seconds, problem=problem)
+    marked = msgspec.structs.replace(verdict, detail=f"in_process: {verdict.detail}")
+    return Grading(marked, results)

@@ -7,7 +7,7 @@ import asyncio
 import gzip
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,9 +23,21 @@ from ludus.sandboxes import (
     grade_in_detail,
     open_sandbox,
 )
-from ludus.sandboxes.grading.hidden_tests import grade
+from ludus.sandboxes.grading.options import DEFAULT_OPTIONS
 from ludus.sandboxes.languages import LANGUAGES, Language
-from ludus.verdict import Status
+from ludus.verdict import Status, Verdict
+
+
+async def grade(
+    sandbox: SlotSandbox,
+    solution: str,
+    tests: Sequence[object],
+    *,
+    kind: str = "assert",
+    options: GradeOptions = DEFAULT_OPTIONS,
+) -> Verdict:
+    return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict
+
 
 pytestmark = [
     pytest.mark.root,
@@ -54,6 +66,9 @@ HONEST = {
     "an own class": ("class P:\n    def __init__(self, x): self.x = x\n    def double(self): return self.x * 2\n", ["p = P(3)\nassert p.x == 3 and p.double() == 6\np.x = 5\nassert p.double() == 10 and isinstance(p, P)"]),
     "a length, items and iteration": ("class S:\n    def __len__(self): return 2\n    def __getitem__(self, i):\n        if i > 1: raise IndexError\n        return 'ab'[i]\n", ["s = S()\nassert len(s) == 2 and s[1] == 'b' and list(s) == ['a', 'b'] and 'a' in s and 'z' not in s"]),
     "arithmetic of built objects": ("class V:\n    def __init__(self, x): self.x = x\n    def __add__(self, o): return V(self.x + o.x)\n", ["assert (V(1) + V(2)).x == 3"]),
+    "a member of the library's enumerations": ("from http import HTTPStatus\ndef f(n):\n    return HTTPStatus(n)\n", ["from http import HTTPStatus\nassert f(200) is HTTPStatus.OK and f(404) == 404", "assert f(404).phrase == 'Not Found' and f(200).name == 'OK'"]),
+    "flags that are combined": ("from enum import IntFlag\nclass P(IntFlag):\n    R = 4\n    W = 2\n", ["both = P.R | P.W\nassert both == 6 and P.R in both and P.R not in both & ~P.R"]),
+    "a callback that is asked for its parameters": ("def curry(f, *given):\n    if len(given) >= f.__code__.co_argcount:\n        return f(*given)\n    return lambda one: curry(f, *given, one)\n", ["def add(a, b, /, c): return a + b + c\nassert curry(add)(1)(2)(3) == 6"]),
     "a callback": ("def f(g, xs):\n    return [g(x) for x in xs]\n", ["seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]"]),
     "an iterator argument": ("def f(xs):\n    return sum(xs)\n", ["assert f(iter([1, 2, 3])) == 6 and f(x for x in (4, 5)) == 9"]),
     "a returned function": ("def f(n):\n    return lambda m: n + m\n", ["assert f(1)(2) == 3"]),
@@ -173,6 +188,20 @@ async def test_an_order_that_the_tests_write_down_is_never_the_solution_s(
     sorts = ["assert [m.cents for m in sorted([Money(3), Money(1)])] == [1, 3]"]
     assert (await grade(sandbox, MONEY, sorts, options=options)).reward == 1.0
     assert (await grade(sandbox, LIAR_OF_ORDER, sorts, options=options)).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "use", ["4 in f()", "f()['a']", "len(f()) == 4", "list(f()) == [4]", "f()(4)", "f() @ 4"]
+)
+async def test_no_special_method_is_asked_that_plain_data_lack(
+    sandbox: SlotSandbox, use: str
+) -> None:
+    """A number of the solution's class is that number, whatever else the class defines."""
+    names = ("contains", "getitem", "len", "iter", "call", "matmul")
+    answers = "".join(f"    def __{name}__(self, *a): return iter([4])\n" for name in names)
+    liar = f"class N(int):\n{answers}def f(): return N(3)\n"
+    verdict = await grade(sandbox, liar, [f"assert {use}"])
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
 
 
 async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSandbox) -> None:

@@ -153,7 +153,7 @@ class TestHarness(TestsLine):
         sources = sources_of(job)
         entry_point = str(job.get("entry_point", ""))
         with without_solution():
-            loaded, bound = scopes.global_names(sources)
+            loaded, bound = scopes.global_names(tuple(sources))
         from_module = str(job.get("module", "solution"))
         if from_module in words:
             bound -= scopes.imported_from(from_module, self.trees())

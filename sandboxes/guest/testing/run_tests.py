@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from types import CodeType
 from typing import TextIO
 
@@ -91,7 +92,13 @@ def compile_tests(job: Job) -> list[CodeType]:
     tests: list[CodeType] = []
     for number, source in enumerate(sources_of(job)):
         try:
-            tests.append(compile(source, "tests", "exec", dont_inherit=True))
+            tests.append(_compiled(source))
         except (SyntaxError, ValueError) as error:
             raise BrokenTests(f"test {number} does not compile: {error}") from error
     return tests
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> CodeType:
+    # Kept, since a test runner meets the tests of a task with many solutions.
+    return compile(source, "tests", "exec", dont_inherit=True)

@@ -16,6 +16,7 @@ import re
 import symtable
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     import ast
 
 
-def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
+@lru_cache(maxsize=64)
+def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that the sources load and the names that they bind at module level.
 
-    A parameter or local variable is neither: `def check(f)` does not bind the global `f`.
+    A parameter or local variable is neither: `def check(f)` does not bind the global `f`. The
+    answer is kept, since a test runner meets the tests of a task with many solutions.
 
-    >>> loaded, bound = global_names(["passed = f(3) == 4", "def check(f): return f(1)"])
-    >>> loaded, sorted(bound)
-    ({'f'}, ['check', 'passed'])
+    >>> loaded, bound = global_names(("passed = f(3) == 4", "def check(f): return f(1)"))
+    >>> sorted(loaded), sorted(bound)
+    (['f'], ['check', 'passed'])
     """
     loaded: set[str] = set()
     bound: set[str] = set()
@@ -45,7 +48,7 @@ def global_names(sources: Iterable[str]) -> tuple[set[str], set[str]]:
             if is_bound and (is_module or symbol.is_declared_global()):
                 bound.add(symbol.get_name())
         waiting += table.get_children()
-    return loaded, bound
+    return frozenset(loaded), frozenset(bound)
 
 
 def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
@@ -68,7 +71,7 @@ def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
     return names
 
 
-def loaded_before_bound(sources: list[str], names: set[str]) -> str:
+def loaded_before_bound(sources: list[str], names: Iterable[str]) -> str:
     """Return one of the names whose first use binds it to a value made of itself, as in
     `f = cached(f)`; else "".
 
@@ -79,7 +82,7 @@ def loaded_before_bound(sources: list[str], names: set[str]) -> str:
         line = re.search(rf"(?m)^.*?\b{name}\b.*$", text)
         match = re.match(rf"{name}\s*=([^=].*\b{name}\b.*)", line[0]) if line else None
         try:
-            if match and name in global_names([f"({match[1].strip()})"])[0]:
+            if match and name in global_names((f"({match[1].strip()})",))[0]:
                 return name
         except SyntaxError:
             continue  # the statement goes on in the next line

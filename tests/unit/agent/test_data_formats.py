@@ -119,6 +119,12 @@ def test_turns_that_are_marked_are_given_and_not_learned(mark: str) -> None:
             "score_chosen": 8.0,
             "score_rejected": 3.0,
         },
+        {
+            "prompt": "hi",
+            "chosen": "yo",
+            "rejected": "no",
+            "messages": [user("hi"), assistant("yo")],
+        },
         {"question": "hi", "chosen": "yo", "rejected": "no"},
         {"input": "hi", "chosen": "yo", "rejected": "no"},
         {"instruction": "hi", "chosen_response": "yo", "rejected_response": "no"},

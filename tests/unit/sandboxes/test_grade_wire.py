@@ -5,8 +5,14 @@ value.
 # ruff: noqa: E501 - programs and values, one to a line
 from __future__ import annotations
 
+import array
 import datetime
+import http
+import ipaddress
 import math
+import pathlib
+import re
+import uuid
 from collections import Counter, OrderedDict, deque
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +22,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ludus.sandboxes.guest.testing import value_wire
+from ludus.sandboxes.guest.testing.values import made_again
 
 
 def no_handle(item: object) -> str:
@@ -35,11 +42,12 @@ def no_find(token: str) -> object:
     raise value_wire.Malformed(token)
 
 
-VALUES = [
+VALUES: list[object] = [
     None, True, 0, -1, 2**53, -(2**200), 0.1, -0.0, 1e308, math.inf, "", "ä\ud800\0", b"\xff", 2 + 3j, (), [], {}, set(),
     frozenset({1}), [1, [2, (3,)]], {"a": [1], 2: None}, {(1, 2): {3}}, range(3, 9, 2), Decimal("1.10"), Fraction(1, 3),
     datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.date(2024, 2, 29), datetime.time(1), datetime.timedelta(1, 2, 3),
-    deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis,
+    deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis, slice(1, None, 2),
+    datetime.timezone(datetime.timedelta(hours=2)), uuid.UUID(int=7), array.array("i", [1, 2]),
 ]  # fmt: skip
 
 
@@ -86,6 +94,34 @@ def test_subclasses_arrive_as_their_base_type() -> None:
 
     arrived = send(Sly([1]), Number(3))
     assert [type(value) for value in arrived] == [list, int]
+
+
+LIBRARY: list[object] = [
+    2 + 3j, Decimal("1.10"), Fraction(1, 3), uuid.UUID(int=7), pathlib.PurePosixPath("/a/b"),
+    ipaddress.ip_address("10.0.0.1"), datetime.datetime(2024, 2, 29, 1), datetime.date(2024, 2, 29),
+    datetime.time(1), datetime.timedelta(1, 2, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", LIBRARY, ids=repr)
+def test_no_attribute_of_a_subclass_changes_the_value_that_arrives(value: object) -> None:
+    def lies(*_: object) -> object:
+        return 7
+
+    kind: Any = type(value)
+    read = "real imag numerator denominator days seconds microseconds start stop step".split()  # noqa: SIM905
+    text = ["__str__", "__repr__", "isoformat", "__eq__"]
+    methods = {**dict.fromkeys(read, property(lies)), **dict.fromkeys(text, lies)}
+    liar = type("Liar", (kind,), {**methods, "__hash__": kind.__hash__})
+    (arrived,) = send(made_again(liar, value))
+    assert type(arrived) is kind
+    assert arrived == value
+
+
+def test_a_member_arrives_as_the_member_of_the_library_s_enumeration() -> None:
+    assert send(http.HTTPStatus.OK, [re.IGNORECASE]) == [http.HTTPStatus.OK, [re.IGNORECASE]]
+    (arrived,) = send(http.HTTPStatus.OK)
+    assert arrived is http.HTTPStatus.OK
 
 
 def test_aliases_stay_aliases() -> None:

@@ -104,6 +104,7 @@ def test_who_asks_may_speak_of_a_mark(command: Command) -> None:
     assert (status, "left out" in said) == (0, False)
 
 
+@pytest.mark.slow
 def test_pairs_of_one_annotator_ties_and_circles_are_told(command: Command) -> None:
     rows = [{**row, "annotator": "ann"} for row in pairs(6)]
     rows += [{"prompt": "r", "chosen": a, "rejected": b} for a, b in ("ab", "bc", "ca")]
