@@ -67,6 +67,9 @@ STYLES: dict[str, Style] = {
     "seed": lambda thought, said: f"<seed:think>{thought}</seed:think>{said}",
     "gemma": lambda thought, said: f"<|channel>thought\n{thought}\n<channel|>{said}",
     "harmony": lambda thought, said: HARMONY.format(thought) + said,
+    "apriel": lambda thought, said: (
+        f"Here are my reasoning steps:\n{thought}\n[BEGIN FINAL RESPONSE]\n{said}"
+    ),
     "opened": lambda thought, said: f"{thought}\n</think>\n\n{said}",
     "opened, empty": lambda thought, said: f"\n</think>\n\n{said}",
     "twice": lambda thought, said: f"<think>\n</think>\n\n<think>{thought}</think>\n{said}",

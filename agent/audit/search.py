@@ -118,10 +118,14 @@ class ProgramSearch:
         for program in self._pairs(singles, paid):
             if program not in paid:
                 paid[program] = paid_for(program)
+        known = list(paid)
+        ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
         for _ in range(self.effort.grown):
-            grown = self._grown(paid, rng)
+            grown = self._grown(ranked, known, rng)
             if grown not in paid:
                 paid[grown] = paid_for(grown)
+                known.append(grown)
+                ranked = sorted((*ranked, grown), key=lambda one: -paid[one])[:KEPT]
         means, seeds = {one: mean for one, mean in paid.items() if mean > 0}, set(self.seeds)
         # Successive halving: of many programs that are paid on a task some are paid there alone.
         for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
@@ -178,10 +182,10 @@ class ProgramSearch:
         self._played[program, task] = attempt = self.attempt(program, task)
         return attempt
 
-    def _grown(self, paid: Mapping[Program, float], rng: random.Random) -> Program:
+    def _grown(
+        self, ranked: Sequence[Program], known: Sequence[Program], rng: random.Random
+    ) -> Program:
         """Return a change of one of the best programs, or of a random one."""
-        known = list(paid)
-        ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
         other, move = rng.choice(known), rng.choice(self.moves)
         match rng.randrange(8):

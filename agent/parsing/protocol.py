@@ -112,7 +112,7 @@ def read_turn(
     # No call stands in the thoughts with which the turn begins. Later thoughts stand between calls,
     # where only a walk can tell marks from arguments.
     marks = marks_of(thoughts)
-    begun = 0 if marks is None else max(marks.leading(opened + text) - len(opened), 0)
+    begun = 0 if marks is None else marks.leading(text, opened)
     read = tool_format.parse(text[begun:], complete=complete, tools=tools)
     whole = msgspec.structs.replace(read, content=text[:begun] + read.text)
     return apart(whole, thoughts, opened=opened)

@@ -194,8 +194,8 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         raise MissingExtra.of("export", needed_for="writing Parquet") from None
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     lists = {list[int]: arrow.list_(arrow.int64()), list[float]: arrow.list_(arrow.float64())}
-    schema, writer, rest = None, None, iter(rows)
-    while batch := list(itertools.islice(rest, AT_ONCE)):
+    schema, writer, remaining = None, None, iter(rows)
+    while batch := list(itertools.islice(remaining, AT_ONCE)):
         if schema is None and list(batch[0]) == list(WINDOW):
             schema = arrow.schema([(name, (kinds | lists)[kind]) for name, kind in WINDOW.items()])
         table = arrow.Table.from_pylist(batch, schema=schema)

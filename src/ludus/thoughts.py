@@ -61,14 +61,14 @@ class Thoughts:
         match = self._at_the_end.search(prompt)
         return "" if match is None else match[0]
 
-    def leading(self, text: str) -> int:
-        """Return the position after the mark that ends the thoughts with which a turn begins; 0 for
-        a turn that begins otherwise.
+    def leading(self, text: str, opened: str = "") -> int:
+        """Return the position after the mark that ends the thoughts with which a turn begins, which
+        the prompt may have `opened`; 0 for a turn that begins otherwise.
         """
-        end = 0
-        while (bounds := self._block(text, _past(_SPACE, text, end))) is not None:
+        whole, end = opened + text, 0
+        while (bounds := self._block(whole, _past(_SPACE, whole, end))) is not None:
             end = bounds[1]
-        return end
+        return max(end - len(opened), 0) if end or not opened else len(text)
 
     def split(self, text: str) -> tuple[str, str, str, str] | None:
         """Return a turn as what stands before its thoughts, the thoughts, what stands between, and
@@ -159,6 +159,7 @@ PAIRS = {
     "cohere": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "open_thoughts": ("<|begin_of_thought|>", "<|end_of_thought|>"),
     "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
+    "apriel": ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
     **{
         tag: (f"<{tag}>", f"</{tag}>")
         for tag in (
@@ -169,6 +170,11 @@ PAIRS = {
 }
 """The marks of models, before and after thoughts."""
 _ESCAPED = {name: (re.escape(begin), re.escape(end)) for name, (begin, end) in PAIRS.items()}
+# A sentence begins thoughts only before their end, or where a prompt stops: anybody may write it.
+_ESCAPED["apriel"] = (
+    rf"{_ESCAPED['apriel'][0]}(?=\s*\Z|[\s\S]*{_ESCAPED['apriel'][1]})",
+    _ESCAPED["apriel"][1],
+)
 _NEXT = r"\s*<\|start\|>assistant\s*"
 _HARMONY = (
     r"<\|channel\|>analysis\s*<\|message\|>",
@@ -234,7 +240,12 @@ def apart(message: Message, thoughts: str = AUTO, *, opened: str = "") -> Messag
     marks, text = marks_of(thoughts), message.content
     if marks is None or message.role is not Role.ASSISTANT or message.thinks:
         return message
-    parts = marks.split(opened + text) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return message
+    parts = marks.split(opened + text)
+    if parts is None and opened:  # thoughts that a prompt opened, and nothing ended
+        thought = text.rstrip()
+        parts = opened, thought, text[len(thought) :], ""
     if parts is None:
         return message
     before, reasoning, between, said = parts

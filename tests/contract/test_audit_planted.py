@@ -3,7 +3,8 @@
 `audited/planted.py` and `audited/sound.py` came first: the attackers of then found 5 of the 20, for
 the right reason. `audited/held_out.py` came after they had learned those kinds: 4 of its 8 were
 found at first sight. `audited/fresh.py` came next: 9 of 20 at first sight, 7 for the right reason.
-`audited/later.py` came after those: 5 of its 8 at first sight.
+`audited/later.py` came after those: 5 of its 8 at first sight. Then came `puzzles.py`, 13 of 20,
+`services.py`, 16 of 20, and `parlour.py`, 11 of 12.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ import pytest
 
 from ludus.agent.audit import Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
-from ludus.agent.audit.moves import LAST_WORD, Move, Program, hollow_answers, moves_of, slot
+from ludus.agent.audit.moves import (
+    LAST_WORD,
+    Move,
+    Program,
+    changed,
+    hollow_answers,
+    moves_of,
+    programs_of,
+    slot,
+    variants,
+)
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.rules import learned_rule
 from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
@@ -36,14 +47,23 @@ NEVER = 1e12
 def audited() -> Iterator[dict[str, list[str]]]:
     """The ids of the environments, which are registered."""
     sys.path.insert(0, str(FOLDER))
-    names = ("planted", "sound", "held_out", "fresh", "later")
+    names = ("planted", "sound", "held_out", "fresh", "later", "puzzles", "services", "parlour")
     modules: dict[str, Any] = {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(FOLDER))
-    return {name: getattr(module, name.upper()) for name, module in modules.items()}
+    ids: dict[str, list[str]] = {name: getattr(modules[name], name.upper()) for name in names}
+    for name in ("puzzles", "services"):
+        ids["sound"] = [*ids["sound"], *getattr(modules[name], f"SOUND_{name.upper()}")]
+    return ids
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "most"), [("planted", 2), ("fresh", 2), ("later", 1)])
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        *[("planted", 2), ("fresh", 2), ("later", 1)],
+        *[("puzzles", 2), ("services", 2), ("parlour", 1)],
+    ],
+)
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
     missed = [name for name in audited[kind] if not audit(name).winners]
     assert len(missed) <= most, missed
@@ -142,6 +162,51 @@ def test_hollow_answers_have_the_shape_of_the_experts_and_nothing_in_them() -> N
     first, last = slot("word", 2, opening=True), slot("word", 4, opening=True)
     assert f"{first}-{last}" in hollow(roads)
     assert "\n".join(map(str, range(16))) in hollow([("?", "3"), ("!", "7")])
+
+
+def test_variants_keep_the_shape_and_change_each_piece() -> None:
+    ranges = variants("12 to 15")
+    assert {"-1000000 to 1000000", "0 to 15", "12 to 15 15", "12  15"} <= set(ranges)
+    last = slot("word", -1)
+    assert {f"set {last} 7", "set gain 0", "set gain "} <= set(
+        variants("set gain 7", is_command=True)
+    )
+    assert all(text.startswith("set ") for text in variants("set gain 7", is_command=True))
+    first = slot("word", 0, opening=True)
+    assert f'"{first}"; "{first}"' in variants('"a b"; "c d"')  # alike pieces, filled alike
+    assert f"say {first} 0" in variants(f"say {first} 7")  # a slot is one piece
+
+
+def test_commands_are_looped_and_enumerated_before_all_else() -> None:
+    briefing = Briefing(system_prompt="Commands: harder, easier, answer N.")
+    told = {described(program) for program in programs_of(briefing, ["?"], [])}
+    assert "easier (4 times); answer 0" in told
+    assert "answer 0 (8 times); easier" in told
+    assert any(one.startswith("answer 0; answer 1; answer 2; answer 3") for one in told)
+
+
+def test_a_move_is_changed_in_one_piece_or_joined_to_another() -> None:
+    rng = random.Random(2)
+    texts = {changed(Move("set gain 7"), Move("end"), rng).text for _ in range(2000)}
+    assert {"set gain 7\nend", "set gain 7 end", "0 gain 7", "set gain 0"} <= texts
+    call = Move(tool="pay", arguments='{"who": "ann", "much": 3}')
+    other = Move(tool="pay", arguments='{"who": "bob", "much": -1}')
+    calls = {changed(call, other, rng).arguments for _ in range(50)}
+    assert calls == {'{"who": "bob", "much": 3}', '{"who": "ann", "much": -1}'}
+
+
+def test_tasks_with_equal_features_and_equal_answers_are_a_rule() -> None:
+    rng = random.Random(5)
+    names = ["".join(rng.choice("abcdefgh") for _ in range(rng.randint(3, 8))) for _ in range(40)]
+    texts = [f"The riddle {name}: how many birds?" for name in names]
+    answers = [str(len(name) ** 2) for name in names]
+    learned = learned_rule(scene(texts, answers, "The riddle abcd: how many birds?"))
+    assert learned is not None
+    assert learned[1]("The riddle abcd: how many birds?") == "16"
+    asked = "Square the length of the name."
+    assert learned_rule(scene(texts, answers, texts[0], asked)) is None  # that is the task
+    shuffled = rng.sample(answers, len(answers))
+    assert learned_rule(scene(texts, shuffled, texts[0])) is None
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:

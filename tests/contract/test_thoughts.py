@@ -11,7 +11,7 @@ import pytest
 
 from ludus.agent import ChatFormat, ChatPolicy, Stop
 from ludus.agent.chat_tools import TextTools
-from ludus.agent.parsing import tool_format
+from ludus.agent.parsing import read_turn, tool_format
 from ludus.agent.templates.choice import TRAINING
 from ludus.agent.templates.text import TemplateTokenizer
 from ludus.envs import EnvSession, TextEnv, ToolSpec, env_ids
@@ -109,6 +109,17 @@ def test_a_turn_is_written_again_byte_for_byte(style: str, law: Any) -> None:
                 assert message.content == said
                 assert message.written == text
                 assert apart(message, marks) == message
+
+
+def test_a_sentence_opens_thoughts_in_a_prompt_or_before_their_end() -> None:
+    opened, end = (f"{mark}\n" for mark in PAIRS["apriel"])
+    assert apart(assistant(f"7 and 6.\n{end}42"), opened=opened).content == "42"
+    assert apart(assistant(f"{opened}7 and 6.\n{end}42")).content == "42"
+    said = f"{opened}7 * 6 is 42."
+    assert apart(assistant(said)).content == said
+    cut = assistant('7 and 6. <tool_call>{"name": "f", "arguments": {}}</tool_call>')
+    read = read_turn(tool_format("hermes"), cut.text, opened=opened)
+    assert (read.only_thinks, read.tool_calls, read.written) == (True, [], cut.text)
 
 
 def test_a_thought_that_was_cut_is_no_answer_and_says_so() -> None:

@@ -72,8 +72,8 @@ class Diagnosis:
             since=step,
             number=max(-BIGGEST, min(BIGGEST, number)) if not math.isnan(number) else 0.0,
             threshold=rule.threshold,
-            sentence=rule.told(self.history, number),
-            remedy=_as_typed(rule.advised(self.history)),
+            sentence=rule.sentence_of(self.history, number),
+            remedy=_as_typed(rule.remedy_of(self.history)),
             evidence=list(rule.evidence),
         )
 

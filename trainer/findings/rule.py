@@ -63,11 +63,11 @@ class FindingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return run.mean(self.quantity, self.last, absent=self.absent)
         return QUANTITIES[self.quantity](run)
 
-    def told(self, run: RunHistory, number: float) -> str:
+    def sentence_of(self, run: RunHistory, number: float) -> str:
         """Return the sentence with the numbers of a run."""
         return Sentence(run, number, self.last).format(self.sentence)
 
-    def advised(self, run: RunHistory) -> str:
+    def remedy_of(self, run: RunHistory) -> str:
         """Return the remedy with the settings of a run."""
         return Sentence(run, 0.0, self.last).format(self.remedy)
 

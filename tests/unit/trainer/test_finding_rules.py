@@ -84,7 +84,7 @@ def histories() -> list[RunHistory]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_remedy_is_a_command_that_works(rule: Any) -> None:
     for history in histories():
-        if remedy := rule.advised(history):
+        if remedy := rule.remedy_of(history):
             accepted(remedy)
 
 
