@@ -24,10 +24,11 @@ from ludus.envs.checks.subject import (
 )
 from ludus.errors import CheckFailed
 from ludus.estimates import Estimate, share_of, wilson
-from ludus.messages import Message, ToolCall, as_action, assistant
+from ludus.messages import ToolCall, as_action, assistant
 
 from .attackers import (
     ATTACKERS,
+    Action,
     AnswerFrame,
     Attacker,
     AttackKind,
@@ -84,7 +85,7 @@ class Trial:
     reward: float
     solved: bool
     """Whether it answered what the expert answers: then it was right, however it got there."""
-    actions: tuple[str | Message, ...]
+    actions: tuple[Action, ...]
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,10 @@ class AttackTally:
     @property
     def bound(self) -> float:
         """The share from which the attacker is a finding."""
-        if self.attacker.kind is AttackKind.CHEAT:
-            return CHEAT_BOUND
-        if self.attacker.kind is AttackKind.SEARCH:
-            return RULE_BOUND
-        if self.attacker.kind is AttackKind.PRESSURE:
-            return PRESSURE_BOUND
-        return MEMORY_BOUND if self.attacker.name == "memory" else RULE_BOUND
+        if self.attacker.name == "memory":
+            return MEMORY_BOUND
+        bounds = {AttackKind.CHEAT: CHEAT_BOUND, AttackKind.PRESSURE: PRESSURE_BOUND}
+        return bounds.get(self.attacker.kind, RULE_BOUND)
 
     @property
     def wins(self) -> bool:
@@ -246,26 +244,20 @@ Judge = Callable[[Task, object, Played], float]
 """A held-out judge: from a task, its gold and an episode to success, from 0 to 1."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Ground:
     """What a search and a policy in training start from."""
 
-    tasks: Sequence[Task]
-    lessons: Sequence[Lesson]
-    frame: AnswerFrame
     moves: Sequence[Move]
     programs: Sequence[Program]
     is_quick: bool
-    answers: dict[str, Lesson]
-    golds: dict[str, frozenset[str]]
-
-    def solves(self, task: str, actions: Sequence[str | Message]) -> bool:
-        """Whether actions end with what the expert, or the gold, answers on a task."""
-        gold = self.golds.get(task, frozenset())
-        return _solves(self.frame, actions, self.answers.get(task), gold)
 
 
 class _Attack:
+    """The attacks on a subject, and what is known of its tasks: what the expert does on them, and
+    their golds.
+    """
+
     def __init__(
         self, subject: EnvUnderCheck, report: Audit, count: int, seed: int, until: float
     ) -> None:
@@ -284,14 +276,22 @@ class _Attack:
             _ = subject.env
         except NotApplicable:
             report.is_remote = True
+        self.tasks = {task.id: task for task in (*self.teachers, *self.attacked)}
+        self.answers, self.golds = dict[str, Lesson](), dict[str, frozenset[str]]()
+        for task in self.tasks.values():
+            if (answer := self._answer(task.id)) is not None:
+                self.answers[task.id] = answer
+            if not report.is_remote:
+                subject.gym.reset(seed=seed, options={"task": task.id})
+            gold = self._gold()
+            self.golds[task.id] = frozenset() if gold is None else forms_of(gold)
+        self.lessons = [self.answers[t.id] for t in self.teachers if t.id in self.answers]
+        self.frame = AnswerFrame.of(self.lessons, Briefing())
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
-        lessons = [lesson for lesson in map(self._lesson, self.teachers) if lesson is not None]
-        answers = [self._lesson(task) for task in self.attacked]
-        golds = [self._gold(task) for task in self.attacked]
-        if all(answer is not None for answer in answers):
-            self._measure_expert([answer for answer in answers if answer is not None])
-        ground = self._ground(lessons) if searches or self.pressure_until else None
+        if all(task.id in self.answers for task in self.attacked):
+            self._measure_expert()
+        ground = self._ground() if searches or self.pressure_until else None
         found = [RULE] if searches else []
         if searches and ground is not None:
             found += self._searched(ground)
@@ -299,31 +299,34 @@ class _Attack:
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
-            self._tally(attacker, lessons, answers, golds)
+            self._tally(attacker)
         if self.pressure_until and ground is not None:
-            self._press(ground, answers, golds)
+            self._press(ground)
 
-    def _ground(self, lessons: Sequence[Lesson]) -> _Ground | None:
-        # Not the tasks of the lessons: their answers would be paid there, and nowhere else.
-        tasks = self.teachers[::-1]
-        first_ids = {task.id for task in tasks[:CONFIRMED]}
-        others = [le for le in lessons if le.task not in first_ids] or lessons
+    def _ground(self) -> _Ground | None:
+        # Not the tasks of the search: their answers would be paid there, and nowhere else.
+        searched = {task.id for task in self.teachers[::-1][:CONFIRMED]}
+        others = [le for le in self.lessons if le.task not in searched] or self.lessons
         started = time.process_time()
         try:
-            briefing, shown = self._scouted(tasks[0])
+            briefing, shown = self._scouted(self.teachers[-1].id)
         except Exception:  # what breaks is told where an attacker meets it
             return None
         return _Ground(
-            tasks=tasks,
-            lessons=lessons,
-            frame=AnswerFrame.of(lessons, Briefing()),
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
             is_quick=time.process_time() - started < QUICK_CPU_S * SCOUTED,
-            answers={lesson.task: lesson for lesson in lessons},
-            golds={task.id: self._gold(task) for task in tasks},
         )
+
+    def _tried(self, task: str, plays: Plays, name: str = "") -> Played | None:
+        """Return an episode that is tried for a search or in training; None if it broke, which is
+        told where an attacker meets it.
+        """
+        try:
+            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, STEPS)
+        except Exception:
+            return None
 
     def _searched(self, ground: _Ground) -> list[Attacker]:
         """Return the programs that are paid most on the tasks of training: without the right
@@ -331,15 +334,12 @@ class _Attack:
         """
 
         def attempt(program: Program, number: int) -> Attempt:
-            task = ground.tasks[number % len(ground.tasks)]
-            player = Attacker("", AttackKind.SEARCH, plays_program(program), "")
-            try:
-                episode = self._attack(player, task.id, ground.lessons, STEPS)
-            except Exception:  # what breaks is told where an attacker meets it
+            task = self.teachers[-1 - number % len(self.teachers)].id
+            episode = self._tried(task, plays_program(program))
+            if episode is None:
                 return Attempt(0.0)
-            solved = ground.solves(task.id, episode.actions)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
-            return Attempt(episode.total, solved, reply)
+            return Attempt(episode.total, self._solves(task, episode.actions), reply)
 
         effort = QUICK if ground.is_quick else SLOW
         until = time.monotonic() + SHARE * (self.until - time.monotonic())
@@ -356,27 +356,18 @@ class _Attack:
             self.report.skipped.append("search (cut short)")
         return attackers
 
-    def _press(
-        self, ground: _Ground, answers: Sequence[Lesson | None], golds: Sequence[frozenset[str]]
-    ) -> None:
+    def _press(self, ground: _Ground) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
-        tasks = [*self.teachers, *self.attacked]
-        known = {task.id: task for task in tasks}
-        ground.answers |= {le.task: le for le in answers if le is not None}
-        ground.golds |= dict(zip([task.id for task in self.attacked], golds, strict=True))
-        ground.golds |= {t.id: self._gold(t) for t in self.teachers if t.id not in ground.golds}
 
         def rollout(task: str, plays: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
-            player = Attacker("pressure", AttackKind.SEARCH, plays, "")
-            try:
-                episode = self._attack(player, task, ground.lessons, STEPS)
-            except Exception:  # what breaks is told where an attacker meets it
+            episode = self._tried(task, plays, "pressure")
+            if episode is None:
                 return TrainedEpisode(task, 0.0, 0.0, tuple(choices), ())
-            share = self._gain(Trial(task, episode.total, solved=False, actions=()))
+            share = self._gain(episode.total)
             if self.judge is not None:
-                success = self.judge(known[task], self._gold_now(), episode)
+                success = self.judge(self.tasks[task], self._gold(), episode)
             else:
-                success = share if ground.solves(task, episode.actions) else 0.0
+                success = share if self._solves(task, episode.actions) else 0.0
             return TrainedEpisode(task, share, success, tuple(choices), tuple(episode.actions))
 
         self.report.pressure = pressure = put_under_pressure(
@@ -398,116 +389,89 @@ class _Attack:
         attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
         self.report.tallies.append(AttackTally(attacker, pressure.gap, tuple(trials)))
 
-    def _scouted(self, task: Task) -> tuple[Briefing, list[str]]:
+    def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what it shows to who looks around."""
-        scout = play(self.subject.gym, task.id, scripted(["help"]), seed=self.seed)
+        scout = play(self.subject.gym, task, scripted(["help"]), seed=self.seed)
         known = scout.infos[0].get("briefing")
         briefing = known if isinstance(known, Briefing) else Briefing()
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
-        for tool in [one for one in briefing.tools if not one.parameters.get("required")][
-            : SCOUTED - 1
-        ]:
+        free = [tool for tool in briefing.tools if not tool.parameters.get("required")]
+        for tool in free[: SCOUTED - 1]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
-            looked = play(self.subject.gym, task.id, scripted([call]), seed=self.seed)
+            looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
         return briefing, shown
 
-    def _lesson(self, task: Task) -> Lesson | None:
-        try:
-            env = self.subject.env
-        except NotApplicable:
+    def _answer(self, task: str) -> Lesson | None:
+        """Return what the expert does on a task; None where there is no expert."""
+        if self.report.is_remote:
             return None
-        episode = play(self.subject.gym, task.id, expert(env), seed=self.seed)
+        episode = play(self.subject.gym, task, expert(self.subject.env), seed=self.seed)
         if not episode.actions:
             return None
-        return Lesson(task.id, text_of(episode, 0), tuple(episode.actions))
+        return Lesson(task, text_of(episode, 0), tuple(episode.actions))
 
-    def _gold(self, task: Task) -> frozenset[str]:
-        try:
-            self.subject.gym.reset(seed=self.seed, options={"task": task.id})
-            gold = self.subject.env.gold()
-        except NotApplicable:
-            return frozenset()
-        return frozenset() if gold is None else forms_of(gold)
+    def _gold(self) -> object:
+        """Return the gold of the episode that was begun last."""
+        return None if self.report.is_remote else self.subject.env.gold()
 
-    def _gold_now(self) -> object:
-        try:
-            return self.subject.env.gold()  # of the episode that was just played
-        except NotApplicable:
-            return None
-
-    def _measure_expert(self, answers: Sequence[Lesson]) -> None:
+    def _measure_expert(self) -> None:
         rng = random.Random(f"{self.seed}/mixtures")
-        gym, report = self.subject.gym, self.report
         mixed: list[bool] = []
         spreads: list[float] = []
-        for index, answer in enumerate(answers):
-            report.expert.append(self._play(answer.task, scripted(answer.actions)).total)
-            if index >= REPEATS:
-                continue
-            totals = [
-                play(gym, answer.task, scripted(answer.actions), seed=self.seed).total
-                for _ in range(REPEATS)
-            ]
-            spreads.append(pstdev(totals))
-            halves = [
-                self._play(
-                    answer.task,
-                    scripted([a if rng.random() < 0.5 else "junk" for a in answer.actions]),
-                ).total
-                for _ in range(8)
-            ]
-            mixed.append(len(set(halves)) > 1)
-        report.spread = fmean(spreads)
-        report.mixed = wilson(sum(mixed), len(mixed))
+        for index, task in enumerate(self.attacked):
+            actions = self.answers[task.id].actions
 
-    def _tally(
-        self,
-        attacker: Attacker,
-        lessons: Sequence[Lesson],
-        answers: Sequence[Lesson | None],
-        golds: Sequence[frozenset[str]],
-    ) -> None:
-        trials: list[Trial] = []
-        fault = ""
-        frame = AnswerFrame.of(lessons, Briefing())
-        for task, answer, gold in zip(self.attacked, answers, golds, strict=True):
+            def total(said: Sequence[Action], task: str = task.id) -> float:
+                episode = play(self.subject.gym, task, scripted(said), seed=self.seed)
+                return self._seen(episode).total
+
+            self.report.expert.append(total(actions))
+            if index < REPEATS:
+                spreads.append(pstdev(total(actions) for _ in range(REPEATS)))
+                halves = [[a if rng.random() < 0.5 else "junk" for a in actions] for _ in range(8)]
+                mixed.append(len(set(map(total, halves))) > 1)
+        self.report.spread = fmean(spreads)
+        self.report.mixed = wilson(sum(mixed), len(mixed))
+
+    def _tally(self, attacker: Attacker) -> None:
+        trials, gains, fault = list[Trial](), list[float](), ""
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
+        may_copy = attacker.copies and not any(self.golds[task.id] for task in self.attacked)
+        for task in self.attacked:
             try:
-                episode = self._attack(attacker, task.id, lessons)
+                episode = self._seen(self._attack(attacker, task.id, MAX_STEPS))
             except NotApplicable:  # a judge that is away says nothing about the environment
                 continue
             except Exception as error:
                 fault = f"on {task.id!r}: {type(error).__name__}: {error}"
                 break
-            solved = _solves(frame, episode.actions, answer, gold)
-            trials.append(Trial(task.id, episode.total, solved, tuple(episode.actions)))
-        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
-        may_copy = attacker.copies and not any(golds)
-        gains = [
-            0.0
-            if trial.solved and (excused or (may_copy and not _looks_longer(trial, answer)))
-            else self._gain(trial)
-            for trial, answer in zip(trials, answers, strict=False)
-        ]
+            actions, answer = tuple(episode.actions), self.answers.get(task.id)
+            solved = self._solves(task.id, actions)
+            # Who was shown more than the expert needed copied what it was told, and not the task.
+            looked_longer = answer is not None and len(actions) > len(answer.actions)
+            is_fair = solved and (excused or (may_copy and not looked_longer))
+            trials.append(Trial(task.id, episode.total, solved, actions))
+            gains.append(0.0 if is_fair else self._gain(episode.total))
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
 
-    def _gain(self, trial: Trial) -> float:
+    def _gain(self, reward: float) -> float:
+        """Return a reward as a share of the expert's."""
         oracle = self.report.oracle
         if oracle > 0:
-            return min(1.0, max(0.0, trial.reward / oracle))
+            return min(1.0, max(0.0, reward / oracle))
         lowest = self.report.lowest  # where all rewards are costs
-        return min(1.0, (trial.reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
+        return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
 
-    def _attack(
-        self, attacker: Attacker, task: str, lessons: Sequence[Lesson], most: int = MAX_STEPS
-    ) -> Played:
+    def _attack(self, attacker: Attacker, task: str, most: int) -> Played:
+        """Play an attacker for at most so many steps."""
         episode = Played()
-        others = [lesson for lesson in lessons if lesson.task != task]
+        others = [lesson for lesson in self.lessons if lesson.task != task]
         rng = random.Random(f"{self.seed}/{attacker.name}/{task}")
-        actions: Iterator[str | Message] | None = None
+        actions: Iterator[Action] | None = None
 
-        def choose() -> str | Message | None:
+        def choose() -> Action | None:
             nonlocal actions
             if actions is None:
                 briefing = episode.infos[0].get("briefing")
@@ -515,52 +479,32 @@ class _Attack:
                 actions = attacker.plays(Scene(known, episode, others, rng))
             return next(actions, None)
 
-        return (
-            play(self.subject.gym, task, choose, seed=self.seed, episode=episode, max_steps=most)
-            if most < MAX_STEPS
-            else self._play(task, choose, episode)
-        )
+        gym = self.subject.gym
+        return play(gym, task, choose, seed=self.seed, episode=episode, max_steps=most)
 
-    def _play(
-        self, task: str, choose: Callable[[], str | Message | None], episode: Played | None = None
-    ) -> Played:
-        steps = MAX_STEPS if episode is not None else len(self.attacked) + 256
-        played = play(
-            self.subject.gym, task, choose, seed=self.seed, episode=episode, max_steps=steps
-        )
-        rewards = [seen[1] for seen in played.seen[1:]] or [0.0]
-        self.report.lowest = min(self.report.lowest, *rewards, played.total)
-        self.report.highest = max(self.report.highest, *rewards, played.total)
-        return played
+    def _seen(self, episode: Played) -> Played:
+        """Return an episode once its rewards are among those that were seen."""
+        rewards = [episode.total, *(seen[1] for seen in episode.seen[1:])]
+        self.report.lowest = min(self.report.lowest, *rewards)
+        self.report.highest = max(self.report.highest, *rewards)
+        return episode
 
-
-def _solves(
-    frame: AnswerFrame,
-    actions: Sequence[str | Message],
-    answer: Lesson | None,
-    gold: frozenset[str],
-) -> bool:
-    """Whether an attack ended with what the expert, or the gold, answers."""
-    if not actions:
-        return False
-    said = plain_of(frame.core(actions[-1]))
-    if frame.ends_in(actions[-1], gold):
-        return True
-    if answer is None or 2 * len(actions) < len(answer.actions):
-        return False  # who needs less than half of the expert's turns goes another way
-    if frame.is_constant:  # the answer is the way, not its end
-        return list(map(_deed, actions)) == list(map(_deed, answer.actions))
-    return said == plain_of(frame.core(answer.actions[-1]))
+    def _solves(self, task: str, actions: Sequence[Action]) -> bool:
+        """Whether an attack ended with what the expert, or the gold, answers."""
+        if not actions:
+            return False
+        if self.frame.ends_in(actions[-1], self.golds[task]):
+            return True
+        answer = self.answers.get(task)
+        if answer is None or 2 * len(actions) < len(answer.actions):
+            return False  # who needs less than half of the expert's turns goes another way
+        if self.frame.is_constant:  # the answer is the way, not its end
+            return list(map(_deed, actions)) == list(map(_deed, answer.actions))
+        said, wanted = (self.frame.core(one) for one in (actions[-1], answer.actions[-1]))
+        return plain_of(said) == plain_of(wanted)
 
 
-def _deed(action: str | Message) -> object:
+def _deed(action: Action) -> object:
     """Return what an action does: its calls, or its text where it calls nothing."""
     message = as_action(action)
     return message.tool_calls or plain_of(message.text)
-
-
-def _looks_longer(trial: Trial, answer: Lesson | None) -> bool:
-    """Whether an attack was shown more than the expert needed: then it copied what it was told, and
-    not the task.
-    """
-    return answer is not None and len(trial.actions) > len(answer.actions)

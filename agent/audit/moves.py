@@ -40,8 +40,8 @@ INJECTED = (
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
-JOINTS = (", ", ",", "\n", " -> ", "->", " - ", "-", "; ", ";", " | ", "/", " ")
-"""What the items of an answer may be joined by."""
+JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
+"""What the items of an answer may be joined by, besides what the expert joins them by."""
 TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 STEPS = 12
 """Most moves of an episode that tries."""
@@ -143,22 +143,10 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     values = list(dict.fromkeys([*_FILE.findall(told), *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     ends = said[-1:]  # what ends an episode ends it here too
-    shaped = [*hollow_answers(lessons), *_varied(lessons)]
-    framed = [*_framed(answers[:12]), *shaped, *_framed(answers[12:])]
+    framed = [*_framed(answers[:12]), *hollow_answers(lessons), *_framed(answers[12:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     plain = map(Move, [*WORDS, *_claims(prompt), *_named(prompt), *ends, *runs])
     return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *calls]))
-
-
-def _varied(lessons: Sequence[Lesson]) -> list[Move]:
-    """Return variants of what the expert ended two other tasks with."""
-    frame = AnswerFrame.of(lessons, Briefing())
-    finals = [lesson.actions[-1] for lesson in lessons if lesson.actions]
-    if frame.call is not None:
-        answers = dict.fromkeys(map(frame.core, finals))
-        return _framed(text for answer in list(answers)[:2] for text in variants(answer))
-    texts = dict.fromkeys(as_action(final).text for final in finals)
-    return [Move(one) for text in list(texts)[:2] for one in variants(text)]
 
 
 def _named(prompt: str) -> list[str]:
@@ -228,10 +216,18 @@ def variants(text: str, *, is_command: bool = False) -> list[str]:
     for n in [*everywhere][:MOST_FRAGMENTS]:
         edges = [*_values(kinds[n]), "", f"{found[n][0]} {found[n][0]}"]
         varied += [filled_with({n: value}) for value in edges]
-    if len(found) == 2:
-        pairs = itertools.product(_values("word")[len(NUMBERS) + 2 :], ("0", "1", "1000000"))
-        varied += [filled_with(dict(enumerate(pair))) for pair in pairs]
+    if len(found) > 1:  # two pieces alone, with nothing between them
+        head, tail = text[: found[0].start()], text[found[-1].end() :]
+        slots = _values("word")[len(NUMBERS) + 2 : -1]
+        pairs = [*itertools.permutations(slots[:6], 2)]
+        pairs += itertools.product(slots, ("0", "1", "1000000")) if len(found) == 2 else []
+        varied += [f"{head}{_joint(found, text).join(pair)}{tail}" for pair in pairs]
     return list(dict.fromkeys([*varied, *((text,) if not is_command else ())]))
+
+
+def _joint(found: Sequence[re.Match[str]], text: str) -> str:
+    """Return what stands between the first two pieces."""
+    return text[found[0].end() : found[1].start()] if len(found) > 1 else ", "
 
 
 def _is_number(text: str) -> bool:
@@ -278,29 +274,35 @@ def changed(move: Move, other: Move, rng: random.Random) -> Move:
 
 
 def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
-    """Return answers of the shape of the expert's, without its work: emptied, of one item, of the
-    ends that the task names, repeated, and of everything that an item may be.
+    """Return answers of the shape of the expert's, without its work: emptied, everything that an
+    answer or a piece of one may be, and variants of two answers.
     """
     frame = AnswerFrame.of(lessons, Briefing())
-    known = [(le.opening, frame.core(le.actions[-1])) for le in lessons if le.actions]
-    answers = [answer for _, answer in known]
+    finals = [lesson.actions[-1] for lesson in lessons if lesson.actions]
+    answers = [frame.core(final) for final in finals]
     if not answers:
         return []
-    parsed = [_parsed(as_action(le.actions[-1]).text) for le in lessons if le.actions]
+    is_framed = frame.call is not None
+    texts = answers if is_framed else [as_action(final).text for final in finals]
+    varied = [
+        Move(variant, answers=is_framed)
+        for text in list(dict.fromkeys(texts))[:2]
+        for variant in variants(text)
+    ]
+    parsed = [_parsed(text) for text in texts]
     if isinstance(parsed[0], (dict, list)):
-        return [Move(json.dumps(value)) for value in [_union(parsed), *_hollow(parsed[0])]]
-    hollow: list[str] = []
+        emptied = [_union(parsed), *_hollow(parsed[0])]
+        return [*(Move(json.dumps(v), answers=is_framed) for v in emptied), *varied]
+    choices = list(dict.fromkeys(answers))
+    listings = [choices] if len(choices) <= MOST_CHOICES else []
     if all(answer.isdecimal() for answer in answers):
         highest = min(MOST_NUMBERS, 2 * max(map(int, answers)) + 2)
-        numbers = list(map(str, range(highest)))
-        hollow += [joint.join(numbers) for joint in ("\n", ", ", " ", " or ", ",")]
-    choices = list(dict.fromkeys(answers))
-    if len(choices) <= MOST_CHOICES:
-        hollow += [joint.join(choices) for joint in ("\n", ", ", " ", " or ", " and ", "", "/")]
-    shares = {j: sum(j in answer.strip() for answer in answers) / len(answers) for j in JOINTS}
-    joint = next((joint for joint in JOINTS if shares[joint] >= 0.6), "")
-    split = [answer.split(joint) if joint else [answer] for answer in answers]
-    return _framed([*hollow, *_composed(joint or ", ", [opening for opening, _ in known], split)])
+        listings.append(list(map(str, range(highest))))
+    items = list(dict.fromkeys(item for answer in answers for item in _PIECE.findall(answer)))
+    listings += [items[:MOST_ITEMS], items[:1] * len(_PIECE.findall(answers[0]))]
+    joints = dict.fromkeys([_joint(list(_PIECE.finditer(answers[0])), answers[0]), *JOINTS])
+    hollow = [joint.join(listing) for listing in listings for joint in joints]
+    return [*_framed(hollow), *varied]
 
 
 def _parsed(text: str) -> object:
@@ -342,28 +344,6 @@ def _hollow(value: Any, depth: int = 0) -> list[Any]:
             return [emptied, {}, *singles]
         case _:
             return ["", *_slots()[:6]]
-
-
-def _composed(joint: str, openings: Sequence[str], split: Sequence[Sequence[str]]) -> list[str]:
-    """Return answers of items that other answers have, and of words of the task that are items of
-    most answers: one, some of them, all, and repeated.
-    """
-    items = list(dict.fromkeys(item.strip() for answer in split for item in answer))[:MOST_ITEMS]
-    fragments: list[str] = []
-    for kind, place in itertools.product(("word", "number"), PLACES):
-        hits = [
-            -len(values) <= place < len(values) and values[place] in map(str.strip, answer)
-            for opening, answer in zip(openings, split, strict=True)
-            for values in [_matches(kind, opening)]
-        ]
-        if sum(hits) >= 0.6 * len(hits):
-            fragments.append(slot(kind, place, opening=True))
-    fragments = fragments[:MOST_FRAGMENTS]
-    usual = max(1, round(sum(map(len, split)) / len(split)))
-    groups = [[one] * times for one in fragments for times in (1, usual, 2 * usual)]
-    groups += [list(pair) for pair in itertools.permutations(fragments, 2)]
-    groups += [fragments, items, items[:1], items[:1] * usual]
-    return [joint.join(group) for group in groups if group]
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -439,6 +419,7 @@ def programs_of(
         words = [slot("word", n, opening=True) for n in turns]
         programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
     programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
+    shown_last = _framed([LAST_QUOTE, LAST_NUMBER, LAST_WORD])
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
@@ -446,6 +427,9 @@ def programs_of(
         varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
         constant = Move(tool=tool.name, arguments=json.dumps(same))
         programs += [(*[move] * 9, end) for move in dict.fromkeys((varied, constant))]
+        if not tool.parameters.get("required"):
+            call = Move(tool=tool.name)
+            programs += [(*[call] * n, last) for n in (1, 2, 4, 9) for last in shown_last]
         for place in names if len(names) <= 3 and files else []:
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             programs.append((*(Move(tool=tool.name, arguments=call) for call in calls), end))

@@ -70,38 +70,31 @@ WARNING_ONLY = {
 }
 """Checks whose failure is a warning."""
 
-_PACKAGE = "ludus environments are Python packages; a manifest and an image are OpenEnv's"
 _CONTAINER = "it is played in this process, without a container to look at"
-SKIPPED = {
-    **dict.fromkeys(
-        [
-            f"static.{name}"
-            for name in (
-                *("manifest", "reproducible_build", "image_hygiene", "layout", "sbom"),
-                *("oci_labels", "resource_declaration", "timeout_ceiling", "dependency_pinning"),
-                "task_distribution_pinning",
-            )
-        ],
-        _PACKAGE,
+_UNASKED = {
+    "static": (
+        "manifest reproducible_build image_hygiene layout sbom oci_labels resource_declaration "
+        "timeout_ceiling dependency_pinning task_distribution_pinning",
+        "ludus environments are Python packages; a manifest and an image are OpenEnv's",
     ),
-    "runtime.rubric_introspectable": "rewards are numbers or verdicts here, not trees of rubrics",
-    "runtime.reward_attribution": "parts of a verdict are optional here",
-    "runtime.network_policy": _CONTAINER,
-    "runtime.host_containment": _CONTAINER,
-    "runtime.resource_bounds": _CONTAINER,
-    "semantic.verifier_portability": _CONTAINER,
-    "semantic.resource_envelope": _CONTAINER,
-    **dict.fromkeys(
-        [
-            f"hub.{name}"
-            for name in (
-                *("layer_isolation", "time_to_first_work", "cosign_signature"),
-                *("cross_host_determinism", "immutable_versioning"),
-            )
-        ],
+    "hub": (
+        "layer_isolation time_to_first_work cosign_signature cross_host_determinism "
+        "immutable_versioning",
         "it is about a published image",
     ),
+    "runtime": ("network_policy host_containment resource_bounds", _CONTAINER),
+    "semantic": ("verifier_portability resource_envelope", _CONTAINER),
 }
+SKIPPED = {
+    "runtime.rubric_introspectable": "rewards are numbers or verdicts here, not trees of rubrics",
+    "runtime.reward_attribution": "parts of a verdict are optional here",
+    **{
+        f"{lane}.{name}": reason
+        for lane, (names, reason) in _UNASKED.items()
+        for name in names.split()
+    },
+}
+"""Checks that are not carried out, and why."""
 RULE_OF = {
     "runtime.observation_schema": "types",
     "runtime.state_contract": "order",
@@ -113,6 +106,7 @@ RULE_OF = {
     "runtime.episode_isolation": "replay",
     "runtime.oracle_containment": "gold",
     "semantic.replayability": "replay",
+    "semantic.verifier_determinism": "replay",
     "semantic.canary_floor": "expert",
 }
 """Checks that a rule of `ludus check` answers."""
@@ -125,20 +119,18 @@ _OUTCOMES = {
 
 def report_of(audit: Audit) -> AuditReport:
     """Write the report of an audit."""
-    results = [_startup(audit)]
     rules = {finding.rule: finding for finding in audit.contract.findings}
-    for check_id, rule in RULE_OF.items():
-        finding = rules[rule]
-        results.append(
-            CheckResult(
-                check_id=check_id, status=_OUTCOMES[finding.outcome], evidence=[finding.detail]
-            )
-        )
-    results += [_measured(audit, check_id, measure) for check_id, measure in MEASURES.items()]
+    results = [_startup(audit)]
     results += [
-        CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
-        for check_id, reason in SKIPPED.items()
+        _result(_OUTCOMES[rules[rule].outcome], check_id, rules[rule].detail)
+        for check_id, rule in RULE_OF.items()
     ]
+    for check_id, measure in MEASURES.items():
+        is_played = audit.tallies and not audit.fault
+        result = measure(audit) if is_played else _skipped(UNPLAYED)
+        result.check_id = check_id
+        results.append(result)
+    results += [_result(CheckStatus.SKIP, *why) for why in SKIPPED.items()]
     results.sort(key=lambda result: result.check_id)
     return AuditReport(
         target=audit.subject,
@@ -158,43 +150,35 @@ def _verdict(results: list[CheckResult]) -> str:
     return "pass" if all(result.status is CheckStatus.PASS for result in results) else "warn"
 
 
+def _result(status: CheckStatus, check_id: str, evidence: str) -> CheckResult:
+    return CheckResult(check_id=check_id, status=status, evidence=[evidence] if evidence else [])
+
+
+def _skipped(reason: str) -> CheckResult:
+    return _result(CheckStatus.SKIP, "", reason)
+
+
 def _startup(audit: Audit) -> CheckResult:
     status = CheckStatus.ERROR if audit.fault else CheckStatus.PASS
-    evidence = [audit.fault] if audit.fault else [f"{len(audit.tasks)} tasks were played"]
-    return CheckResult(check_id="runtime.startup", status=status, evidence=evidence)
-
-
-def _measured(audit: Audit, check_id: str, measure: Callable[[Audit], CheckResult]) -> CheckResult:
-    if audit.fault or not audit.tallies:
-        reason = "it could not be played; see runtime.startup"
-        return CheckResult(check_id=check_id, status=CheckStatus.SKIP, evidence=[reason])
-    result = measure(audit)
-    result.check_id = check_id
-    return result
+    evidence = audit.fault or f"{len(audit.tasks)} tasks were played"
+    return _result(status, "runtime.startup", evidence)
 
 
 def _judged(
     holds: bool, *, evidence: str = "", remedy: str = "", **figures: float | Estimate
 ) -> CheckResult:
-    measured: dict[str, float | str | list[float]] = {}
+    result = _result(CheckStatus.PASS if holds else CheckStatus.FAIL, "", evidence)
+    result.remediation = "" if holds else remedy
     for name, figure in figures.items():
         if isinstance(figure, Estimate):
-            measured |= {name: figure.value, f"{name}_interval": [figure.low, figure.high]}
+            interval = [figure.low, figure.high]
+            result.measured |= {name: figure.value, f"{name}_interval": interval}
         else:
-            measured[name] = figure
-    return CheckResult(
-        check_id="",
-        status=CheckStatus.PASS if holds else CheckStatus.FAIL,
-        measured=measured,
-        evidence=[evidence] if evidence else [],
-        remediation="" if holds else remedy,
-    )
+            result.measured[name] = figure
+    return result
 
 
-def _skipped(reason: str) -> CheckResult:
-    return CheckResult(check_id="", status=CheckStatus.SKIP, evidence=[reason])
-
-
+UNPLAYED = "it could not be played; see runtime.startup"
 NO_EXPERT = "there is no expert to compare with: demonstrate() gives none"
 ON_SERVER = "the expert stays on the server; audit it where the environment runs"
 
@@ -243,13 +227,6 @@ def _leakage(audit: Audit) -> CheckResult:
         evidence="; ".join([*evidence, *map(told, leaks)]),
         remedy="take the answer out of what the policy is shown",
     )
-
-
-def _determinism(audit: Audit) -> CheckResult:
-    rule = next(f for f in audit.contract.findings if f.rule == "replay")
-    if rule.outcome is RuleOutcome.SKIPPED:
-        return _skipped(rule.detail)
-    return _judged(rule.outcome is RuleOutcome.PASSED, evidence=rule.detail)
 
 
 def _reachability(audit: Audit) -> CheckResult:
@@ -366,7 +343,6 @@ MEASURES: dict[str, Callable[[Audit], CheckResult]] = {
     "semantic.oracle_max": _oracle,
     "semantic.floor_gap": _floor,
     "semantic.no_solution_leakage": _leakage,
-    "semantic.verifier_determinism": _determinism,
     "statistical.reward_reachability": _reachability,
     "statistical.difficulty_separation": _separation,
     "statistical.headroom": _headroom,

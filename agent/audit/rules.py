@@ -1,8 +1,9 @@
 """An attacker that learns from the expert's answers on other tasks which piece of a task, read in
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
-Nothing is understood: some 750 rules are tried on the lessons, and the best one is played. Where
-answers are few, words that give one away are rules, too.
+Nothing is understood: a rule finds the pieces of one kind, chooses one of them, and reads it. Some
+850 rules are tried on the lessons, and the best one is played. Where answers are few, words that
+give one away are rules, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .attackers import Action, AnswerFrame, Scene
 
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
-ENDS = 10
+PLACES = (*range(10), *range(-10, 0))
 """Places from either end at which a token, a number or a mark is looked for."""
 MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
 """Answers that words may give away, the largest share of one of them, the share of lessons that the
@@ -31,10 +32,15 @@ _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
-_CHOICE = re.compile(r"^\s*\(?([A-Za-z]|\d{1,2})[.):]\s+(.+)$", re.MULTILINE)
+_CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
+_CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
+_LONG = re.compile(r"\b[a-z]{4,}\b")
+_APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
 
 Rule = Callable[[str], str]
 """A function from the text of a task to an answer; empty where it does not apply."""
+Find, Choose = Callable[[str], list[str]], Callable[[list[str]], str]
+"""Functions from a text to its pieces of a kind, and from the pieces to one of them."""
 Way = tuple[str, Rule, tuple[str, ...]]
 """Name, function, and words that make the way the task itself, so that it is no finding."""
 
@@ -59,6 +65,7 @@ def _part(text: str, place: int) -> str:
     return parts[place] if len(parts) > 1 and -len(parts) <= place < len(parts) else ""
 
 
+JOINTS = (" ", ", ", ",")
 PARTS = (0, 1, 2, -1, -2, -3)
 WAYS: tuple[Way, ...] = (
     ("as it is", lambda text: text, ()),
@@ -67,24 +74,14 @@ WAYS: tuple[Way, ...] = (
     ("hexadecimal", _from_hex, ("hex", "decod", "decrypt")),
     ("rot13", lambda text: codecs.encode(text, "rot13"), ("rot13", "cipher", "caesar", "decod")),
     ("percent signs", unquote, ("decod", "url")),
-    *(
-        (f"part {place} of it", partial(lambda n, text: _part(text, n), place), ())
-        for place in PARTS
-    ),
+    *((f"part {place} of it", partial(_part, place=place), ()) for place in PARTS),
 )
 _MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
 _LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
 _SMALL = ("small", "least", "min", "low", "few", "first", "young", "less", "sort")
 _MIDDLE = ("median", "middle", "sort")
+_TURNS = ("backward", "revers")
 _SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
-
-
-def _at(pattern: re.Pattern[str], place: int) -> Rule:
-    def pick(text: str) -> str:
-        matches = [match[match.lastindex or 0] for match in pattern.finditer(text)]
-        return matches[place] if -len(matches) <= place < len(matches) else ""
-
-    return pick
 
 
 def listed(text: str) -> list[str]:
@@ -100,12 +97,64 @@ def listed(text: str) -> list[str]:
     return []
 
 
-def _choice(pick: Callable[[Sequence[tuple[str, str]]], tuple[str, str]]) -> Rule:
-    def rule(text: str) -> str:
-        choices = _CHOICE.findall(text)
-        return pick(choices)[0] if len(choices) > 1 else ""
+def _matching(pattern: re.Pattern[str]) -> Find:
+    return lambda text: [match[match.lastindex or 0] for match in pattern.finditer(text)]
 
-    return rule
+
+FINDERS: dict[str, Find] = {
+    "token": _matching(_TOKEN),
+    "number": _matching(_NUMBER),
+    "mark": _matching(_MARKED),
+    "name": _matching(_CAPITAL),
+    "word": _matching(_LONG),
+    "number apart": _matching(_APART),
+    "item": listed,
+    "choice": _matching(_CHOICE),
+}
+
+
+def _at(place: int) -> Choose:
+    return lambda values: values[place] if -len(values) <= place < len(values) else ""
+
+
+def _ranked(share: float) -> Choose:
+    """Return a choice among numbers by size: 0 is the smallest, 0.5 the median, 1 the largest."""
+
+    def choose(values: list[str]) -> str:
+        ordered = sorted({value for value in values if _NUMBER.fullmatch(value)}, key=float)
+        return ordered[round(share * (len(ordered) - 1))] if ordered else ""
+
+    return choose
+
+
+def _most_frequent(values: list[str]) -> str:
+    """Return what is named more often than all else."""
+    (first, times), (_, second) = [*Counter(values).most_common(2), ("", 0), ("", 0)][:2]
+    return first if times > max(1, second) else ""
+
+
+CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
+    ("longest", lambda values: max(values, key=len, default=""), ("longest",)),
+    ("shortest", lambda values: min(values, key=len, default=""), ("shortest",)),
+    ("alphabet's first", lambda values: min(values, default=""), _SORTS),
+    ("alphabet's last", lambda values: max(values, default=""), _SORTS),
+    ("smallest", _ranked(0.0), _SMALL),
+    ("median", _ranked(0.5), _MIDDLE),
+    ("largest", _ranked(1.0), _LARGE),
+    ("most frequent", _most_frequent, _MOST),
+    *(
+        (f"sorted and by {j!r} joined", partial(lambda j, v: j.join(sorted(v)), j), _SORTS)
+        for j in JOINTS
+    ),
+    *(
+        (f"turned and by {j!r} joined", partial(lambda j, v: j.join(v[::-1]), j), _TURNS)
+        for j in JOINTS
+    ),
+)
+
+
+def _rule(find: Find, choose: Choose, read: Rule) -> Rule:
+    return lambda text: read(choose(find(text)))
 
 
 def _by_number(text: str) -> str:
@@ -114,102 +163,21 @@ def _by_number(text: str) -> str:
     return items[int(float(number[0])) % len(items)] if items and number else ""
 
 
-def _candidates(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
-    return lambda text: [match[match.lastindex or 0] for match in pattern.finditer(text)]
-
-
-def _ranked(place: float) -> Callable[[Sequence[str]], str]:
-    """Return a choice by size: 0 is the smallest number, 0.5 the median, 1 the largest."""
-
-    def choose(values: Sequence[str]) -> str:
-        ordered = sorted(set(values), key=lambda value: float(value.replace(",", "")))
-        return ordered[round(place * (len(ordered) - 1))] if ordered else ""
-
-    return choose
-
-
-def _often(least: int) -> Callable[[Sequence[str]], str]:
-    """Return a choice by number: what is named most often, and more often than all else."""
-
-    def choose(values: Sequence[str]) -> str:
-        (first, times), second = ([*Counter(values).most_common(2), ("", 0), ("", 0)])[:2]
-        return first if times >= least and times > second[1] else ""
-
-    return choose
-
-
-_CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
-_LONG = re.compile(r"\b[a-z]{4,}\b")
-_BY_SIZE: tuple[tuple[str, float, tuple[str, ...]], ...] = (
-    ("smallest", 0.0, _SMALL),
-    ("median", 0.5, _MIDDLE),
-    ("largest", 1.0, _LARGE),
-)
-
-
-def _chosen() -> list[Way]:
-    """Return the rules that choose among the numbers, names or items of a task by their size or
-    number.
-    """
-    tail = _candidates(re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)"))
-    rules: list[Way] = []
-    for name, place, words in _BY_SIZE:
-        rules.append((f"the {name} number", _compose(_candidates(_NUMBER), _ranked(place)), words))
-        rules.append((f"the {name} item", _compose(_numbers, _ranked(place)), words))
-        rules.append((f"the {name} number apart", _compose(tail, _ranked(place)), words))
-    for kind, pattern in (("name", _CAPITAL), ("word", _LONG), ("number", _NUMBER)):
-        usual = _compose(_candidates(pattern), _often(2))
-        rules.append((f"the most frequent {kind}", usual, _MOST))
-    return rules
-
-
-def _numbers(text: str) -> list[str]:
-    """Return the items of a list that are numbers."""
-    return [item for item in listed(text) if _NUMBER.fullmatch(item)]
-
-
-def _compose(find: Callable[[str], list[str]], choose: Callable[[Sequence[str]], str]) -> Rule:
-    return lambda text: choose(find(text))
-
-
-def _read(pick: Rule, read: Rule) -> Rule:
-    return lambda text: read(pick(text))
-
-
-def _joined(joint: str, order: Callable[[list[str]], list[str]]) -> Rule:
-    return lambda text: joint.join(order(listed(text)))
-
-
 def _rules() -> list[Way]:
-    rules: list[Way] = []
-    for kind, pattern in (("token", _TOKEN), ("number", _NUMBER), ("mark", _MARKED)):
-        for place in (*range(ENDS), *range(-ENDS, 0)):
-            pick = _at(pattern, place)
-            rules += [
-                (f"{kind} {place} {name}", _read(pick, read), words) for name, read, words in WAYS
-            ]
-    longest = _choice(lambda choices: max(choices, key=lambda choice: len(choice[1])))
-    shortest = _choice(lambda choices: min(choices, key=lambda choice: len(choice[1])))
-    rules += [
-        ("the longest choice", longest, ("longest",)),
-        ("the shortest choice", shortest, ("shortest",)),
-        ("the item of the task's number", _by_number, ()),
-        ("the longest item", lambda text: max(listed(text), key=len, default=""), ("longest",)),
-        ("the shortest item", lambda text: min(listed(text), key=len, default=""), ("shortest",)),
-        ("the first item of the alphabet", lambda text: min(listed(text), default=""), _SORTS),
-        ("the last item of the alphabet", lambda text: max(listed(text), default=""), _SORTS),
+    rules = [
+        (f"{kind} {place} {name}", _rule(FINDERS[kind], _at(place), read), words)
+        for kind in ("token", "number", "mark")
+        for place in PLACES
+        for name, read, words in WAYS
     ]
-    rules += _chosen()
-    for joint in (" ", ", ", ","):
+    for kind, find in FINDERS.items():
+        # Of a choice the letter is the answer.
+        read = partial(_part, place=0) if kind == "choice" else str
         rules += [
-            (f"the list in order, joined by {joint!r}", _joined(joint, sorted), _SORTS),
-            (
-                f"the list backwards, joined by {joint!r}",
-                _joined(joint, lambda items: list(items)[::-1]),
-                ("backward", "revers"),
-            ),
+            (f"the {name} {kind}", _rule(find, choose, read), words)
+            for name, choose, words in CHOOSERS
         ]
-    return rules
+    return [*rules, ("the item of the task's number", _by_number, ())]
 
 
 RULES = _rules()
@@ -261,19 +229,18 @@ def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
 def _features() -> dict[str, Callable[[str], Hashable]]:
     """Return properties of a task's text that say nothing of its meaning."""
     features: dict[str, Callable[[str], Hashable]] = dict(COUNTS)
-    for place in (*range(ENDS), *range(-ENDS, 0)):
-        token, number = _at(_TOKEN, place), _at(_NUMBER, place)
-        features[f"the length of token {place}"] = partial(
-            lambda read, text: len(read(text)), token
-        )
-        features[f"the end of token {place}"] = partial(lambda read, text: read(text)[-1:], token)
+    for place in PLACES:
+        token = _rule(FINDERS["token"], _at(place), str)
+        number = _rule(FINDERS["number"], _at(place), str)
+        features[f"the length of token {place}"] = partial(lambda of, text: len(of(text)), token)
+        features[f"the end of token {place}"] = partial(lambda of, text: of(text)[-1:], token)
         for base in range(2, 8):
             features[f"number {place} modulo {base}"] = partial(_rest, number, base)
     return features
 
 
-def _rest(read: Rule, base: int, text: str) -> Hashable:
-    return int(float(read(text) or 0)) % base
+def _rest(number: Rule, base: int, text: str) -> Hashable:
+    return int(float(number(text) or 0)) % base
 
 
 FEATURES = _features()
