@@ -512,7 +512,8 @@ def tank(draw: random.Random) -> Script:
     level = draw.randint(5, 95)
     drift = draw.randint(-9, 9)
     good = 0
-    level += 30 * (level > 35) - 30 * (level < 65) if 35 < level < 65 else 0
+    if 35 < level < 65:  # else who does nothing would often stay in the band
+        level += 30 if level >= 50 else -30
     for _n in range(10):
         best = "open" if level < 50 else "shut"
         said = yield f"Level {level}, drift {drift}.", best, 0.0
