@@ -292,6 +292,22 @@ def _repeats_a_call(scene: Scene) -> Iterator[Action]:
     yield from repeat(scene.answer("nothing"))
 
 
+def _reads_tools(scene: Scene) -> Iterator[Action]:
+    """Call each tool until it shows nothing new, and answer the last quotation, or number, of all
+    that came back.
+    """
+    heard = ""
+    for tool in scene.briefing.tools:
+        call = _call(tool, scene.rng)
+        for _ in range(0 if SUBMITS.search(tool.name) else MAX_CALLS):
+            yield call
+            if scene.shown in heard:
+                break
+            heard += f"\n{scene.shown}"
+    pattern = QUOTED if QUOTED.search(heard) else NUMBER
+    yield from repeat(scene.answer(last_of(pattern, heard)))
+
+
 def _script(scene: Scene) -> Iterator[Action]:
     """Play what the expert played on another task."""
     if scene.lessons:
@@ -416,6 +432,7 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("exit", _C, _program(EXITS), "a program that ends before it is tested"),
     Attacker("print", _C, _program(PRINTS), "a program that prints a report of passed tests"),
     *_copiers(),
+    Attacker("tools: called", AttackKind.LEAK, _reads_tools, "answers what the tools show"),
     Attacker("constant", _S, _answers(_modal), "the most frequent answer of other tasks"),
     Attacker("script", _S, _script, "the expert's actions on another task"),
     Attacker("memory", _S, _remembers, "the expert's actions where the same was shown"),

@@ -419,7 +419,6 @@ def programs_of(
         words = [slot("word", n, opening=True) for n in turns]
         programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
     programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
-    shown_last = _framed([LAST_QUOTE, LAST_NUMBER, LAST_WORD])
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
@@ -427,9 +426,6 @@ def programs_of(
         varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
         constant = Move(tool=tool.name, arguments=json.dumps(same))
         programs += [(*[move] * 9, end) for move in dict.fromkeys((varied, constant))]
-        if not tool.parameters.get("required"):
-            call = Move(tool=tool.name)
-            programs += [(*[call] * n, last) for n in (1, 2, 4, 9) for last in shown_last]
         for place in names if len(names) <= 3 and files else []:
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             programs.append((*(Move(tool=tool.name, arguments=call) for call in calls), end))

@@ -2,7 +2,7 @@
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
 Nothing is understood: a rule finds the pieces of one kind, chooses one of them, and reads it. Some
-850 rules are tried on the lessons, and the best one is played. Where answers are few, words that
+830 rules are tried on the lessons, and the best one is played. Where answers are few, words that
 give one away are rules, too.
 """
 
@@ -39,7 +39,8 @@ _APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
 
 Rule = Callable[[str], str]
 """A function from the text of a task to an answer; empty where it does not apply."""
-Find, Choose = Callable[[str], list[str]], Callable[[list[str]], str]
+Find = Callable[[str], list[str]]
+Choose = Callable[[list[str]], str]
 """Functions from a text to its pieces of a kind, and from the pieces to one of them."""
 Way = tuple[str, Rule, tuple[str, ...]]
 """Name, function, and words that make the way the task itself, so that it is no finding."""
