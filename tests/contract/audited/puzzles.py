@@ -515,7 +515,7 @@ def tank(draw: random.Random) -> Script:
     if 35 < level < 65:  # else who does nothing would often stay in the band
         level += 30 if level >= 50 else -30
     for _n in range(10):
-        best = "open" if level < 50 else "shut"
+        best = "open" if level < 44 else "shut" if level > 56 else "wait"
         said = yield f"Level {level}, drift {drift}.", best, 0.0
         level += drift // 3 + (12 if said == "open" else -12 if said == "shut" else 0)
         good += 40 <= level <= 60
