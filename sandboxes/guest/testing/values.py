@@ -127,7 +127,7 @@ def made_from(item: object) -> tuple[str, list[object]]:
     that make the value; no class for other values.
     """
     for kind in type(item).__mro__:
-        path = f"{kind.__module__}.{kind.__name__}"
+        path = f"{kind.__module__.removesuffix('._local')}.{kind.__name__}"  # of Python 3.13
         if path in _ARGUMENTS and (kind is type(item) or path not in _SEALED):
             return path, _ARGUMENTS[path](kind, item)
     return "", []
