@@ -127,7 +127,7 @@ def made_from(item: object) -> tuple[str, list[object]]:
     that make the value; no class for other values.
     """
     for kind in type(item).__mro__:
-        path = f"{kind.__module__.removesuffix('._local')}.{kind.__name__}"  # of Python 3.13
+        path = f"{kind.__module__}.{kind.__name__}".replace("._local.", ".")  # of Python 3.13
         if path in _ARGUMENTS and (kind is type(item) or path not in _SEALED):
             return path, _ARGUMENTS[path](kind, item)
     return "", []
@@ -207,9 +207,11 @@ def _member(parts: list[object]) -> object:
 @lru_cache(maxsize=256, typed=True)
 def _like(name: str, label: str, value: object) -> object:
     """Return a member of an enumeration that the tests define; the same one each time."""
-    usual: Any = {int: enum.IntEnum, str: enum.StrEnum}.get(type(value))
-    make = usual or partial(enum.Enum, type=type(value))
-    return make(name, {label: value})(value)
+    usual: dict[type, Any] = {int: enum.IntEnum, str: enum.StrEnum}
+    enumeration: Any = enum.Enum
+    make = usual.get(type(value), partial(enumeration, type=type(value)))
+    member: object = make(name, {label: value})(value)
+    return member
 
 
 def _exception(parts: list[object]) -> object:
