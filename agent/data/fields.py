@@ -58,10 +58,10 @@ class FieldNames:
 
     def _message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         named = self._renamed(message, OF_MESSAGES)
+        ours = {self._theirs[role]: str(role) for role in Role if role in self._theirs}
         for place in ("role", "from"):
-            for role in Role:
-                if self._theirs.get(role) == named.get(place, ""):
-                    named[place] = str(role)
+            if isinstance(given := named.get(place), str):
+                named[place] = ours.get(given, given)
         return named
 
     def _renamed(self, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -188,6 +188,12 @@ def test_fields_and_roles_of_a_data_sets_own() -> None:
     assert told(SFT.read(names.row({"chats": chats, "id": 3})).messages) == [ASKED, SAID]
     pair = FieldNames(["prompt=p", "chosen=good", "rejected=bad"])
     assert told(PAIRS.pair(pair.row({"p": "hi", "good": "yo", "bad": "no"})).prompt) == [ASKED]
+    # who trains what asks lets the roles trade places; a role that is missing stays missing
+    turned = FieldNames(["user=assistant", "assistant=user"])
+    row = turned.row({"messages": [{"role": "assistant", "content": "hi"}, user("yo")]})
+    assert told(SFT.read(row).messages) == [ASKED, SAID]
+    with pytest.raises(UnusableRow, match="without a role"):
+        SFT.read(turned.row({"messages": [{"role": None, "content": "hi"}, user("yo")]}))
     # a field of the data set may have a name of ours
     swapped = FieldNames(["prompt=completion", "completion=prompt"])
     row = swapped.row({"completion": "hi", "prompt": "yo"})
