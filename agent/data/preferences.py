@@ -233,7 +233,7 @@ class PreferenceReader:
     ) -> tuple[list[Message], list[list[Message]], list[float]]:
         answers = row.get("answers", row.get("generations"))
         ranks = row.get("ranks", row.get("ranking"))
-        if ranks is None and self._numbers == "rewards" and row.get("rewards") is not None:
+        if ranks is None and self._numbers == "rewards" and isinstance(row.get("rewards"), list):
             ranks = [-_number(reward, "reward") for reward in row["rewards"]]
         given, ranks = _listed(row, answers, ranks)
         prompt = self.prompt(row)

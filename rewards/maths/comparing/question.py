@@ -157,7 +157,7 @@ def bound_asked(prompt: str, formula: str, golds: Sequence[str]) -> str:
     direction = _CLOSED[signs[0][:3]] if closed else None
     if direction is None or not direction.search(prompt) or "," in formula:
         return formula
-    return re.split(rf"{_ORDER.pattern}|=", formula)[-1]
+    return re.split(rf"{_ORDER.pattern}|=", formula)[-1].strip()
 
 
 _ORDER = re.compile(r"\\[lg]e(?:q|qslant)?(?![a-z])|[<>≤≥]|\\[lg]t(?![a-z])")
