@@ -200,7 +200,10 @@ _OPPOSITES = {"even": "odd", "odd": "even", "in": "notin", "notin": "in"}
 
 def is_outside(condition: Node, others: list[Node], judge: Judge) -> bool:
     """Return whether a condition plainly holds exactly where none of the others does."""
-    if len(others) == 1 and others[0]._replace(note=_OPPOSITES.get(others[0].note)) == condition:
+    if (
+        len(others) == 1
+        and others[0]._replace(note=_OPPOSITES.get(others[0].note, "")) == condition
+    ):
         return True
     # A region does not say which variable it is of.
     if not others or symbols(condition) != frozenset().union(*map(symbols, others)):
