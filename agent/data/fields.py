@@ -59,10 +59,10 @@ class FieldNames:
 
     def _message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         named = self._renamed(message, OF_MESSAGES)
-        roles = {self._theirs[role]: str(role) for role in Role if role in self._theirs}
+        ours = {self._theirs[role]: str(role) for role in Role if role in self._theirs}
         for place in ("role", "from"):
             if isinstance(given := named.get(place), str):
-                named[place] = roles.get(given, given)
+                named[place] = ours.get(given, given)
         return named
 
     def _renamed(self, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -233,9 +233,8 @@ class PreferenceReader:
     ) -> tuple[list[Message], list[list[Message]], list[float]]:
         answers = row.get("answers", row.get("generations"))
         ranks = row.get("ranks", row.get("ranking"))
-        if ranks is None and self._numbers == "rewards":
-            rewards = self._numbers_of(row, len(answers) if isinstance(answers, Sequence) else 0)
-            ranks = [-reward for reward in rewards] or None
+        if ranks is None and self._numbers == "rewards" and isinstance(row.get("rewards"), list):
+            ranks = [-_number(reward, "reward") for reward in row["rewards"]]
         given, ranks = _listed(row, answers, ranks)
         prompt = self.prompt(row)
         said = [self._conversations.answer(answer, row) for answer in given]

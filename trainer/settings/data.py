@@ -272,7 +272,14 @@ def check_held_out(share: float) -> None:
 
 
 def refuse_several(trainer: TrainerConfig) -> None:
-    """Raise ConfigError where settings ask for several updates on a batch."""
+    """Raise ConfigError where settings ask for several updates on a batch, or for a reference that
+    moves.
+    """
+    if trainer.reference_every:
+        raise ConfigError(
+            f"trainer.reference_every is {trainer.reference_every}, but only reinforcement "
+            "learning resets its reference; leave it at 0"
+        )
     if trainer.updates_per_step not in (0, 1):
         raise ConfigError(
             f"trainer.updates_per_step is {trainer.updates_per_step}, but supervised training "
