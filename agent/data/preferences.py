@@ -226,7 +226,10 @@ class PreferenceReader:
             return []
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != count:
             raise UnusableRow(f"with {self._numbers} that are not one for each answer")
-        return [_number(value, self._numbers) for value in given]
+        numbers = [_number(value, self._numbers) for value in given]
+        if self._numbers == "win_rates" and not all(0 <= rate <= 1 for rate in numbers):
+            raise UnusableRow(f"with win_rates that are no shares from 0 to 1: {numbers}")
+        return numbers
 
     def _ranked(
         self, row: Mapping[str, Any]

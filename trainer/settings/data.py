@@ -147,6 +147,7 @@ class PreferenceConfig:
         """Check the settings of the further methods."""
         for name in ("samples", "sample_tokens", "weight", "rso_beta"):
             positive(name, getattr(self, name))
+        not_negative("kl", self.kl)
         if not 0 <= self.flip_rate < 0.5:
             raise ConfigError(f"flip_rate must be in [0, 0.5), got {self.flip_rate}")
         if self.method == "inpo" and not 0 <= self.tau <= self.strength:

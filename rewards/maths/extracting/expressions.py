@@ -166,7 +166,7 @@ def _is_unit(words: str) -> bool:
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _UNITS = r"([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
 _UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})){_UNITS}(?![\w²³/^])")
-_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{1,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
+_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
 
 
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)

@@ -176,6 +176,9 @@ def test_numbers_of_answers_are_read_where_a_method_wants_them() -> None:
     assert (many.ranks, many.numbers) == ([-1.0, -3.0, -2.0], [1.0, 3.0, 2.0])
     turned = {"prompt": "hi", "answers": ["no", "yo"], "ranks": [2, 1], "rewards": [1, 2]}
     assert rewards.pair(turned).numbers == [2.0, 1.0]
+    rates = PreferenceReader(Path(), numbers="win_rates")
+    with pytest.raises(UnusableRow, match="no shares from 0 to 1"):
+        rates.pair({**row, "win_rates": [75, 25]})
     with pytest.raises(UnusableRow, match="without preferences"):
         rewards.ranking({"prompt": "hi", "answers": ["a", "b"], "rewards": 5})
     with pytest.raises(UnusableRow, match="rewards that are not one for each answer"):

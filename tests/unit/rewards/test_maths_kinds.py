@@ -555,6 +555,9 @@ def test_a_second_answer_in_case_is_no_answer(response: str, verifier: MathsVeri
         (True, "(2,12)", "The maximum is attained for $x = 2, y = 12$.", "Find $(x,y)$."),
         (True, "2,12", "Equality holds if $x = 2, x = 12$.", "Find all $x$."),
         (False, "12", "If $x = 2, x = 12$.", "Find all $x$."),
+        (False, r"5\text{ N}", r"It is \boxed{5}kg.", ""),
+        (True, "B", "The correct choice is B) the second planet from the sun.", ""),
+        (False, "true", "The negated statement is true.", ""),
         (True, "12", "With $T = 2, x = 12$.", "Let T be the answer before. Find x."),
     ],
 )
