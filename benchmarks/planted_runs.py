@@ -394,8 +394,11 @@ def keep(out: Path, seed: int, path: Path) -> None:
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """Return the settings of a run that are not the defaults."""
+    """Return the settings of a run that are not the defaults; the model's path from `--out` on."""
     usual, table = as_table(TrainConfig()), read_toml(folder / "config.toml")
+    model = Path(table["model"]["path"])
+    if model.is_relative_to(folder.parent):
+        table["model"]["path"] = str(model.relative_to(folder.parent))
     return {
         name: {key: each for key, each in value.items() if each != usual[name].get(key)}
         if isinstance(value, dict)

@@ -27,15 +27,15 @@ class Setting:
 
 def verifier_of(arm: str, url: str):
     """The verifier behind an arm's reward."""
-    from ludus.rewards.judge import RubricJudge, read_rubric
+    from ludus.rewards.judge import RubricJudge
     from ludus.rewards.judge.evolving import EvolvingJudge
 
     if arm == "evolving":
         return EvolvingJudge(base_url=url, model="mock")
     judge = RubricJudge(base_url=url, model="mock")
     if arm == "length":
-        judge.rubric = read_rubric([f"The response has at least {n} words." for n in LENGTHS])
-        return WithRubric(judge, lambda sample: None)
+        items = [{"text": f"The response has at least {n} words."} for n in LENGTHS]
+        return WithRubric(judge, lambda sample: {"items": items})
     if arm == "shuffled":
         return WithRubric(judge, shuffled_rubrics())
     return judge

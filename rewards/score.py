@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
@@ -12,7 +13,7 @@ from ludus.errors import InvalidScore
 from ludus.messages import ImagePart, Message
 from ludus.verdict import Verdict
 
-from .protocol import Sample, Verifier
+from .protocol import Sample, Verifier, as_verdict
 from .registry import find_verifier, make_verifier
 
 TIMEOUT_S = 60.0
@@ -72,6 +73,28 @@ def score_sample(verifier: Verifier, sample: Sample, *, timeout_s: float = TIMEO
             f"Verdict.of(1.0), got {type(scoring).__name__}: {scoring!r:.80}"
         )
     return scoring
+
+
+async def awaited_verdict(
+    scoring: object, *, name: str = "a verifier", timeout_s: float = TIMEOUT_S
+) -> Verdict:
+    """Return the verdict that a plain or async `score` gave; a late one is `unavailable`.
+
+    Args:
+        scoring: what `score` returned.
+        name: what an error calls the verifier.
+        timeout_s: seconds for an async verdict.
+
+    Raises:
+        InvalidScore: `score` gave neither a verdict nor a number.
+    """
+    if inspect.isawaitable(scoring):
+        try:
+            async with asyncio.timeout(timeout_s):
+                scoring = await scoring
+        except TimeoutError:
+            return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
+    return as_verdict(scoring, name)
 
 
 def close_verifier(verifier: Verifier) -> None:

@@ -200,7 +200,11 @@ def sft_stage(config: TrainConfig, number: int) -> SFTConfig:
         model=config.model,
         context=config.context,
         trainer=replace(
-            config.trainer, lr=stage.lr or config.trainer.lr, updates_per_step=0, max_kl=0.0
+            config.trainer,
+            lr=stage.lr or config.trainer.lr,
+            updates_per_step=0,
+            max_kl=0.0,
+            reference_every=0,
         ),
         run=config.run,
     )

@@ -49,7 +49,8 @@ class FieldNames:
         if not self._theirs:
             return row
         named = self._renamed(row, OF_ROWS)
-        return {name: self._messages(value) for name, value in named.items()}
+        plain = ("tools", "images")  # lists of tables that are no messages
+        return {key: named[key] if key in plain else self._messages(named[key]) for key in named}
 
     def _messages(self, value: object) -> object:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -58,10 +59,10 @@ class FieldNames:
 
     def _message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         named = self._renamed(message, OF_MESSAGES)
+        ours = {self._theirs[role]: str(role) for role in Role if role in self._theirs}
         for place in ("role", "from"):
-            for role in Role:
-                if self._theirs.get(role) == named.get(place, ""):
-                    named[place] = str(role)
+            if isinstance(given := named.get(place), str):
+                named[place] = ours.get(given, given)
         return named
 
     def _renamed(self, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

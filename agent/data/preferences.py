@@ -226,14 +226,17 @@ class PreferenceReader:
             return []
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != count:
             raise UnusableRow(f"with {self._numbers} that are not one for each answer")
-        return [_number(value, self._numbers) for value in given]
+        numbers = [_number(value, self._numbers) for value in given]
+        if self._numbers == "win_rates" and not all(0 <= rate <= 1 for rate in numbers):
+            raise UnusableRow(f"with win_rates that are no shares from 0 to 1: {numbers}")
+        return numbers
 
     def _ranked(
         self, row: Mapping[str, Any]
     ) -> tuple[list[Message], list[list[Message]], list[float]]:
         answers = row.get("answers", row.get("generations"))
         ranks = row.get("ranks", row.get("ranking"))
-        if ranks is None and self._numbers == "rewards" and row.get("rewards") is not None:
+        if ranks is None and self._numbers == "rewards" and isinstance(row.get("rewards"), list):
             ranks = [-_number(reward, "reward") for reward in row["rewards"]]
         given, ranks = _listed(row, answers, ranks)
         prompt = self.prompt(row)

@@ -240,6 +240,8 @@ class Rubrics:
         except OSError as error:
             raise ConfigError(f"cannot read the rubrics {self.path!r}: {error.strerror}") from None
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 row = msgspec.json.decode(line, type=_QuestionRubric)
                 rubrics[row.question] = read_rubric(row.rubric)

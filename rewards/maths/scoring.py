@@ -190,7 +190,7 @@ class MathsVerifier:
             answer = points_for_commas(answer)
             extraction = replace(extraction, text=answer)
         if extraction.rule == CandidateKind.FORMULA:
-            answer = bound_asked(prompt, answer)
+            answer = bound_asked(prompt, answer, golds)
             extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:

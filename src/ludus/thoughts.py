@@ -171,8 +171,10 @@ PAIRS = {
 """The marks of models, before and after thoughts."""
 _ESCAPED = {name: (re.escape(begin), re.escape(end)) for name, (begin, end) in PAIRS.items()}
 # A sentence begins thoughts only before their end, or where a prompt stops: anybody may write it.
+# Of several before one end the last counts, so that each character is looked at once.
 _ESCAPED["apriel"] = (
-    rf"{_ESCAPED['apriel'][0]}(?=\s*\Z|[\s\S]*{_ESCAPED['apriel'][1]})",
+    rf"{_ESCAPED['apriel'][0]}"
+    rf"(?=\s*\Z|(?:(?!{'|'.join(_ESCAPED['apriel'])})[\s\S])*+{_ESCAPED['apriel'][1]})",
     _ESCAPED["apriel"][1],
 )
 _NEXT = r"\s*<\|start\|>assistant\s*"

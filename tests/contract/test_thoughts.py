@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,18 @@ def test_a_sentence_opens_thoughts_in_a_prompt_or_before_their_end() -> None:
     cut = assistant('7 and 6. <tool_call>{"name": "f", "arguments": {}}</tool_call>')
     read = read_turn(tool_format("hermes"), cut.text, opened=opened)
     assert (read.only_thinks, read.tool_calls, read.written) == (True, [], cut.text)
+
+
+def test_a_sentence_that_is_repeated_costs_no_more_than_other_text() -> None:
+    sentence = PAIRS["apriel"][0]
+
+    def seconds(text: str) -> float:
+        begun = time.process_time()
+        apart(assistant(text))
+        return time.process_time() - begun
+
+    costs = [seconds(f"{begin} yes " * 4000) for begin in (sentence[::-1], sentence)]
+    assert costs[1] < 100 * costs[0], costs
 
 
 def test_a_thought_that_was_cut_is_no_answer_and_says_so() -> None:

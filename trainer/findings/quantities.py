@@ -33,11 +33,14 @@ def solved(run: RunHistory) -> float | None:
 
 def above_scale(run: RunHistory) -> float | None:
     """Return the mean reward as a share of what the environment and the parts could pay together if
-    each paid at most `eval.passing`.
+    each paid at most `eval.passing`; 0 where it is no more than if each paid at most 1, which is
+    the usual scale wherever the bar is.
     """
     level, passing = run.level(3), float(run.setting("eval.passing"))
     weights = 1.0 + sum(row.get("weight", RewardConfig.weight) for row in run.setting("reward"))
-    return level.mean / (passing * weights) if level is not None and passing > 0 else None
+    if level is None or passing <= 0:
+        return None
+    return level.mean / (passing * weights) if level.mean > weights else 0.0
 
 
 def _at_evaluation(run: RunHistory) -> tuple[Level, Level] | None:
@@ -220,11 +223,11 @@ def silent(run: RunHistory) -> float | None:
 
 def lost_at_first(run: RunHistory) -> float | None:
     """Return the entropy of the first three steps in nats a token, where half of their turns or
-    more came to no end.
+    more came to no end, and a quarter still come to none.
     """
     entropies = [row["kind/act_entropy"] for row in run.rows[:3] if "kind/act_entropy" in row]
     cut = [row["turn/cut"] for row in run.rows[:3] if "turn/cut" in row]
-    endless = cut and statistics.fmean(cut) >= 0.5
+    endless = cut and statistics.fmean(cut) >= 0.5 and (run.mean("turn/cut") or 0.0) >= 0.25
     return statistics.fmean(entropies) if entropies and endless else None
 
 

@@ -147,6 +147,7 @@ class PreferenceConfig:
         """Check the settings of the further methods."""
         for name in ("samples", "sample_tokens", "weight", "rso_beta"):
             positive(name, getattr(self, name))
+        not_negative("kl", self.kl)
         if not 0 <= self.flip_rate < 0.5:
             raise ConfigError(f"flip_rate must be in [0, 0.5), got {self.flip_rate}")
         if self.method == "inpo" and not 0 <= self.tau <= self.strength:
@@ -272,7 +273,14 @@ def check_held_out(share: float) -> None:
 
 
 def refuse_several(trainer: TrainerConfig) -> None:
-    """Raise ConfigError where settings ask for several updates on a batch."""
+    """Raise ConfigError where settings ask for several updates on a batch, or for a reference that
+    moves.
+    """
+    if trainer.reference_every:
+        raise ConfigError(
+            f"trainer.reference_every is {trainer.reference_every}, but only reinforcement "
+            "learning resets its reference; leave it at 0"
+        )
     if trainer.updates_per_step not in (0, 1):
         raise ConfigError(
             f"trainer.updates_per_step is {trainer.updates_per_step}, but supervised training "

@@ -36,7 +36,7 @@ from .naming import (
 )
 from .products import in_order
 from .quantities import MARKS, same_number, same_value
-from .regions import both_regional, is_regional, is_unsolved, same_region, to_region
+from .regions import both_regional, is_outside, is_regional, is_unsolved, same_region, to_region
 from .relations import FLIPPED, same_relation
 from .several import MAX_SIGNS, elements, is_plural, operands, signs
 from .wording import same_text
@@ -341,14 +341,16 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
 
 def _same_cases(gold: list[Node], answer: list[Node], judge: Judge) -> bool:
     """Compare the branches of two piecewise functions. An `otherwise` of one side stands for the
-    only condition of the other that no branch of its own has.
+    only condition of the other that no branch of its own has, if that holds wherever those fail.
     """
     for first, second in ((gold, answer), (answer, gold)):
         conditions = [branch.args[1] for branch in first]
         rest = [b for b in second if not any(matches(c, b.args[1], judge) for c in conditions)]
-        if OTHERWISE in conditions and len(rest) == 1:
-            place = conditions.index(OTHERWISE)
-            first[place] = first[place]._replace(args=(first[place].args[0], rest[0].args[1]))
+        if OTHERWISE not in conditions or len(rest) != 1:
+            continue
+        place, condition = conditions.index(OTHERWISE), rest[0].args[1]
+        if is_outside(condition, [*conditions[:place], *conditions[place + 1 :]], judge):
+            first[place] = first[place]._replace(args=(first[place].args[0], condition))
     return _unordered(gold, answer, judge)
 
 

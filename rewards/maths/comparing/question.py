@@ -8,6 +8,7 @@ a right one. Numerals, plain fractions and options that the prompt lists are nev
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,25 +142,31 @@ def asked_value(prompt: str, answer: str) -> str:
     return answer.rpartition("=")[2] if named else ""
 
 
-def bound_asked(prompt: str, formula: str) -> str:
+def bound_asked(prompt: str, formula: str, golds: Sequence[str]) -> str:
     r"""Return the bound of a closing formula such as `n \ge \frac{8+3}{2} = \frac{11}{2}` where
-    the question asks for the least (or greatest) value; else the formula.
+    the question asks for the least (or greatest) value; else the formula. A gold that is itself a
+    range asks for none.
 
-    >>> bound_asked("Find the least $n$.", r"n \ge 3"), bound_asked("Find the least $n$.", "n > 3")
-    ('3', 'n > 3')
+    >>> [bound_asked("Find the least $n$.", said, ["3"]) for said in (r"n \ge 3", "n > 3")]
+    ['3', 'n > 3']
     """
+    if any(map(_RANGE.search, golds)):
+        return formula
     signs = _ORDER.findall(formula)
     closed = len(signs) == 1 and signs[0][:3] in _CLOSED
     direction = _CLOSED[signs[0][:3]] if closed else None
     if direction is None or not direction.search(prompt) or "," in formula:
         return formula
-    return re.split(rf"{_ORDER.pattern}|=", formula)[-1]
+    return re.split(rf"{_ORDER.pattern}|=", formula)[-1].strip()
 
 
 _ORDER = re.compile(r"\\[lg]e(?:q|qslant)?(?![a-z])|[<>≤≥]|\\[lg]t(?![a-z])")
-_LEAST = re.compile(r"\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)", re.IGNORECASE)
+_RANGE = re.compile(rf"{_ORDER.pattern}|\\infty|[\[(][^()\[\]]*,")
+_LEAST = re.compile(
+    r"(?<!\bat )\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)", re.IGNORECASE
+)
 _GREATEST = re.compile(
-    r"\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
+    r"(?<!\bat )\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
 )
 _CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 _LABEL = re.compile(

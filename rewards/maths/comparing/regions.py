@@ -195,6 +195,26 @@ def complement(region: Region) -> Region:
     return pieces
 
 
+_OPPOSITES = {"even": "odd", "odd": "even", "in": "notin", "notin": "in"}
+
+
+def is_outside(condition: Node, others: list[Node], judge: Judge) -> bool:
+    """Return whether a condition plainly holds exactly where none of the others does."""
+    if (
+        len(others) == 1
+        and others[0]._replace(note=_OPPOSITES.get(others[0].note, "")) == condition
+    ):
+        return True
+    # A region does not say which variable it is of.
+    if not others or symbols(condition) != frozenset().union(*map(symbols, others)):
+        return False
+    inside, outside = [to_region(other) for other in others], to_region(condition)
+    if outside is None or None in inside:
+        return False
+    pieces = [piece for region in inside for piece in region or ()]
+    return len(pieces) <= MAX_PIECES and same_region(complement(pieces), outside, judge)
+
+
 def intersection(left: Region, right: Region) -> Region:
     """Return the real numbers that belong to both sets."""
     pieces: Region = []

@@ -34,6 +34,7 @@ _ONE_OF = re.compile(
 )
 # `The only choice is for there to be 26 girls` speaks of no listed option.
 _OPTION = re.compile(r"options?\Z|choices?\Z", re.IGNORECASE)
+_LETTERED = re.compile(r"\W{0,4}[A-Z]\b")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
@@ -158,7 +159,7 @@ def _candidates_at(
     if not phrase.text.strip(" .*$:_{}"):
         return
     prose = len(_PROSE.findall(phrase.text)) >= 3
-    if prose and _OPTION.match(match[noun]):
+    if prose and _OPTION.match(match[noun]) and not _LETTERED.match(phrase.text):
         return
     if prose and _VERB.match(phrase.text):
         # A sentence stands for the number that it states: `Answer: Ann is 3 years older than Tom.`

@@ -166,7 +166,7 @@ def _is_unit(words: str) -> bool:
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _UNITS = r"([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
 _UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})){_UNITS}(?![\w²³/^])")
-_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{1,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
+_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
 
 
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
@@ -214,12 +214,15 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?![a-z])(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
 )
+# At the beginning of a sentence: what `is attained for $x = 2, y = 12$` are two values.
 _SUPPOSES = re.compile(
-    r"\b(?:with|for|if|when|since|as|setting|substituting)[\s$\\(]*$", re.IGNORECASE
+    r"(?:^|[.!?:]\s|\n)\s*(?:With|For|If|When|Since|As|Setting|Substituting)[\s$\\(]*$"
 )
-_SUPPOSED = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*=[^=,]*,(?=[^,]*=[^,]*$)")
+_SUPPOSED = re.compile(
+    r"\s*(?P<name>[A-Za-z](?:_\{?\w+\}?)?)\s*=[^=,]*,(?!\s*(?P=name)\s*=)(?=[^,]*=[^,]*$)"
+)
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
@@ -229,8 +232,11 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     of the formula.
     """
     rows = list(_ROWS.finditer(tail, start, end))
-    if not rows and (implied := list(_IMPLIES.finditer(tail, start, end))):
-        return implied[-1].end(), end
+    implied = [] if rows else list(_IMPLIES.finditer(tail, start, end))
+    if implied:
+        rest = tail[implied[-1].end() : end]
+        if rest.count("{") == rest.count("}"):  # the arrow of a limit stands within braces
+            return implied[-1].end(), end
     if not rows and _SUPPOSES.search(tail, max(0, start - 16), start):
         # `With $T=2, x=5$`: the value follows from what is supposed before the comma.
         supposed = _SUPPOSED.match(tail, start, end)

@@ -57,6 +57,8 @@ def is_plain(item: object) -> bool:
     """Return whether the class of an object derives from plain data, and adds something to it."""
     if isinstance(item, BaseException):
         return False
+    if values.is_odd(item) and values.is_member(item):
+        return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         kind = type(item)
         methods = (name for name in defined_anew(kind) if name[0] != "_")

@@ -44,8 +44,8 @@ class Derived:
     """The content at the time of arrival, if the value can change."""
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith(("__", "ludus_")):
-            raise AttributeError(name)
+        if name.startswith(("__", "ludus_")) or hasattr(type(self), name):
+            raise AttributeError(name)  # also for what a path has yet to calculate and keep
         if not isinstance(self, _MUTABLE):
             return getattr(self.ludus_handle_, name)
         if is_changed(self):
@@ -56,10 +56,10 @@ class Derived:
         return _refreshing(self, value) if isinstance(value, Handle) else value
 
     def __setattr__(self, name: str, value: object) -> None:
-        if "ludus_handle_" in vars(self):
+        if "ludus_handle_" in vars(self) and not hasattr(type(self), name):
             setattr(self.ludus_handle_, name, value)
-        else:
-            object.__setattr__(self, name, value)  # The value is still being made.
+        else:  # The value is still being made, or keeps what it has calculated.
+            object.__setattr__(self, name, value)
 
     def __copy__(self) -> object:
         return self._ludus_copied("copy")

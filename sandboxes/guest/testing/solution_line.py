@@ -79,7 +79,10 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
         return any_arguments, {}
     from inspect import Parameter, Signature, signature  # slow to load, and needed here alone
 
-    parameters = signature(function, follow_wrapped=False).parameters.values()
+    try:
+        parameters = signature(function, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError, NameError):  # of a signature or annotation that is none
+        return any_arguments, {}
     defaults = {part.name: part.default for part in parameters if part.default is not part.empty}
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy

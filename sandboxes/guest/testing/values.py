@@ -15,11 +15,13 @@ import base64
 import builtins
 import collections
 import datetime
+import enum
 import operator
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
 from types import MappingProxyType, NoneType, SimpleNamespace
 from typing import Any
 
@@ -44,8 +46,7 @@ def forget() -> None:
 
 def is_member(item: object) -> bool:
     """Return whether a value is a member of an enumeration."""
-    enum: Any = sys.modules.get("enum")
-    return enum is not None and isinstance(item, enum.Enum)
+    return isinstance(item, enum.Enum)
 
 
 def is_odd(item: object) -> bool:
@@ -117,6 +118,8 @@ _ARGUMENTS: dict[str, _Arguments] = {
     },
 }
 """Classes of the standard library whose objects cross as the arguments that make them again."""
+_SEALED = ("array.array",)
+"""Those that change: an object of a derived class stays where it is."""
 
 
 def made_from(item: object) -> tuple[str, list[object]]:
@@ -124,8 +127,8 @@ def made_from(item: object) -> tuple[str, list[object]]:
     that make the value; no class for other values.
     """
     for kind in type(item).__mro__:
-        path = f"{kind.__module__}.{kind.__name__}"
-        if path in _ARGUMENTS:
+        path = f"{kind.__module__}.{kind.__name__}".replace("._local.", ".")  # of Python 3.13
+        if path in _ARGUMENTS and (kind is type(item) or path not in _SEALED):
             return path, _ARGUMENTS[path](kind, item)
     return "", []
 
@@ -186,12 +189,29 @@ def _named_tuple(parts: list[object]) -> object:
 
 
 def _member(parts: list[object]) -> object:
-    """Return the member of this side's enumeration of that name, or the value without one."""
-    module, name, value = parts
-    kind: Any = own_names.get(str(name))
-    if kind is None and str(module).partition(".")[0] in sys.stdlib_module_names:
-        kind = getattr(sys.modules.get(str(module)), str(name), None)
-    return kind(value) if hasattr(kind, "_member_map_") else value
+    """Return the member of this side's enumeration of that name; without one, the solution gets a
+    member that is like it, and the tests get the value.
+    """
+    module, name, label, value = parts
+    if not type(module) is type(name) is type(label) is str:
+        raise TypeError("a member without names")
+    kind: Any = own_names.get(name)
+    if kind is None and module.partition(".")[0] in sys.stdlib_module_names:
+        kind = getattr(sys.modules.get(module), name, None)
+    # By its exact type: a module may have objects that answer to every name, and may be called.
+    if issubclass(type(kind), enum.EnumMeta):
+        return kind.__members__[label] if label in kind.__members__ else kind(value)
+    return value if failures.own_module != "solution" else _like(name, label, value)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _like(name: str, label: str, value: object) -> object:
+    """Return a member of an enumeration that the tests define; the same one each time."""
+    usual: dict[type, Any] = {int: enum.IntEnum, str: enum.StrEnum}
+    enumeration: Any = enum.Enum
+    make = usual.get(type(value), partial(enumeration, type=type(value)))
+    member: object = make(name, {label: value})(value)
+    return member
 
 
 def _exception(parts: list[object]) -> object:
@@ -323,11 +343,20 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
     return rare_parts_of(item)
 
 
+_OF_MEMBERS: dict[type, Callable[[Any], object]] = {
+    int: int.__int__, str: str.__str__, float: float.__float__
+}  # fmt: skip
+"""What a member of an enumeration may also be, and what takes that from it."""
+
+
 def _member_parts(item: Any) -> tuple[str, list[object]] | None:
     """Return the tag and parts of a member that is a number or a text; None for other members."""
-    base = next((base for base in (int, str, float) if isinstance(item, base)), None)
-    kind = type(item)
-    return ("E", [kind.__module__, kind.__name__, base(item.value)]) if base else None
+    base = next((base for base in _OF_MEMBERS if isinstance(item, base)), None)
+    if base is None:
+        return None
+    kind, value = type(item), _OF_MEMBERS[base](item)
+    # The flags of several members have no name of their own.
+    return "E", [kind.__module__, kind.__name__, str(item._name_ or value), value]
 
 
 def content(item: object) -> object:

@@ -24,6 +24,7 @@ from ludus.agent.trajectory import FAILURES
 from ludus.errors import ConfigError
 from ludus.rewards.compose import composed, load_composition
 from ludus.rewards.protocol import GroupVerifier, Sample
+from ludus.rewards.score import awaited_verdict
 from ludus.trainer.rollout.scoring import as_sample
 from ludus.verdict import Verdict
 
@@ -31,6 +32,8 @@ from .arguments import Flag, VerbHelp, parse
 from .runs import run_place
 
 CONCURRENCY = 64
+TIMEOUT_S = 600.0
+"""Seconds for one verdict, or those of one group."""
 RUN_FILES = ("metrics.jsonl", "rollouts.jsonl", "notices.jsonl", "findings.jsonl")
 """Files of lines in a run folder that hold no episodes."""
 ENV, ENV_RETURN = "env", "env_return"
@@ -207,6 +210,15 @@ def _sample(trajectory: Trajectory) -> Sample:
     return msgspec.structs.replace(as_sample(trajectory), info={ENV_RETURN: env_return})
 
 
+async def _of_group(verifier: GroupVerifier, samples: Sequence[Sample]) -> Sequence[Verdict]:
+    scoring = verifier.score_group(samples)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await scoring if inspect.isawaitable(scoring) else scoring
+    except TimeoutError:
+        return [Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")] * len(samples)
+
+
 async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
     composition = load_composition(file)
     own_verifiers = {part.label: RecordedReturn() for part in composition.parts if part.name == ENV}
@@ -215,8 +227,7 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
 
     async def score(trajectory: Trajectory) -> Verdict:
         async with slots:
-            scoring = verifier.score(_sample(trajectory))
-            return await scoring if inspect.isawaitable(scoring) else scoring
+            return await awaited_verdict(verifier.score(_sample(trajectory)), timeout_s=TIMEOUT_S)
 
     try:
         if not isinstance(verifier, GroupVerifier):
@@ -227,9 +238,8 @@ async def _score(episodes: Sequence[Episode], file: str) -> list[Verdict]:
             places[episode.group or episode.task].append(place)
         verdicts: dict[int, Verdict] = {}
         for members in places.values():
-            scoring = verifier.score_group([_sample(trajectories[place]) for place in members])
-            scored = await scoring if inspect.isawaitable(scoring) else scoring
-            verdicts |= dict(zip(members, scored, strict=True))
+            samples = [_sample(trajectories[place]) for place in members]
+            verdicts |= zip(members, await _of_group(verifier, samples), strict=True)
         return [verdicts[place] for place in range(len(trajectories))]
     finally:
         await verifier.close()

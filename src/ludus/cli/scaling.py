@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,7 @@ from ludus.config import read_toml
 from ludus.errors import ConfigError
 from ludus.estimates import Estimate
 from ludus.rewards import Sample, make_verifier
-from ludus.rewards.protocol import as_verdict
-from ludus.rewards.score import close_verifier
+from ludus.rewards.score import awaited_verdict, close_verifier
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
 
@@ -92,14 +90,9 @@ def _scores(name: str, episodes: Sequence[Episode]) -> list[float | None]:
 
     async def score(sample: Sample) -> Verdict:
         async with slots:
-            scoring = verifier.score(sample.heard_by(verifier))
-            if not inspect.isawaitable(scoring):
-                return as_verdict(scoring, name)
-            try:
-                async with asyncio.timeout(TIMEOUT_S):
-                    return as_verdict(await scoring, name)
-            except TimeoutError:
-                return Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")
+            return await awaited_verdict(
+                verifier.score(sample.heard_by(verifier)), name=name, timeout_s=TIMEOUT_S
+            )
 
     async def score_all() -> list[Verdict]:
         return await asyncio.gather(*map(score, samples))

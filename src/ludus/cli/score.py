@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import sys
 from collections import Counter
@@ -22,9 +21,8 @@ from ludus.errors import ConfigError
 from ludus.rewards import Sample, Verdict, Verifier, make_verifier
 from ludus.rewards.maths import check_golds, examples, explain, render
 from ludus.rewards.maths.explain import escaped, shortened
-from ludus.rewards.protocol import as_verdict
 from ludus.rewards.rows import image_at
-from ludus.rewards.score import close_verifier
+from ludus.rewards.score import awaited_verdict, close_verifier
 from ludus.wire.address import parse_served, read_value
 
 from .arguments import Flag, VerbHelp, parse
@@ -225,13 +223,7 @@ async def _score_all(name: str, verifier: Verifier, samples: Sequence[Sample]) -
 
     async def score(sample: Sample) -> Verdict:
         scoring = verifier.score(sample.heard_by(verifier))
-        if not inspect.isawaitable(scoring):
-            return as_verdict(scoring, name)
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return as_verdict(await scoring, name)
-        except TimeoutError:
-            return Verdict.unavailable(f"no verdict within {TIMEOUT_S:g} s")
+        return await awaited_verdict(scoring, name=name, timeout_s=TIMEOUT_S)
 
     return await asyncio.gather(*map(score, samples))
 

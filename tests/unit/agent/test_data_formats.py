@@ -176,6 +176,11 @@ def test_numbers_of_answers_are_read_where_a_method_wants_them() -> None:
     assert (many.ranks, many.numbers) == ([-1.0, -3.0, -2.0], [1.0, 3.0, 2.0])
     turned = {"prompt": "hi", "answers": ["no", "yo"], "ranks": [2, 1], "rewards": [1, 2]}
     assert rewards.pair(turned).numbers == [2.0, 1.0]
+    rates = PreferenceReader(Path(), numbers="win_rates")
+    with pytest.raises(UnusableRow, match="no shares from 0 to 1"):
+        rates.pair({**row, "win_rates": [75, 25]})
+    with pytest.raises(UnusableRow, match="without preferences"):
+        rewards.ranking({"prompt": "hi", "answers": ["a", "b"], "rewards": 5})
     with pytest.raises(UnusableRow, match="rewards that are not one for each answer"):
         rewards.pair({**row, "rewards": [1]})
 
@@ -188,10 +193,18 @@ def test_fields_and_roles_of_a_data_sets_own() -> None:
     assert told(SFT.read(names.row({"chats": chats, "id": 3})).messages) == [ASKED, SAID]
     pair = FieldNames(["prompt=p", "chosen=good", "rejected=bad"])
     assert told(PAIRS.pair(pair.row({"p": "hi", "good": "yo", "bad": "no"})).prompt) == [ASKED]
+    # who trains what asks lets the roles trade places; a role that is missing stays missing
+    turned = FieldNames(["user=assistant", "assistant=user"])
+    row = turned.row({"messages": [{"role": "assistant", "content": "hi"}, user("yo")]})
+    assert told(SFT.read(row).messages) == [ASKED, SAID]
+    with pytest.raises(UnusableRow, match="without a role"):
+        SFT.read(turned.row({"messages": [{"role": None, "content": "hi"}, user("yo")]}))
     # a field of the data set may have a name of ours
     swapped = FieldNames(["prompt=completion", "completion=prompt"])
     row = swapped.row({"completion": "hi", "prompt": "yo"})
     assert told(SFT.read(row).messages) == [ASKED, SAID]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert FieldNames(["role=type"]).row({"tools": tools})["tools"] == tools
     with pytest.raises(ConfigError, match="no field or role named 'mesages'"):
         FieldNames(["mesages=chats"])
     with pytest.raises(ConfigError, match="fields are OURS=THEIRS"):

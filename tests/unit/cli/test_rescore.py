@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import ludus
 from ludus.agent import Episode, Segment, Stop, Trajectory, Turn, TurnKind
 from ludus.cli import rescore
 from ludus.messages import assistant, user
@@ -71,3 +73,19 @@ def test_an_episode_that_broke_off_has_no_return(
     episodes = [played("t", 0, "x", 1.0), played("t", 1, "x", 0.0, Stop.ENV_ERROR)]
     told = run(tmp_path, episodes, '[[parts]]\nname = "env"\n', capsys)
     assert told["without_new_reward"] == 1
+
+
+@ludus.verifier("rescore/never")
+async def never(sample: ludus.Sample) -> ludus.Verdict:
+    """Answer after an hour."""
+    await asyncio.sleep(3600)
+    return ludus.Verdict.of(1.0)
+
+
+def test_a_reward_that_never_answers_is_no_reward(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescore, "TIMEOUT_S", 0.05)
+    episodes = [played("t", n, "x", 1.0) for n in range(2)]
+    told = run(tmp_path, episodes, '[[parts]]\nname = "rescore/never"\n', capsys)
+    assert told["without_new_reward"] == 2

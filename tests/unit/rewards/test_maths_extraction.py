@@ -48,6 +48,7 @@ ANSWERS = Path(__file__).parent / "maths_answers.jsonl"
         ("In conclusion, \\(x = 7/2\\).", "x = 7/2"),
         ("故选D。", "D"),
         ("答：共有12人。", "12"),
+        (r"So $y = \lim_{x\to 0} \sin x = 0$", r"y = \lim_{x\to 0} \sin x = 0"),
     ],
 )
 def test_the_answer_is_found(response: str, answer: str) -> None:

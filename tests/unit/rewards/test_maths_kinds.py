@@ -311,6 +311,41 @@ CASES = [
     (True, r"\text{None}", r"none"),
     (True, r"\text{undefined}", r"undefined"),
     (True, r"\frac{1}{2}, \frac{1}{3}", r"\left\{\frac12,\frac13\right\}"),
+    (
+        True,
+        r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",
+        r"\begin{cases}1&x>0\\0&x\le 0\end{cases}",
+    ),
+    (
+        True,
+        r"\begin{cases}1&x>0\\0&x\le 0\end{cases}",
+        r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",
+    ),
+    (
+        True,
+        r"\begin{cases}1&|x|<1\\0&|x|\ge 1\end{cases}",
+        r"\begin{cases}1&|x|<1\\0&\text{otherwise}\end{cases}",
+    ),
+    (
+        True,
+        r"\begin{cases}1&n\text{ even}\\0&\text{otherwise}\end{cases}",
+        r"\begin{cases}1&n\text{ even}\\0&n\text{ odd}\end{cases}",
+    ),
+    (
+        False,
+        r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",
+        r"\begin{cases}1&x>0\\0&x<0\end{cases}",
+    ),
+    (
+        False,
+        r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",
+        r"\begin{cases}1&x>0\\0&x=5\end{cases}",
+    ),
+    (
+        False,
+        r"\begin{cases}1&x>0\\0&\text{otherwise}\end{cases}",
+        r"\begin{cases}1&x>0\\0&y\le 0\end{cases}",
+    ),
 ]
 
 
@@ -508,3 +543,25 @@ def test_words_that_take_a_value_back_or_widen_it_earn_nothing(
 )
 def test_a_second_answer_in_case_is_no_answer(response: str, verifier: MathsVerifier) -> None:
     assert verifier.verify("7", response).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("right", "gold", "response", "prompt"),
+    [
+        (True, "3", r"So $n \ge 3$.", "Find the least $n$."),
+        (True, r"x \le 5", r"So $x \le 5$.", "Find all $x$ with $2x$ at most $10$."),
+        (True, r"(-\infty,5]", r"So $x \le 5$.", "For the greatest range, solve $2x \\le 10$."),
+        (False, "5", r"So $x \le 5$.", "Find all $x$ with $2x$ at most $10$."),
+        (True, "(2,12)", "The maximum is attained for $x = 2, y = 12$.", "Find $(x,y)$."),
+        (True, "2,12", "Equality holds if $x = 2, x = 12$.", "Find all $x$."),
+        (False, "12", "If $x = 2, x = 12$.", "Find all $x$."),
+        (False, r"5\text{ N}", r"It is \boxed{5}kg.", ""),
+        (True, "B", "The correct choice is B) the second planet from the sun.", ""),
+        (False, "true", "The negated statement is true.", ""),
+        (True, "12", "With $T = 2, x = 12$.", "Let T be the answer before. Find x."),
+    ],
+)
+def test_a_closing_formula_is_taken_as_the_question_asks(
+    right: bool, gold: str, response: str, prompt: str, verifier: MathsVerifier
+) -> None:
+    assert verifier.verify(gold, response, prompt=prompt).reward == float(right)

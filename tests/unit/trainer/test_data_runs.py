@@ -467,6 +467,7 @@ def test_what_rollouts_of_a_task_say_of_a_pair() -> None:
     [
         ({"method": "dpo", "kl": 0.1}, "kl is a setting of hypo, and method is dpo"),
         ({"method": "rdpo", "flip_rate": 0.5}, "flip_rate must be in"),
+        ({"method": "hypo", "kl": -0.1}, "kl must"),
         ({"method": "inpo", "tau": 1.0}, "tau is 1, and at most eta"),
         ({"method": "rso", "keep": 1}, "a pair takes 2 answers"),
         ({"method": "orpo", "reference": "x"}, "orpo compares with none"),

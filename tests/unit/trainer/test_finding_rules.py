@@ -246,3 +246,36 @@ def test_a_reward_that_rises_while_the_audits_falls_is_named(path: str, expected
     if expected:
         assert diagnosis.state == "broken"
         assert "'padding'" in roots[0].sentence
+
+
+def steps_of(reward: float, **columns: list[float]) -> list[dict[str, float]]:
+    """Ten steps that earn the same, each with a value of the columns."""
+    usual = {"episode/count": 64.0, "group/count": 8.0, "reward/mean": reward}
+    return [
+        usual | {"step": float(step + 1)} | {name: values[step] for name, values in columns.items()}
+        for step in range(10)
+    ]
+
+
+def told(rows: list[dict[str, float]], settings: dict[str, Any]) -> dict[str, str]:
+    """What each finding of a run stands at."""
+    diagnosis = Diagnosis(RunHistory(settings))
+    for row in rows:
+        diagnosis.add(row)
+    return {name: finding.status for name, finding in diagnosis.findings.items()}
+
+
+def test_a_reward_of_at_most_one_is_on_the_usual_scale_wherever_the_bar_is() -> None:
+    for passing in (0.1, 0.3, 1.0):
+        findings = told(steps_of(1.0), {"steps": 10, "eval": {"passing": passing}})
+        assert findings["solved"] == "open"
+        assert "above_scale" not in findings
+    assert told(steps_of(70.0), {"steps": 10})["above_scale"] == "open"
+
+
+def test_a_prompt_is_no_longer_strange_once_turns_come_to_their_end() -> None:
+    entropy, cut = [2.0] * 10, [0.7] * 10
+    columns = {"kind/act_entropy": entropy, "turn/cut": cut}
+    assert told(steps_of(0.1, **columns), {"steps": 10})["strange_prompt"] == "open"
+    columns["turn/cut"] = [0.7] * 4 + [0.0] * 6
+    assert told(steps_of(0.1, **columns), {"steps": 10})["strange_prompt"] == "closed"

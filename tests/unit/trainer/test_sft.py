@@ -158,3 +158,5 @@ async def test_nothing_to_resume_is_said(model: Path, tmp_path: Path) -> None:
 def test_several_updates_a_step_are_refused() -> None:
     with pytest.raises(ConfigError, match="one update a step"):
         SFTConfig(trainer=TrainerConfig(updates_per_step=2))
+    with pytest.raises(ConfigError, match="reference_every is 10"):
+        SFTConfig(trainer=TrainerConfig(reference_every=10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.rewards.judge import aggregate, load_rubric, read_rubric
+from ludus.rewards.judge.rubric import Rubrics
 
 ITEMS: list[dict[str, Any]] = [
     {"id": "a", "text": "names the city", "weight": 3.0},
@@ -101,3 +103,23 @@ def test_a_file_is_named_in_its_errors(tmp_path: Path) -> None:
         load_rubric(path)
     with pytest.raises(ConfigError, match="cannot read"):
         load_rubric(tmp_path / "none.toml")
+
+
+def test_the_longest_question_within_a_prompt_names_its_rubric(tmp_path: Path) -> None:
+    path = tmp_path / "rubrics.jsonl"
+    rows = [
+        {"question": question, "rubric": [{"text": text}]}
+        for question, text in (("Why?", "says why"), ("Who, and why?", "says who"), ("How?", "how"))
+    ]
+    path.write_text("\n\n".join(map(json.dumps, rows)) + "\n\n")
+    rubrics = Rubrics(path)
+    for prompt, text in (("Who, and why? Be brief.", "says who"), ("So. Why?", "says why")):
+        assert rubrics.of(prompt).items[0].text == text
+    with pytest.raises(ConfigError, match="no rubric for the question 'When"):
+        rubrics.of("When?")
+    path.write_text('{"question": "Why?"}\n')
+    with pytest.raises(ConfigError, match="row 1"):
+        Rubrics(path)
+    path.write_text("\n")
+    with pytest.raises(ConfigError, match="has no row"):
+        Rubrics(path)
