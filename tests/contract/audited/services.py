@@ -499,15 +499,15 @@ def balanced(draw: random.Random) -> Script:
 
 @sound("Repair the list until it is sorted: swap I J, check.")
 def swaps(draw: random.Random) -> Script:
-    xs = draw.sample(range(100), 6)
+    xs = draw.sample(range(100), 5)
     xs = xs if xs != sorted(xs) else xs[::-1]
     reply = f"List {xs}."
     for _ in range(11):
-        bad = next((i for i in range(6) if xs[i] != sorted(xs)[i]), None)
+        bad = next((i for i in range(5) if xs[i] != sorted(xs)[i]), None)
         said = yield reply, "check" if bad is None else f"swap {bad} {xs.index(sorted(xs)[bad])}"
-        m = re.fullmatch(r"swap ([0-5]) ([0-5])", said)
-        if said == "check":
-            return float(xs == sorted(xs))
+        m = re.fullmatch(r"swap ([0-4]) ([0-4])", said)
+        if said == "check" and xs == sorted(xs):
+            return 1.0
         if m:
             i, j = int(m[1]), int(m[2])
             xs[i], xs[j] = xs[j], xs[i]
