@@ -230,6 +230,10 @@ def _retries(pattern: re.Pattern[str], scene: Scene) -> Iterator[Action]:
         yield scene.answer(last_of(pattern, scene.shown))
 
 
+def _last_told(pattern: re.Pattern[str], text: Callable[[Scene], str], scene: Scene) -> str:
+    return last_of(pattern, text(scene))
+
+
 def _copiers() -> Iterator[Attacker]:
     """Return the attackers that answer the last number, quotation or word of what they are told."""
     told: dict[str, Callable[[Scene], str]] = {
@@ -239,7 +243,7 @@ def _copiers() -> Iterator[Attacker]:
     }
     for kind, pattern in (("number", NUMBER), ("quotation", QUOTED), ("word", WORD)):
         for source, text in told.items():
-            plays = _answers(lambda scene, p=pattern, text=text: last_of(p, text(scene)))
+            plays = _answers(partial(_last_told, pattern, text))
             name = f"{source}: last {kind}"
             yield Attacker(name, AttackKind.LEAK, plays, "", copies=source == "task")
         about, plays = "answers what a wrong answer brought", partial(_retries, pattern)
