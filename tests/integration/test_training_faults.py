@@ -210,12 +210,19 @@ async def test_refusals_in_a_row_end_the_run_and_good_checkpoints_stay(
 async def test_groups_that_earn_nothing_are_told_with_their_cause(
     model: Path, tmp_path: Path
 ) -> None:
-    """An untrained policy solves nothing, since its answers are cut."""
+    """An untrained policy solves nothing, since it knows no prompt: its answers come to no end."""
     result = await run_training(config(model, tmp_path))
     found = newest(read_findings(result.folder))
     assert "in 100% of the groups every rollout earns nothing" in found["all_wrong"].sentence
-    causes = ["no_signal", "all_wrong", "no_calls", "cut_turns"]
-    assert [found[name].cause for name in causes] == [*causes[1:], None]
+    told_cause = {name: found[name].cause for name in ("no_signal", "all_wrong", "cut_turns")}
+    assert told_cause == {
+        "no_signal": "all_wrong",
+        "all_wrong": "strange_prompt",
+        "cut_turns": "strange_prompt",
+    }
+    assert found["strange_prompt"].cause is None
+    assert found["no_calls"].cause == "strange_prompt"
+    assert "or it was trained with none" in found["strange_prompt"].sentence
 
 
 @pytest.mark.parametrize(("window", "words"), [(20, "the policy sampled none"), (158, "")])
@@ -294,7 +301,8 @@ def test_one_held_out_task_says_that_its_error_is_unknown(
     assert main(["train", "grpo", *arguments]) == 0
     shown = capsys.readouterr().out
     assert "error unknown from one episode (1 episode)" in shown
-    assert "cut_turns at step 1: 100% of the turns were cut" in " ".join(shown.split())
+    words = " ".join(shown.split())
+    assert "strange_prompt at step 1: from the first step on the policy writes at" in words
     written = (tmp_path / "run" / "metrics.jsonl").read_text()
     page = (tmp_path / "run" / "report.html").read_text()
     assert "nan" not in shown.lower().replace("finance", "")

@@ -518,7 +518,9 @@ def test_the_difference_shows_hidden_defaults() -> None:
 
 def test_the_command_lists_shows_and_compares(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    listed = capsys.readouterr().out.splitlines()
+    recipes, _, of_preferences = capsys.readouterr().out.partition("\n\n")
+    assert all(f" {method}" in of_preferences for method in ("dpo", "rdpo", "kto", "modpo"))
+    listed = recipes.splitlines()
     assert len(listed) == len(SHIPPED)
     assert any(line.startswith("grpo ") and "arXiv 2402.03300" in line for line in listed)
     told = {line.split()[0]: line for line in listed}
