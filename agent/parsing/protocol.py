@@ -8,6 +8,7 @@ the first is run by default. The others come back to the model as calls that wer
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal, Protocol, TypeGuard, runtime_checkable
@@ -123,7 +124,7 @@ def call_id(tool_format: ToolFormat, call: ToolCall, number: int) -> str:
     return tool_format.call_id(call, number) if isinstance(tool_format, HasCallIds) else call.id
 
 
-class MarkedFormat:
+class MarkedFormat(ABC):
     """A tool format whose calls begin with marks of their own, and are written in one form each."""
 
     name: str
@@ -156,11 +157,11 @@ class MarkedFormat:
         ]
         return msgspec.structs.replace(message, tool_calls=calls)
 
+    @abstractmethod
     def read(
         self, text: str, start: int, identity: str, *, complete: bool, tools: Sequence[ToolSpec]
     ) -> tuple[list[ToolCall], int]:
         """Return the calls that begin at `start`, and the position to continue at."""
-        raise NotImplementedError
 
     def render(self, calls: Sequence[ToolCall], *, tools: Sequence[ToolSpec] = ()) -> str:
         """Write calls as the model would; "" for no calls."""
