@@ -15,6 +15,7 @@ weight = -1.0
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -219,7 +220,10 @@ class Rubrics:
         self._each = {} if self._all else self._read()
 
     def of(self, prompt: str) -> Rubric:
-        """Return the rubric of a prompt: that of the longest question that stands in it.
+        """Return the rubric of a prompt: that of the longest question that fills lines of it, or
+        the end of a line behind a label such as "Question: ".
+
+        A question within a sentence is not meant: a short one would stand in many prompts.
 
         Raises:
             ConfigError: the file has no question of this prompt.
@@ -228,7 +232,7 @@ class Rubrics:
             return self._all
         if prompt in self._each:
             return self._each[prompt]
-        standing = [question for question in self._each if question in prompt]
+        standing = [question for question in self._each if _fills_lines(question, prompt)]
         if not standing:
             raise ConfigError(f"{self.path!r} has no rubric for the question {prompt[-200:]!r}")
         return self._each[max(standing, key=len)]
@@ -250,6 +254,11 @@ class Rubrics:
         if not rubrics:
             raise ConfigError(f"{self.path!r} has no row")
         return rubrics
+
+
+def _fills_lines(question: str, prompt: str) -> bool:
+    where = rf"(?:^|: )[ \t]*{re.escape(question.strip())}[ \t]*$"
+    return re.search(where, prompt, re.MULTILINE) is not None
 
 
 class _QuestionRubric(msgspec.Struct):

@@ -113,10 +113,16 @@ def test_the_longest_question_within_a_prompt_names_its_rubric(tmp_path: Path) -
     ]
     path.write_text("\n\n".join(map(json.dumps, rows)) + "\n\n")
     rubrics = Rubrics(path)
-    for prompt, text in (("Who, and why? Be brief.", "says who"), ("So. Why?", "says why")):
+    for prompt, text in (
+        ("Be brief.\nWho, and why?\n", "says who"),
+        ("Question: Why?", "says why"),
+        ("Why?", "says why"),
+    ):
         assert rubrics.of(prompt).items[0].text == text
     with pytest.raises(ConfigError, match="no rubric for the question 'When"):
         rubrics.of("When?")
+    with pytest.raises(ConfigError, match="no rubric for the question"):
+        rubrics.of("When did he leave, and where to? Why? he asked.")
     path.write_text('{"question": "Why?"}\n')
     with pytest.raises(ConfigError, match="row 1"):
         Rubrics(path)
