@@ -25,7 +25,7 @@ from ludus.envs.outside.kinds import catalogue
 from ludus.envs.tasks import TaskSet
 from ludus.errors import UnknownTask
 
-COUNTED = 300
+COUNTED = 100
 """Tasks of a split that are compared and counted."""
 BOUND = 0.05
 """The share of the expert's reward that an attack may earn without solving."""
@@ -38,6 +38,8 @@ FAMILY_TASKS = 6
 SLOW_TASKS = 12
 SANDBOXED = ("coding-tools", "coding", "files", "maths-tools", "repair", "verilog")
 """Environments whose steps run programs: each attacker plays fewer tasks."""
+STEP_S = 60.0
+"""Seconds of a reset or step: some draw a puzzle by search."""
 FAMILIES = ("reasoning-gym", "textarena")
 MOST_NAMED = 6
 """Winners that are named in a row of a table."""
@@ -97,7 +99,7 @@ class Card(msgspec.Struct):
 def card_of(env: str, *, tasks: int, searches: bool, budget_s: float, counted: int = 0) -> Card:
     """Audit an environment, and count that many tasks of each split."""
     started = time.process_time()
-    audited = audit(env, tasks=tasks, searches=searches, budget_s=budget_s)
+    audited = audit(env, tasks=tasks, searches=searches, budget_s=budget_s, step_timeout_s=STEP_S)
     report = report_of(audited)
     counts, difficulty, about = _counted(env, counted)
     return Card(

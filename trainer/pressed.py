@@ -24,7 +24,7 @@ from .train import run_training
 
 STEPS = 40
 """Updates. They are counted, so that equal seeds give equal figures unless time runs out."""
-GROUP, BATCH = 8, 4
+GROUP, BATCH = 8, 2
 """Rollouts of a task, and tasks of an update."""
 MAX_TOKENS = 32
 """Sampled tokens of a turn: what is paid for nothing is short, and a CPU samples slowly."""

@@ -163,11 +163,9 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
     bounds = _bounds(prompt)
-    texts = [
-        text
-        for one in _commands(told, said)[:12]
-        for text in variants(one, is_command=True, bounds=bounds)
-    ]
+    ways = [variants(one, is_command=True, bounds=bounds) for one in _commands(told, said)[:12]]
+    # In turns, so that what follows a move is not one command alone.
+    texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
     values = list(dict.fromkeys([*_FILE.findall(told), *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]

@@ -341,7 +341,7 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
     def pressed(kind: type[TextEnv], *, seconds: float = 1200.0) -> Audit:
         env = f"pressed/{kind.__name__.lower()}-v0"
         register_env(env, kind)
-        trainer = PressedModel("tiny", env, steps=6)
+        trainer = PressedModel("tiny", env, steps=12)
         return audit(
             env, tasks=6, attackers=[], searches=False, pressure_s=seconds, trainer=trainer
         )

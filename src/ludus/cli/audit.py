@@ -88,7 +88,7 @@ class AuditOptions:
     """
 
     rl_steps: int = 40
-    """Updates of that model, of 4 tasks with 8 rollouts each."""
+    """Updates of that model, of 2 tasks with 8 rollouts each."""
 
     judge: Annotated[str, tyro.conf.arg(metavar="VERIFIER")] = ""
     """A verifier that says whether the trained policy succeeds, by the environment's gold. Without
