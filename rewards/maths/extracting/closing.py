@@ -163,6 +163,10 @@ _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
 """A phrase before one formula: `In conclusion, $x = 7/2$.`"""
 
 
+_GIVEN = re.compile(r"(?:At|For|If|When|With|Since|As)\s+\$[^$]+\$\s*,?\s*\$[^$]+\$[.\s]*$")
+"""A case and what holds in it: `At $t = 2,$ $y = 5$.`"""
+
+
 def _is_prose(text: str) -> bool:
     """Return whether a text reads as sentences rather than as a single answer."""
     # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
@@ -181,6 +185,8 @@ def _is_prose(text: str) -> bool:
     if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
+        return True
+    if _GIVEN.match(text):
         return True
     # The fewer words a text has, the more it takes to call it prose: a formula or a bold value
     # between words is the answer of a sentence, and the words are not part of the answer.

@@ -165,9 +165,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
         pass
-    elif (
-        UNSURE.search(_LAST_CLAUSE.split(sentence)[-1])
-        and sum(1 for _ in NUMBER.finditer(sentence)) > 1
+    elif UNSURE.search(last_clause := _LAST_CLAUSE.split(sentence)[-1]) and (
+        sum(1 for _ in NUMBER.finditer(last_clause)) > 1
     ):
         reason = "the closing sentence leaves several values open"
     return (
@@ -222,7 +221,11 @@ def supposed(body: str, place: int) -> bool:
 
 
 # `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.
-_RESTATED = re.compile(r"\bi\.e\.,?\s+[$*(\\]*$")
+# `We only need to find the remainder, which is $1$`: the clause gives what was sought.
+_RESTATED = re.compile(
+    r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
+    r"\s+[$*(\\]*$"
+)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 
 
