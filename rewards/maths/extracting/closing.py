@@ -152,7 +152,7 @@ def short_text(body: str) -> Candidate | None:
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 """A character of Chinese, Japanese or Korean."""
-_SENTENCE = re.compile(r"[A-Z][a-z]*\s.*\d.*\.$")
+_SENTENCE = re.compile(r"[A-Z][a-z]*(?:['’]s)?\s.*\d.*\.$")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
