@@ -17,8 +17,8 @@ import numpy as np
 from ludus.agent.data.loading import share_of
 from ludus.agent.images import ImageRefused
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 
-from ..run.folder import replace_file
 from ..settings.data import SupervisedConfig
 from ..settings.run import RunConfig
 from .encoding import DataRow, Unlearnable
