@@ -100,8 +100,7 @@ def open_updater(
     """Make the updater of a recipe, with the reference model that its functions ask for.
 
     Raises:
-        ConfigError: the reference is to be reset, and the recipe has none or ranks share the
-            weights.
+        ConfigError: the reference is to be reset, and the recipe has none.
     """
     reference: Scores | None = None
     every = config.trainer.reference_every
@@ -121,11 +120,7 @@ def open_updater(
             )
         )
     if every and reference is not None:
-        if not isinstance(learner, Learner) or current_ranks():
-            raise ConfigError(
-                f"trainer.reference_every is {every}, which a learner over several ranks does not "
-                "do yet: leave it at 0, or train with one process"
-            )
+        assert isinstance(learner, Learner), "a learner elsewhere has refused"
         reference = MovingReference(learner, reference)
     return make_updater(
         algorithm,
