@@ -20,6 +20,7 @@ from .models.loading import load_shell
 from .models.model_paths import shards_alone
 from .ranks.launch import current_ranks, make_learner, make_updater
 from .recipes.algorithm import Algorithm
+from .recipes.recipe import VocabularySettings
 from .recipes.resolution import UpdatePlan
 from .rollout.tracker import SuccessTracker
 from .tinker.remote import RemoteLearner
@@ -68,9 +69,13 @@ def open_learner(
 
 
 def reading_options(
-    config: TrainConfig, images: ImageReader | None, *, values: bool = False
+    config: TrainConfig,
+    images: ImageReader | None,
+    *,
+    values: bool = False,
+    vocabulary: VocabularySettings | None = None,
 ) -> ReadingOptions:
-    """Return how a learner reads rows; `values` adds those of a critic."""
+    """Return how a learner reads rows; `values` adds those of a critic, and `vocabulary` a mask."""
     return ReadingOptions(
         temperature=config.rollout.temperature,
         values=values,
@@ -78,6 +83,7 @@ def reading_options(
         float32_head=config.model.float32_head,
         engine_copy=config.engine == "local",
         images=images,
+        vocabulary=vocabulary,
     )
 
 
