@@ -109,7 +109,8 @@ class PreferenceRun(PolicyRun[PreferenceConfig, Example]):
             if row.images:
                 raise ConfigError("hypo samples answers to prompts of text; these show images")
             prompt = row.ids[: int(row.mask.argmax())]
-            seed = (self.step * len(drawn) + number) * count + sample
+            place = np.random.SeedSequence((self.config.seed, self.step, number, sample))
+            seed = int(place.generate_state(1)[0])
             sampling = Sampling(max_tokens=most, seed=seed, stop_token_ids=stop)
             said = (await engine.generate(prompt.tolist(), sampling)).ids
             mask = np.arange(len(prompt) + len(said)) >= len(prompt)
