@@ -244,12 +244,18 @@ _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
+# `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
+_NAMED = re.compile(
+    r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+)
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
     r"^[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))[.!*_]*\s*(?:\(|$)",
+    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
+    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
     re.IGNORECASE,
 )
 # Words that conclude a response without answering: `So the statement is proved`.
@@ -299,7 +305,11 @@ def worded(body: str) -> Candidate | None:
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     if word_match is None:
         start, end = closing_sentence(body)
-        word_match = _SPELLED.search(body, start, end) or _CONCLUDED.search(body, start, end)
+        word_match = (
+            _SPELLED.search(body, start, end)
+            or _CONCLUDED.search(body, start, end)
+            or _NAMED.match(body, start, end)
+        )
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(
