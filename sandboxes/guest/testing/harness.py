@@ -121,7 +121,7 @@ class TestHarness(TestsLine):
         with without_solution():
             from .idioms import examine
 
-            imports = examine(self.trees(), self.interface, has_reference=self.has_reference)
+            imports = examine(self.interface, has_reference=self.has_reference)
         if imports.problem:
             raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
         if imports.output or imports.chance or imports.stdin or imports.lent:
@@ -156,7 +156,7 @@ class TestHarness(TestsLine):
             loaded, bound = scopes.global_names(tuple(sources))
         from_module = str(job.get("module", "solution"))
         if from_module in words:
-            bound -= scopes.imported_from(from_module, self.trees())
+            bound -= scopes.imported_from(from_module, self.interface.nodes)
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
@@ -195,7 +195,9 @@ class TestHarness(TestsLine):
         with without_solution():
             rewriting.mark(self.names)
             try:
-                trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
+                trees = [
+                    rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
+                ]
                 return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
             except RecursionError:
                 # Whether the tests are marked depends on the solution, so a failure to mark them
@@ -224,12 +226,11 @@ class TestHarness(TestsLine):
 
         bases: set[str] = set()
         module_names: set[str] = set()
-        for tree in self.trees():
-            nodes = list(ast.walk(tree))
-            attributes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
-            for node in nodes:
-                if isinstance(node, ast.Name):
-                    (bases if id(node) in attributes else module_names).add(node.id)
+        nodes = self.interface.nodes
+        attributes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        for node in nodes:
+            if isinstance(node, ast.Name):
+                (bases if id(node) in attributes else module_names).add(node.id)
         return bases - module_names
 
     # --- names ------------------------------------------------------------------

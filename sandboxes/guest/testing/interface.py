@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterable, Mapping
+from functools import cached_property, lru_cache
 
 from .names import NamesOfTests, last_name
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
@@ -213,7 +214,7 @@ class Interface(NamesOfTests):
                     return capitals[0]
         return ""
 
-    @property
+    @cached_property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
@@ -276,3 +277,16 @@ class Interface(NamesOfTests):
             isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
             for node in self.nodes
         )
+
+
+@lru_cache(maxsize=64)
+def interface_of(
+    sources: tuple[str, ...],
+    declared: tuple[tuple[str, tuple[str, ...]], ...],
+    module: str,
+    entry_point: str,
+) -> Interface:
+    """Return the interface that tests show; kept, since a test runner meets the tests of a task
+    with many solutions. Bounded, since it holds the tests' syntax trees.
+    """
+    return Interface(list(map(ast.parse, sources)), dict(declared), module, entry_point)

@@ -54,6 +54,10 @@ class NamesOfTests:
         self.bound: set[str] = set()
         """Names to which the tests themselves assign a value."""
         self.nodes = [node for tree in trees for node in ast.walk(tree)]
+        self._functions: dict[str, list[ast.FunctionDef]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                self._functions.setdefault(node.name, []).append(node)
         self._renamed: dict[str, str] = {}
         self._values: dict[str, list[ast.expr | None]] = {}
         self._helpers: dict[str, list[ast.expr | None]] = {}
@@ -110,11 +114,10 @@ class NamesOfTests:
             self._bind(node.optional_vars, node.context_expr)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             # `check(f)` passes the solution's `f` as the parameter `candidate`.
-            for callee in self.nodes:
-                if isinstance(callee, ast.FunctionDef) and callee.name == node.func.id:
-                    for parameter, argument in zip(callee.args.args, node.args, strict=False):
-                        if isinstance(argument, ast.Name) and argument.id != parameter.arg:
-                            self._renamed[parameter.arg] = argument.id
+            for callee in self._functions.get(node.func.id, ()):
+                for parameter, argument in zip(callee.args.args, node.args, strict=False):
+                    if isinstance(argument, ast.Name) and argument.id != parameter.arg:
+                        self._renamed[parameter.arg] = argument.id
 
     def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):

@@ -48,9 +48,9 @@ def mark(names: dict[str, object]) -> None:
     names.update(_MARKS)
 
 
-def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
-    """Return the tests with the calls in place; `tree` itself is changed."""
-    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(tree)
+def rewritten(source: str, interface: Interface) -> ast.Module:
+    """Return tests with the calls in place."""
+    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
     return ast.fix_missing_locations(rewritten_tree)
 
 

@@ -127,5 +127,4 @@ def _prepared(job: Job, harness: TestHarness) -> str:
         from .rewriting import mark, rewritten
 
         mark(builtins.__dict__)
-        (tree,) = harness.trees()
-        return ast.unparse(rewritten(tree, harness.interface))
+        return ast.unparse(rewritten(source, harness.interface))

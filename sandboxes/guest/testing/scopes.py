@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import ast
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that the sources load and the names that they bind at module level.
 
@@ -51,7 +51,7 @@ def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[st
     return frozenset(loaded), frozenset(bound)
 
 
-def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
+def imported_from(module: str, nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that tests take from a module, by `from module import name` or by
     `name = module.name`.
 
@@ -60,7 +60,7 @@ def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
     import ast
 
     names: set[str] = set()
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == module:
             names |= {alias.name for alias in node.names if alias.asname in (None, alias.name)}
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):

@@ -17,8 +17,6 @@ from . import derived, failures, peer, proxies, remote_iterators, value_wire, va
 from .proxies import Handle, MeantHandle, token_of
 
 if TYPE_CHECKING:
-    import ast
-
     from .interface import Interface
     from .surroundings import Surroundings
 
@@ -250,21 +248,16 @@ class TestsLine:
     def interface(self) -> Interface:
         """The interface of the solution, as used by the tests; read on first use."""
         if self._interface is None:
-            from .interface import Interface
+            from .interface import interface_of
 
-            self._interface = Interface(
-                self.trees(),
-                self._job.get("interface") or {},  # type: ignore[arg-type]
+            declared: Mapping[str, list[str]] = self._job.get("interface") or {}  # type: ignore[assignment]
+            self._interface = interface_of(
+                tuple(sources_of(self._job)),
+                tuple((name, tuple(attributes)) for name, attributes in declared.items()),
                 str(self._job.get("module", "solution")),
                 str(self._job.get("entry_point", "")),
             )
         return self._interface
-
-    def trees(self) -> list[ast.Module]:
-        """Return the syntax trees of the tests."""
-        import ast  # a large module that is rarely needed
-
-        return list(map(ast.parse, sources_of(self._job)))
 
     # --- the line ---------------------------------------------------------------
 
