@@ -11,8 +11,7 @@ import ast
 from functools import lru_cache
 
 from .idiom_words import FILES, REFUSED
-from .interface import Interface
-from .names import last_name
+from .interface import Interface, last_name
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
 _OF_PATHS = frozenset(
