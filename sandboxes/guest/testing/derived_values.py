@@ -9,12 +9,12 @@ answer could decide the test: the plain value answers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from . import values
-from .derived import MODULE
+from .derived import MODULE, OF_FLAGS
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, line_of, token_of
 
@@ -135,8 +135,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result
 
         return ask
-    if base is int and name in _OF_FLAGS:
-        return _has_flag if name == "__contains__" else _combining(name)
+    if base is int and name in OF_FLAGS:
+        return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
@@ -155,11 +155,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
 
 def _is_of(base: type, name: str) -> bool:
     """Return whether a value may have a method: a special method only if its plain value has it."""
-    special = name in _TEXTS or name == "__missing__" or (base is int and name in _OF_FLAGS)
+    special = name in _TEXTS or name == "__missing__" or (base is int and name in OF_FLAGS)
     return special or not name.startswith("__") or hasattr(base, name)
-
-
-_OF_FLAGS = ("__contains__", "__or__", "__and__", "__xor__", "__invert__")
 
 
 def _has_flag(flags: int, flag: object) -> bool:
@@ -168,6 +165,28 @@ def _has_flag(flags: int, flag: object) -> bool:
         raise TypeError(f"{flag!r} is no flag")
     number: Any = flag
     return int.__eq__(int.__and__(flags, number), number)
+
+
+def _flags_in(flags: Derived) -> Iterator[object]:
+    """Return the members that are set. Which they are is calculated here; only their order, which
+    is that of the enumeration, is the solution's to say, once.
+    """
+    if "ludus_flags_" not in vars(flags):
+        members: Any = line_of(flags.ludus_handle_).ask("iter", flags.ludus_handle_)
+        members = list(members) if isinstance(members, Iterator) else []
+        number = int.__int__(flags)  # type: ignore[arg-type]
+        bits = [1 << place for place in range(number.bit_length()) if number >> place & 1]
+        if not all(isinstance(member, int) for member in members) or bits != sorted(
+            map(int.__int__, members)
+        ):
+            raise TypeError("an int is not iterable")
+        vars(flags)["ludus_flags_"] = members
+    return iter(vars(flags)["ludus_flags_"])
+
+
+_FLAG_METHODS: dict[str, Callable[..., object]] = {
+    "__contains__": _has_flag, "__iter__": _flags_in, "__len__": int.bit_count
+}  # fmt: skip
 
 
 def _combining(name: str) -> Callable[..., object]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, ModuleType
+from typing import Any
 
 from ..run import one_core
 from . import failures, peer, proxies, scopes, value_wire
@@ -386,16 +387,17 @@ def plain(value: object) -> object:
     if not isinstance(value, (list, tuple, dict)):
         return value
     root: list[object] = [value]
+    copies: dict[int, object] = {}
     work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
     while work:
         place, key = work.pop()
         item = place[key]  # type: ignore[call-overload]
-        if isinstance(item, (list, tuple)):
-            fresh: list[object] = list(item)
-            place[key] = fresh  # type: ignore[call-overload]
-            work += [(fresh, position) for position in range(len(fresh))]
-        elif isinstance(item, dict):
-            copied: dict[object, object] = dict(item)
-            place[key] = copied  # type: ignore[call-overload]
-            work += [(copied, name) for name in copied]
+        if not isinstance(item, (list, tuple, dict)):
+            continue
+        copied: Any = copies.get(id(item))
+        if copied is None:
+            copied = copies[id(item)] = {**item} if isinstance(item, dict) else [*item]
+            keys = copied if isinstance(item, dict) else range(len(copied))
+            work += [(copied, name) for name in keys]
+        place[key] = copied  # type: ignore[call-overload]
     return root[0]
