@@ -13,9 +13,9 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ..run import one_core
-from . import failures, peer, proxies, scopes, value_wire
+from . import failures, peer, scopes, value_wire
 from .idiom_words import WORDS
-from .proxies import FunctionHandle, kind_of
+from .proxies import FunctionHandle, state_of
 from .scopes import ALIASES, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
@@ -186,7 +186,10 @@ class TestHarness(TestsLine):
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        objects = "class" in map(kind_of, self._handles.values())
+        objects = any(
+            isinstance(item, FunctionHandle) and state_of(item).kind == "class"
+            for item in self._handles.values()
+        )
         return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
 
     def _marked(self, tests: list[CodeType]) -> list[CodeType]:
@@ -293,8 +296,7 @@ class TestHarness(TestsLine):
             if category == "class" and not (under_test or name[:1].isupper()):
                 category = "misplaced"
             handle = FunctionHandle(self, token, name, category)
-            if under_test:
-                proxies.adopt(handle)
+            state_of(handle).known = under_test
             defined[name] = self._handles.setdefault(token, handle)
         else:
             self._data[name] = self.effects, detail[0]
