@@ -191,6 +191,33 @@ class Interface:
                 return "" if any(name in names for names in known) else name
         return ""
 
+    def imported(self) -> set[str]:
+        """Return the names that the tests take from the solution's module, by `from module import
+        name` or by `name = module.name`.
+
+        They are the module's, although the tests bind them.
+        """
+        names: set[str] = set()
+        for node in self.nodes:
+            match node:
+                case ast.ImportFrom(module=self.module, names=aliases):
+                    names |= {alias.name for alias in aliases if alias.asname in (None, alias.name)}
+                case ast.Assign(
+                    targets=[ast.Name(id=name), *_],
+                    value=ast.Attribute(value=ast.Name(id=self.module), attr=source),
+                ) if name == source:
+                    names.add(name)
+        return names
+
+    def only_bases(self) -> set[str]:
+        """Return the names that the tests use only as `name.attribute`.
+
+        Where such a name is that of a standard module, the module is meant.
+        """
+        names = [node for node in self.nodes if isinstance(node, ast.Name)]
+        bases = [node for node in names if isinstance(self._parents[node], ast.Attribute)]
+        return {node.id for node in bases} - {node.id for node in {*names}.difference(bases)}
+
     # --- where a value comes from ---------------------------------------------
 
     def origin(self, node: ast.expr | None, depth: int = 8) -> str:
