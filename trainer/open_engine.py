@@ -135,6 +135,7 @@ async def _local_engine(start: EngineStart) -> LocalEngine:
         images=start.learner.images,
         keep_cache=config.local.keep_cache,
         float32_head=config.model.float32_head,
+        mask=start.learner.mask,
     )
     if in_shards:
         await engine.set_weights(start.learner.source(), start.version)

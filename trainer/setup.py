@@ -216,7 +216,12 @@ async def _open_claimed(
         learner = elsewhere or open_learner(
             config,
             model_path,
-            reading_options(config, images, values="values" in algorithm.needs),
+            reading_options(
+                config,
+                images,
+                values="values" in algorithm.needs,
+                vocabulary=algorithm.recipe.sampling.vocabulary,
+            ),
             updates=plan.settings.count,
             resumed=start is not None,
         )

@@ -203,6 +203,7 @@ from .surrogates.gates import (
     low_probability_mask,
     lp_reg_loss,
     min_p_proxy_logp,
+    nlpo_vocabulary,
     sapo_loss,
 )
 from .surrogates.heterogeneous import hapo_entropy_scale, hapo_loss
@@ -360,6 +361,7 @@ __all__ = [
     "modpo_loss",
     "mpt_mask",
     "mt_grpo_advantages",
+    "nlpo_vocabulary",
     "no_positive_resampling_mask",
     "node_depths",
     "oblr_po_advantages",
