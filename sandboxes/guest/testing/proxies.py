@@ -48,7 +48,7 @@ _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
 
 
-class State:
+class HandleState:
     """What this side knows of an object that stays with the solution.
 
     Args:
@@ -71,11 +71,11 @@ class State:
         """Of a function or class that the tests name."""
 
 
-def state_of(handle: Handle) -> State:
+def state_of(handle: Handle) -> HandleState:
     """Return what is known of an object. This is not an attribute or method of the proxy, since
     those are the solution's.
     """
-    state: State = object.__getattribute__(handle, "_state")
+    state: HandleState = object.__getattribute__(handle, "_state")
     return state
 
 
@@ -97,7 +97,7 @@ class Handle:
     __slots__ = ("_state",)
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        object.__setattr__(self, "_state", State(line, token))
+        object.__setattr__(self, "_state", HandleState(line, token))
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
         return _call(self, "call", arguments, keywords, source=state_of(self).known)
