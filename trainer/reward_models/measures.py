@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from ludus.estimates import Estimate, wilson
+from ludus.metrics import replace_file
 from ludus.rewards import Sample
 from ludus.rewards.judge.examine import INJECTIONS, PADDING, QUESTIONS
 from ludus.rewards.learned.text.reward_model import RewardModel
 from ludus.rewards.measured import Measure
 
 from .. import algorithms
-from ..run.folder import replace_file
 from ..settings.data import RewardModelConfig
 from .heads import RewardHead, open_head, serving_name
 from .rankings import RewardData, ScoredExample
