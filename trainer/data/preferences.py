@@ -8,6 +8,7 @@ once.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -224,36 +225,39 @@ class _Statistics:
     """Implied rewards of good and bad answers, over the passes of an update."""
 
     def __init__(self) -> None:
-        self.good: dict[int, float] = {}
-        self.bad: dict[int, float] = {}
+        self.passes: list[dict[tuple[int, bool], float]] = []
 
     def clear(self) -> None:
         """Forget what an earlier attempt at the update has added."""
-        self.good, self.bad = {}, {}
+        self.passes = []
 
     def add(self, rewards: Tensor, part: Batch) -> None:
         """Add the rows of a pass; rows of one answer add up."""
         assert part.inputs.groups is not None
         assert part.inputs.rewards is not None
-        offset = 1 + max(self.good.keys() | self.bad.keys(), default=-1)
-        rows = zip(
-            part.inputs.groups.tolist(), part.inputs.rewards.tolist(), rewards.tolist(), strict=True
-        )
-        for group, good, reward in rows:
-            if good == SAMPLED:
-                continue
-            side = self.good if good else self.bad
-            side[offset + group] = side.get(offset + group, 0.0) + reward
+        groups, sides = part.inputs.groups.tolist(), part.inputs.rewards.tolist()
+        sums: dict[tuple[int, bool], float] = defaultdict(float)
+        for group, side, reward in zip(groups, sides, rewards.tolist(), strict=True):
+            if side != SAMPLED:
+                sums[group, side == 1] += reward
+        self.passes.append(sums)
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Return means, and where answers are paired how often the chosen one has more."""
         numbers: dict[str, float] = {}
-        for name, side in (("chosen", self.good), ("rejected", self.bad)):
-            if side:
-                numbers[f"{prefix}/{name}"] = float(np.mean(list(side.values())))
-        pairs = sorted(self.good.keys() & self.bad.keys())
-        if pairs:
-            gaps = np.array([self.good[pair] - self.bad[pair] for pair in pairs])
+        for name, side in (("chosen", True), ("rejected", False)):
+            values = [sums[key] for sums in self.passes for key in sums if key[1] == side]
+            if values:
+                numbers[f"{prefix}/{name}"] = float(np.mean(values))
+        gaps = np.array(
+            [
+                sums[group, True] - sums[group, False]
+                for sums in self.passes
+                for group in sorted({group for group, _ in sums})
+                if {(group, True), (group, False)} <= sums.keys()
+            ]
+        )
+        if len(gaps):
             numbers[f"{prefix}/margin"] = float(gaps.mean())
             numbers[f"{prefix}/accuracy"] = float((gaps > 0).mean() + (gaps == 0).mean() / 2)
         return numbers
