@@ -8,7 +8,6 @@ once.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -225,40 +224,33 @@ class _Statistics:
     """Implied rewards of good and bad answers, over the passes of an update."""
 
     def __init__(self) -> None:
-        self.passes: list[dict[tuple[int, bool], float]] = []
+        self.clear()
 
     def clear(self) -> None:
         """Forget what an earlier attempt at the update has added."""
-        self.passes = []
+        self.good: list[float] = []
+        self.bad: list[float] = []
+        self.gaps: list[float] = []
 
     def add(self, rewards: Tensor, part: Batch) -> None:
-        """Add the rows of a pass; rows of one answer add up."""
+        """Add the rows of a pass; rows of one answer add up, and both of a pair are in a pass."""
         assert part.inputs.groups is not None
         assert part.inputs.rewards is not None
+        sums: dict[float, dict[int, float]] = {1.0: {}, 0.0: {}, SAMPLED: {}}
         groups, sides = part.inputs.groups.tolist(), part.inputs.rewards.tolist()
-        sums: dict[tuple[int, bool], float] = defaultdict(float)
         for group, side, reward in zip(groups, sides, rewards.tolist(), strict=True):
-            if side != SAMPLED:
-                sums[group, side == 1] += reward
-        self.passes.append(sums)
+            sums[side][group] = sums[side].get(group, 0.0) + reward
+        good, bad = sums[1.0], sums[0.0]
+        self.good += good.values()
+        self.bad += bad.values()
+        self.gaps += [good[pair] - bad[pair] for pair in sorted(good.keys() & bad.keys())]
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Return means, and where answers are paired how often the chosen one has more."""
-        numbers: dict[str, float] = {}
-        for name, side in (("chosen", True), ("rejected", False)):
-            values = [sums[key] for sums in self.passes for key in sums if key[1] == side]
-            if values:
-                numbers[f"{prefix}/{name}"] = float(np.mean(values))
-        gaps = np.array(
-            [
-                sums[group, True] - sums[group, False]
-                for sums in self.passes
-                for group in sorted({group for group, _ in sums})
-                if {(group, True), (group, False)} <= sums.keys()
-            ]
-        )
+        gaps = np.array(self.gaps)
+        means = {"chosen": self.good, "rejected": self.bad, "margin": self.gaps}
+        numbers = {f"{prefix}/{name}": float(np.mean(of)) for name, of in means.items() if of}
         if len(gaps):
-            numbers[f"{prefix}/margin"] = float(gaps.mean())
             numbers[f"{prefix}/accuracy"] = float((gaps > 0).mean() + (gaps == 0).mean() / 2)
         return numbers
 
