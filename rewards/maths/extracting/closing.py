@@ -152,7 +152,7 @@ def short_text(body: str) -> Candidate | None:
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 """A character of Chinese, Japanese or Korean."""
-_SENTENCE = re.compile(r"[A-Z][a-z]*\s.*\d.*\.$")
+_SENTENCE = re.compile(r"[A-Z][a-z]*(?:['’]s)?\s.*\d.*\.$")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
@@ -161,6 +161,10 @@ _LETTERED = re.compile(
 """Words around a capital letter that is not a choice: `A solution exists.`"""
 _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
 """A phrase before one formula: `In conclusion, $x = 7/2$.`"""
+
+
+_GIVEN = re.compile(r"(?:At|For|If|When|With|Since|As)\s+\$[^$]+\$\s*,?\s*\$[^$]+\$[.\s]*$")
+"""A case and what holds in it: `At $t = 2,$ $y = 5$.`"""
 
 
 def _is_prose(text: str) -> bool:
@@ -181,6 +185,8 @@ def _is_prose(text: str) -> bool:
     if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
+        return True
+    if _GIVEN.match(text):
         return True
     # The fewer words a text has, the more it takes to call it prose: a formula or a bold value
     # between words is the answer of a sentence, and the words are not part of the answer.

@@ -19,6 +19,7 @@ from .sentence import (
     supposed,
     unanswered,
 )
+from .surface import clause_before
 
 TAIL = 3000
 """How many characters at the end of a response are searched for formulas."""
@@ -173,6 +174,7 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
+_NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
@@ -196,7 +198,8 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
         spans.pop()
     last = spans.pop()
     start = last[0]
-    while spans and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
+    renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
+    while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         if len({tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last)}) > 1:
             break
         start = spans.pop()[0]
@@ -224,6 +227,21 @@ _SUPPOSED = re.compile(
     r"\s*(?P<name>[A-Za-z](?:_\{?\w+\}?)?)\s*=[^=,]*,(?!\s*(?P=name)\s*=)(?=[^,]*=[^,]*$)"
 )
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
+# `The largest is $n + 1 = 6$`: the words before are what the value is of.
+_STATED = re.compile(
+    r"\s*(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*="
+    r"\s*(?P<value>(?:[^=<>,;&\\A-Za-z]|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
+)
+_COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
+_OF_EQUATIONS = re.compile(
+    r"\b(?:(?:in)?equation|inequalit|line|circle|plane|curve|graph|relation|condition|identit"
+    r"|formula|constraint|locus|asymptote|directrix|parabola|ellipse|hyperbola|axis|system|form"
+    r"|rule|where|when|if|suppose|given|know|have|steps? is|left|remain|fact|goal|claim|statement)",
+    re.IGNORECASE,
+)
+_MEMBERS = re.compile(
+    r"(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))", re.DOTALL
+)
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 
@@ -244,6 +262,10 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     if not rows and _CONTINUES.match(tail, start, end) and _CHAIN.search(tail, start, end):
         # `Volume $= \pi r^2 h = 36\pi$`: the words before are the left side.
         return tail.rfind("=", start, end) + 1, end
+    if not rows and (stated := _STATED.match(tail, start, end)):
+        subject = clause_before(tail, start)
+        if _COPULA.search(subject) and not _OF_EQUATIONS.search(subject):
+            return stated.start("value"), end
     if not rows or tail[rows[-1].end() : end].strip(" .\n$"):
         return start, end
     inner = len(tail[: rows[-1].start()].rstrip(" \n.,\\&"))
@@ -253,8 +275,11 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
         if depth < 0 or (depth == 0 and not row_end["begin"]):
             start = row_end.end()
             break
-    continued = _CONTINUES.match(tail, start, inner)
-    return (continued.end() if continued else start), inner
+    if continued := _CONTINUES.match(tail, start, inner):
+        # `&= -I = \begin{pmatrix} ...`: each member of a chain is equal to the row above.
+        further = _MEMBERS.match(tail, continued.end(), inner)
+        return (further or continued).end(), inner
+    return start, inner
 
 
 def _formulas(tail: str) -> list[tuple[int, int]]:

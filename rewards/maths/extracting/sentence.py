@@ -11,12 +11,16 @@ from .phrases import DENIED_BY_VERB, RELATED, VERIFIES
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?\d+(?:,\d+|['’]\d{3})*(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%|\\%)?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
+    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d+(?:,\d+|['’]\d{3})*)"
+    r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%|\\%)?"
     r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
-    r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?\d[\d,.]*(?:/\d+)?%?)(?<![.,])"
-    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?)\b.*\d))",
+    r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
+    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*)(?:/\d+)?%?)(?<![.,])"
+    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
+    r"|rounds?)\b.*\d))",
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
@@ -42,7 +46,8 @@ GIVEN_UP = re.compile(
     r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
     r" (?:tell|say|determine|decide|solve|find|answer|finish"
     r"|be (?:determined|decided|found|solved|answered))"
-    r"|no idea|rather not|stuck|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
+    r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)"
+    r"|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
     r"|cases to (?:consider"
     r"|check)"
     r"|(?:many|some|most) (?:people|students)|guessed?"
@@ -97,7 +102,7 @@ _VALUE_VERB = re.compile(
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
     r"|equals|totals|amounts|adds|sums|means|leaves|yields|implies"
-    r"|simplifies|reduces|evaluates|forces))|where"
+    r"|simplifies|reduces|evaluates|forces|rounds))|where"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
     r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
@@ -165,9 +170,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
         pass
-    elif (
-        UNSURE.search(_LAST_CLAUSE.split(sentence)[-1])
-        and sum(1 for _ in NUMBER.finditer(sentence)) > 1
+    elif UNSURE.search(last_clause := _LAST_CLAUSE.split(sentence)[-1]) and (
+        sum(1 for _ in NUMBER.finditer(last_clause)) > 1
     ):
         reason = "the closing sentence leaves several values open"
     return (
@@ -222,7 +226,11 @@ def supposed(body: str, place: int) -> bool:
 
 
 # `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.
-_RESTATED = re.compile(r"\bi\.e\.,?\s+[$*(\\]*$")
+# `We only need to find the remainder, which is $1$`: the clause gives what was sought.
+_RESTATED = re.compile(
+    r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
+    r"\s+[$*(\\]*$"
+)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 
 

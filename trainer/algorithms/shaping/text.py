@@ -154,7 +154,9 @@ def urpo_referee_reward(predicted: Sequence[float], true: Sequence[float]) -> fl
         predicted: the scores that the referee gave.
         true: the true scores, in the same order; ties count 0.
 
-    Source: URPO, by its description; tau-a of Kendall (1938).
+    The verifier `ranking-agreement` has tau-b, in which ties of the truth count for nothing.
+
+    Source: URPO, arXiv 2507.17515, by its description; tau-a of Kendall (1938).
 
     >>> round(urpo_referee_reward([1, 2, 3], [1, 3, 2]), 6)
     0.333333
