@@ -76,7 +76,8 @@ def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float
         text: the text of one response.
         tags: without brackets, in their order.
 
-    Source: the format reward of DeepSeek-R1, arXiv 2501.12948, as trainers implement it.
+    Source: the format reward of DeepSeek-R1, arXiv 2501.12948, section 2.2.2, as trainers implement
+    it.
 
     >>> format_reward("<think>a</think> <answer>b</answer>")
     1.0
