@@ -26,6 +26,8 @@ from .scopes import ALIASES, MODULE_NAMES
 _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
 """Syntax that takes a value as a truth value."""
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+"""Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
 _BUILTINS = frozenset(dir(builtins))
 
@@ -88,7 +90,8 @@ class Interface:
         module: str,
         entry_point: str = "",
     ) -> None:
-        self.nodes = [node for tree in trees for node in ast.walk(tree)]
+        nodes = (node for tree in trees for node in ast.walk(tree))
+        self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._functions: dict[str, list[ast.FunctionDef]] = {}
         for node in self.nodes:
