@@ -41,7 +41,7 @@ from .data.recorded import (
 from .data.supervised import OpenedRun, PolicyRun, Progress, open_run
 from .learning.learner import Predicted
 from .models.tiny import tiny_or_folder
-from .rollout.batch import Batch, as_row, pad
+from .rollout.batch import Batch
 from .rollout.demonstrations import ExpertPolicy, demonstrate
 from .run.claim import settled_resume
 from .run.folder import RunFolder
@@ -134,11 +134,11 @@ class DemonstrationRun(PolicyRun[SFTConfig, Example]):
         first = self.config.seed * SEEDS_APART + self.step * size
         episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
         segments = [segment for episode in episodes for segment in episode.trajectories[0].segments]
-        rows = [row for segment in segments if (row := as_row(segment)) is not None]
+        rows = rows_of_segments(segments)
         if not rows:
             raise ConfigError(f"{self.session.id}: its demonstrations hold no token to train on")
         metrics = await asyncio.to_thread(
-            self.learner.update, pad(rows), torch.arange(len(rows)), negative_log_likelihood
+            self.learner.update, batch_of(rows), torch.arange(len(rows)), negative_log_likelihood
         )
         self.losses.append(metrics["loss"])
         every, step = self.config.run.episodes_every, self.step + 1

@@ -140,7 +140,7 @@ from .preferences.pairs import (
     simpo_loss,
     slic_loss,
 )
-from .preferences.scores import agreement, bradley_terry_loss, plackett_luce_loss, rating_loss
+from .preferences.scores import bradley_terry_loss, plackett_luce_loss, rating_loss
 from .sampling import (
     active_sampling_mask,
     adaptive_pool_size,
@@ -262,7 +262,6 @@ __all__ = [
     "aepo_temperature",
     "aggregate",
     "aggregator",
-    "agreement",
     "aipo_loss",
     "bradley_terry_loss",
     "cispo_loss",

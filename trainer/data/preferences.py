@@ -224,37 +224,33 @@ class _Statistics:
     """Implied rewards of good and bad answers, over the passes of an update."""
 
     def __init__(self) -> None:
-        self.good: dict[int, float] = {}
-        self.bad: dict[int, float] = {}
+        self.clear()
 
     def clear(self) -> None:
         """Forget what an earlier attempt at the update has added."""
-        self.good, self.bad = {}, {}
+        self.good: list[float] = []
+        self.bad: list[float] = []
+        self.gaps: list[float] = []
 
     def add(self, rewards: Tensor, part: Batch) -> None:
-        """Add the rows of a pass; rows of one answer add up."""
+        """Add the rows of a pass; rows of one answer add up, and both of a pair are in a pass."""
         assert part.inputs.groups is not None
         assert part.inputs.rewards is not None
-        offset = 1 + max(self.good.keys() | self.bad.keys(), default=-1)
-        rows = zip(
-            part.inputs.groups.tolist(), part.inputs.rewards.tolist(), rewards.tolist(), strict=True
-        )
-        for group, good, reward in rows:
-            if good == SAMPLED:
-                continue
-            side = self.good if good else self.bad
-            side[offset + group] = side.get(offset + group, 0.0) + reward
+        sums: dict[float, dict[int, float]] = {1.0: {}, 0.0: {}, SAMPLED: {}}
+        groups, sides = part.inputs.groups.tolist(), part.inputs.rewards.tolist()
+        for group, side, reward in zip(groups, sides, rewards.tolist(), strict=True):
+            sums[side][group] = sums[side].get(group, 0.0) + reward
+        good, bad = sums[1.0], sums[0.0]
+        self.good += good.values()
+        self.bad += bad.values()
+        self.gaps += [good[pair] - bad[pair] for pair in sorted(good.keys() & bad.keys())]
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Return means, and where answers are paired how often the chosen one has more."""
-        numbers: dict[str, float] = {}
-        for name, side in (("chosen", self.good), ("rejected", self.bad)):
-            if side:
-                numbers[f"{prefix}/{name}"] = float(np.mean(list(side.values())))
-        pairs = sorted(self.good.keys() & self.bad.keys())
-        if pairs:
-            gaps = np.array([self.good[pair] - self.bad[pair] for pair in pairs])
-            numbers[f"{prefix}/margin"] = float(gaps.mean())
+        gaps = np.array(self.gaps)
+        means = {"chosen": self.good, "rejected": self.bad, "margin": self.gaps}
+        numbers = {f"{prefix}/{name}": float(np.mean(of)) for name, of in means.items() if of}
+        if len(gaps):
             numbers[f"{prefix}/accuracy"] = float((gaps > 0).mean() + (gaps == 0).mean() / 2)
         return numbers
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from ludus.errors import ConfigError, MissingExtra
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 from ludus.rewards.learned.text.conversation import Conversations, UnrenderedConversation
 from ludus.rewards.learned.text.loading import filler_for, load_tokenizer, padded, token_limit
 from ludus.rewards.learned.text.process_reward import written_steps
@@ -34,6 +34,9 @@ class StepRow:
 
     ids: list[int]
     places: list[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class RewardHead(ABC):
@@ -63,15 +66,6 @@ class RewardHead(ABC):
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Write the model into an existing folder."""
-
-    def encode_steps(self, prompt: Sequence[Message], steps: Sequence[str]) -> StepRow:
-        """Return a solution with its steps as the model reads it.
-
-        Raises:
-            Unlearnable: the solution cannot be read.
-            ConfigError: the head scores no steps.
-        """
-        raise ConfigError(f"the head of {self.verifier} scores no steps; take kind process")
 
     def size(self, example: Any) -> int:
         """Return how much of a pass an input takes, in tokens."""
@@ -104,7 +98,7 @@ class TextHead(RewardHead):
         self.limit = token_limit(self.network, self.tokenizer, max_tokens)
         self.device = torch.device(device)
 
-    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> list[int]:
+    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
         """Return the ids of a conversation as `reward-model` writes it."""
         try:
             text = self.conversations.render([*prompt, *answer])
@@ -148,26 +142,20 @@ class ProcessHead(TextHead):
         self.separator = separator
         self.end = self.conversations.encode(separator)
 
-    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
-        """Refuse: this head is trained on steps.
-
-        Raises:
-            ConfigError: always.
+    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> StepRow:
+        """Return the tokens of a solution, whose messages are its steps, as `process-reward` writes
+        it.
         """
-        raise ConfigError("kind process learns from steps with labels; set objective to steps")
-
-    def encode_steps(self, prompt: Sequence[Message], steps: Sequence[str]) -> StepRow:
-        """Return the tokens of a solution as `process-reward` writes it."""
-        answer = Message(role="assistant", content=self.separator.join(steps))
+        solution = assistant(self.separator.join(step.text for step in answer))
         try:
             written, _ = written_steps(
-                self.conversations, prompt, [answer], separator=self.separator, end=self.end
+                self.conversations, prompt, [solution], separator=self.separator, end=self.end
             )
         except UnrenderedConversation:
             raise Unlearnable("that the chat template cannot write") from None
         if len(written.ids) > self.limit:
             raise Unlearnable(f"longer than {self.limit} tokens")
-        if len(written.places) != len(steps):
+        if len(written.places) != len(answer):
             raise Unlearnable("with a step that holds the separator")
         return StepRow(written.ids, written.places)
 
@@ -178,10 +166,6 @@ class ProcessHead(TextHead):
         read = [logits[number, row.places] for number, row in enumerate(inputs)]
         both = torch.cat(read)
         return both[:, 1] - both[:, 0]
-
-    def size(self, example: StepRow) -> int:
-        """Return the tokens of a row."""
-        return len(example.ids)
 
 
 class ImageHead(RewardHead):

@@ -14,7 +14,7 @@ import msgspec
 from ludus.agent.data.loading import load_items
 from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 
 from ..data.examples import ExampleSet, encode_all
 from ..settings.data import RewardModelConfig
@@ -100,16 +100,17 @@ def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
 
 
 def _example(head: RewardHead, item: RankedAnswers | RatedAnswer | LabelledSteps) -> ScoredExample:
-    prompt = msgspec.msgpack.encode(item.prompt)
-    if isinstance(item, LabelledSteps):
-        row = head.encode_steps(item.prompt, item.steps)
-        return ScoredExample(
-            (row,), tuple(map(float, item.labels)), (sum(map(len, item.steps)),), prompt
-        )
+    margin = 0.0
     if isinstance(item, RankedAnswers):
-        answers, targets, margin = item.answers, tuple(item.ranks), item.margin
+        answers, targets, margin = item.answers, item.ranks, item.margin
+    elif isinstance(item, RatedAnswer):
+        answers, targets = [item.answer], [item.rating]
     else:
-        answers, targets, margin = [item.answer], (item.rating,), 0.0
-    inputs = tuple(head.encode(item.prompt, answer) for answer in answers)
-    lengths = tuple(sum(len(message.text) for message in answer) for answer in answers)
-    return ScoredExample(inputs, targets, lengths, prompt, margin)
+        answers, targets = [[assistant(step) for step in item.steps]], [*map(float, item.labels)]
+    return ScoredExample(
+        tuple(head.encode(item.prompt, answer) for answer in answers),
+        tuple(targets),
+        tuple(sum(len(message.text) for message in answer) for answer in answers),
+        msgspec.msgpack.encode(item.prompt),
+        margin,
+    )

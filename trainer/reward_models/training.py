@@ -207,18 +207,17 @@ class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
         if self.config.objective == "steps":
             losses = binary_cross_entropy_with_logits(scores, targets, reduction="sum")
             return losses, scores.new_tensor(float(len(targets)))
-        extra: Tensor | None = None
-        if self.config.length_control:
+        if self.config.length_control:  # what people owe to the length is no part of the score
             lengths = torch.tensor([n for example in part for n in example.lengths])
-            extra = (self.length * self.scale.lengths(lengths)).to(scores.device)
+            scores = scores + (self.length * self.scale.lengths(lengths)).to(scores.device)
         if self.config.objective == "rating":
-            return algorithms.rating_loss(scores, self.scale.ratings(targets), extra)
+            return algorithms.rating_loss(scores, self.scale.ratings(targets))
         groups = groups_of(part).to(scores.device)
         if self.config.objective == "plackett-luce":
-            return algorithms.plackett_luce_loss(scores, groups, targets, extra)
+            return algorithms.plackett_luce_loss(scores, groups, targets)
         margins = [example.margin for example in part for _ in example.inputs]
         told = torch.tensor(margins, device=scores.device) if self.config.margins else None
-        return algorithms.bradley_terry_loss(scores, groups, targets, told, extra)
+        return algorithms.bradley_terry_loss(scores, groups, targets, told)
 
 
 @dataclass(frozen=True)
