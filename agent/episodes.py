@@ -159,6 +159,14 @@ def read_episodes(path: Path, *, max_episodes: int | None = None) -> list[Episod
     return episodes
 
 
+def episode_files(source: Path) -> list[Path]:
+    """Return the files of episodes of a run, or of a folder, in order; a file stands for itself."""
+    if source.is_file():
+        return [source]
+    folder = source / "episodes" if (source / "episodes").is_dir() else source
+    return sorted(path for path in folder.glob("*.jsonl") if path.name != INDEX)
+
+
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> list[int]:
     """Write a file of episodes, and each image into a file beside `path`; return the bytes of each
     line.

@@ -814,7 +814,7 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     "answers": [
         ("solution_line.py", "self._source is not False", "True"),
         ("solution_line.py", "if source is True or", "if True or"),
-        ("proxies.py", "or not (is_known(handle) or is_called(handle)):", "or False:"),
+        ("proxies.py", "or not (state.known or state.called):", "or False:"),
         ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
         ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
     ],

@@ -14,7 +14,7 @@ from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET, Secret, refuse_credentials
 
 from .settings.cluster import ClusterConfig
-from .settings.data import PreferenceConfig, RewardModelConfig, check_held_out, refuse_several
+from .settings.data import PreferenceConfig, RewardModelConfig, SupervisedConfig
 from .settings.engines import EngineName, LocalConfig, VLLMConfig
 from .settings.learner import LoraConfig, ModelConfig, RanksConfig, TrainerConfig
 from .settings.parts import EnvironmentConfig, RoleConfig, StageConfig, refuse_doubles
@@ -160,7 +160,7 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class SFTConfig:
+class SFTConfig(SupervisedConfig):
     """The settings of supervised training on demonstrations or on data."""
 
     env: str = ""
@@ -171,19 +171,11 @@ class SFTConfig:
     """Conversations instead of an environment: a .jsonl, .json or .parquet file, owner/name of a
     hub, or the folder of a run, whose recorded episodes are learned with the ids that were sampled.
     """
-    fields: tuple[str, ...] = ()
-    """The data's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     min_reward: float | None = None
     """Least reward of a recorded episode that is learned; without it every one that has a reward.
     """
     epochs: float = 0.0
     """Passes over the data; 0 counts steps instead."""
-    held_out: float = 0.05
-    """Share of the data's prompts that are held out, at most 512 conversations."""
-    eval_every: int = 25
-    """Updates between two measurements of the loss on what is held out; 0 measures at the end
-    alone.
-    """
     steps: int = 100
     stop_loss: float = 0.0
     """Mean loss of the last twenty updates, in nats per token, below which the run ends early; 0
@@ -195,25 +187,21 @@ class SFTConfig:
     """
     batch_size: int = 64
     """Number of demonstrations, or conversations, in an update."""
-    seed: int = 0
     split: str = "train"
     window: int = 0
     """Context window in tokens in which the expert plays; 0 is unlimited. Of data, rows that are
     longer are left out; 0 takes what the model reads.
     """
-    model: ModelConfig = field(default_factory=ModelConfig)
     context: ContextSettings = field(default_factory=ContextSettings)
     """Context manager, as in training; the expert writes the summaries that the manager asks for.
     """
     trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-3, warmup_steps=10))
-    run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("steps", self.steps)
-        positive("batch_size", self.batch_size)
-        for name in ("stop_loss", "epochs", "eval_every", "window", "tokens"):
+        for name in ("stop_loss", "window", "tokens"):
             not_negative(name, getattr(self, name))
-        check_held_out(self.held_out)
         if self.env and self.data:
             raise ConfigError(
                 f"env is {self.env!r} and data is {self.data!r}: a run learns from one of them"
@@ -221,7 +209,6 @@ class SFTConfig:
         if not self.data and (self.epochs or self.min_reward is not None):
             name = "epochs" if self.epochs else "min_reward"
             raise ConfigError(f"{name} is a setting of --data, which is not given")
-        refuse_several(self.trainer)
         if self.context.manager != "none" and not self.window:
             raise ConfigError(
                 f"context.manager is {self.context.manager!r}, but the expert's window has no end; "
@@ -242,7 +229,4 @@ class SFTConfig:
 def _require(env: str, model: ModelConfig) -> None:
     if not env:
         raise ConfigError("no environment named; add --env ludus/arithmetic-v0 (ludus list)")
-    if not model.path:
-        raise ConfigError(
-            "no model named; add --model.path with a transformers folder, a run, smollm2 or tiny"
-        )
+    model.require_path()

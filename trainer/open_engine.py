@@ -8,11 +8,10 @@ import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -29,9 +28,8 @@ from .engines.vllm import LearnerView, ServerSite, VLLMEngine, start_vllm
 from .learning.learner import PolicyLearner
 from .learning.policy_model import load_policy
 from .models.devices import DTYPES, engine_gpus, pick_device
-from .models.loading import load_shell, load_tokenizer, write_shell
+from .models.loading import load_shell, write_shell
 from .models.model_paths import shards_alone
-from .models.tiny import find_model
 from .ranks.group import place_of
 from .rollout.collect import Collector
 from .run.folder import RunFolder
@@ -84,7 +82,7 @@ async def open_engine(start: EngineStart, *, beside: bool = False) -> Engine:
         return elsewhere
     placed = "" if beside and config.engine == "local" else os.environ.get(PLACED, "")
     if config.engine == "local" and not config.local.engines and not placed:
-        return await _local_engine(start)
+        return await local_engine(start)
     log = start.folder.path / ("evaluation" if beside else "engine")
     async with AsyncExitStack() as stack:
         if config.engine == "vllm":
@@ -111,7 +109,8 @@ def sampled_here(engine: Engine) -> int:
     return engine.sampled_tokens if isinstance(engine, LocalEngine) else 0
 
 
-async def _local_engine(start: EngineStart) -> LocalEngine:
+async def local_engine(start: EngineStart) -> LocalEngine:
+    """Return an engine in this process that has the learner's weights."""
     config = start.config
     lora = config.trainer.lora
     dtype, device = DTYPES[config.model.dtype], pick_device(config.model.device)
@@ -130,48 +129,20 @@ async def _local_engine(start: EngineStart) -> LocalEngine:
     )
     engine = LocalEngine(
         model,
-        _limits(config),
+        engine_limits(config),
         version=start.version,
         images=start.learner.images,
         keep_cache=config.local.keep_cache,
         float32_head=config.model.float32_head,
+        mask=start.learner.mask,
     )
     if in_shards:
         await engine.set_weights(start.learner.source(), start.version)
     return engine
 
 
-def frozen_policies(config: TrainConfig, policy: TokenPolicy) -> dict[str, TokenPolicy]:
-    """Return the policies of roles that have a model of their own, which samples in this process
-    and does not learn.
-
-    Args:
-        config: the settings of the run.
-        policy: the run's policy, whose chat format and budgets hold for all roles.
-
-    Raises:
-        ConfigError: a model has another tokenizer than the run's.
-    """
-    policies: dict[str, TokenPolicy] = {}
-    for role in config.role:
-        if not role.model:
-            continue
-        path = find_model(role.model)
-        own: Any = load_tokenizer(path)
-        runs: Any = load_tokenizer(config.model.path)
-        if own.get_vocab() != runs.get_vocab():
-            raise ConfigError(
-                f"role {role.name!r}: the tokenizer of {role.model} is not that of "
-                f"{config.model.path}; the roles of an episode read the same tokens"
-            )
-        device = pick_device(config.model.device)
-        model = load_policy(path, LoraConfig(), dtype=DTYPES[config.model.dtype], device=device)
-        policies[role.name] = copy(policy)
-        policies[role.name].engine = LocalEngine(model, _limits(config))
-    return policies
-
-
-def _limits(config: TrainConfig) -> EngineLimits:
+def engine_limits(config: TrainConfig) -> EngineLimits:
+    """Return how much an engine of this process holds."""
     return EngineLimits(
         max_rows=config.rollout.concurrency,
         max_length=row_length(config),
@@ -187,7 +158,7 @@ def _spec(start: EngineStart, shell: Path, device: str, threads: int) -> EngineS
         dtype=config.model.dtype,
         device=device,
         threads=threads,
-        limits=_limits(config),
+        limits=engine_limits(config),
         keep_cache=config.local.keep_cache,
         float32_head=config.model.float32_head,
         max_image_pixels=config.model.max_image_pixels,

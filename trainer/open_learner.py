@@ -20,6 +20,7 @@ from .models.loading import load_shell
 from .models.model_paths import shards_alone
 from .ranks.launch import current_ranks, make_learner, make_updater
 from .recipes.algorithm import Algorithm
+from .recipes.recipe import VocabularySettings
 from .recipes.resolution import UpdatePlan
 from .rollout.tracker import SuccessTracker
 from .tinker.remote import RemoteLearner
@@ -68,9 +69,13 @@ def open_learner(
 
 
 def reading_options(
-    config: TrainConfig, images: ImageReader | None, *, values: bool = False
+    config: TrainConfig,
+    images: ImageReader | None,
+    *,
+    values: bool = False,
+    vocabulary: VocabularySettings | None = None,
 ) -> ReadingOptions:
-    """Return how a learner reads rows; `values` adds those of a critic."""
+    """Return how a learner reads rows; `values` adds those of a critic, and `vocabulary` a mask."""
     return ReadingOptions(
         temperature=config.rollout.temperature,
         values=values,
@@ -78,6 +83,7 @@ def reading_options(
         float32_head=config.model.float32_head,
         engine_copy=config.engine == "local",
         images=images,
+        vocabulary=vocabulary,
     )
 
 
@@ -100,8 +106,7 @@ def open_updater(
     """Make the updater of a recipe, with the reference model that its functions ask for.
 
     Raises:
-        ConfigError: the reference is to be reset, and the recipe has none or ranks share the
-            weights.
+        ConfigError: the reference is to be reset, and the recipe has none.
     """
     reference: Scores | None = None
     every = config.trainer.reference_every
@@ -121,11 +126,7 @@ def open_updater(
             )
         )
     if every and reference is not None:
-        if not isinstance(learner, Learner) or current_ranks():
-            raise ConfigError(
-                f"trainer.reference_every is {every}, which a learner over several ranks does not "
-                "do yet: leave it at 0, or train with one process"
-            )
+        assert isinstance(learner, Learner), "a learner elsewhere has refused"
         reference = MovingReference(learner, reference)
     return make_updater(
         algorithm,

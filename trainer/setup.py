@@ -29,7 +29,7 @@ from .models.checkpoint import load_state
 from .models.devices import chosen_precision, pick_device, settled_dtype, slow_precision
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
-from .open_engine import EngineStart, check_context, frozen_policies, open_engine
+from .open_engine import EngineStart, check_context, open_engine
 from .open_learner import open_learner, open_remote, open_updater, reading_options
 from .ranks.control import Follower
 from .ranks.launch import open_ranks, opening, restore_learner
@@ -39,6 +39,7 @@ from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
 from .recipes.resolution import corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
+from .roles import RolePolicies, RolesStart, open_roles, refuse_learners
 from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
 from .rollout.controls import ControlScorer, read_control
 from .rollout.hints import AskedMaker, Expert
@@ -84,6 +85,8 @@ class Parts:
     tasks: Tasks
     sampling: SamplingPolicy | None
     """What each task is given; None gives all the same."""
+    roles: RolePolicies
+    """Who plays roles besides the run's own policy."""
     numbers: Numbers
     """The numbers of the recipe that move."""
     first_step: int
@@ -163,6 +166,7 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
             f"agent = {config.agent!r} are a tree; take a recipe without a critic, such as grpo"
         )
     refuse_asking(config, algorithm.recipe)
+    refuse_learners(config, algorithm.recipe)
     refuse_mixture(config.environment, env=config.env, agent=config.agent)
     if config.agent and config.context.manager != "none":
         raise ConfigError(
@@ -216,7 +220,12 @@ async def _open_claimed(
         learner = elsewhere or open_learner(
             config,
             model_path,
-            reading_options(config, images, values="values" in algorithm.needs),
+            reading_options(
+                config,
+                images,
+                values="values" in algorithm.needs,
+                vocabulary=algorithm.recipe.sampling.vocabulary,
+            ),
             updates=plan.settings.count,
             resumed=start is not None,
         )
@@ -245,8 +254,19 @@ async def _open_claimed(
     playing = await _agent(config, exploring, stack) if config.agent else None
     judged = await _agent(config, greedy, stack) if config.agent else None
     collector = _collector(config.rollout, source, exploring, training_scorer, playing)
+    roles = RolePolicies()
     if sampling is not None:
-        await _let_sampling_ask(collector, config, sampling, source, exploring, stack)
+        of_roles = RolesStart(
+            config=config,
+            algorithm=algorithm,
+            plan=plan,
+            policy=exploring,
+            folder=folder,
+            version=first_step,
+            checkpoint=start,
+        )
+        roles = await open_roles(of_roles, stack)
+        await _let_sampling_ask(collector, config, sampling, source, exploring, roles, stack)
     evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
     await check_context(config, collector)
     return Parts(
@@ -262,6 +282,7 @@ async def _open_claimed(
         evaluator=evaluator,
         tasks=tasks,
         sampling=sampling,
+        roles=roles,
         numbers=numbers,
         first_step=first_step,
         stream_state=stream_state,
@@ -310,19 +331,19 @@ async def _let_sampling_ask(
     sampling: SamplingPolicy,
     source: EnvSource,
     policy: TokenPolicy,
+    roles: RolePolicies,
     stack: AsyncExitStack,
 ) -> None:
-    """Give the collector what a sampling policy may ask for: experts, frozen policies, trees."""
+    """Give the collector what a sampling policy may ask for: experts, policies of roles, trees."""
     expert: Expert | MixedExperts | None = None
     if sampling.needs_expert:
         several = config.environment
         expert = MixedExperts(several) if several else Expert(config.env)
         stack.push_async_callback(expert.close)
         await expert.check(config.split)
-    frozen = frozen_policies(config, policy)
-    for each in frozen.values():
-        stack.push_async_callback(each.engine.close)
-    collector.asked = AskedMaker(policy, collector.limits, expert, frozen)
+    collector.asked = AskedMaker(
+        policy, collector.limits, expert, roles.playing, frozen=roles.frozen
+    )
     collector.trees = TreeMaker(source, policy, collector.limits, collector.places)
 
 

@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -19,10 +18,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ludus.agent import ChatFormat, Episode, Trajectory
+from ludus.agent import ChatFormat, Episode
 from ludus.agent.context import ContextManager, make_context
 from ludus.agent.data.conversations import Conversation, ConversationReader
-from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
 from ludus.agent.images import refuse_unseen
 from ludus.envs import EnvSession, make_async
@@ -32,14 +30,7 @@ from ludus.wire.address import parse_served
 
 from .config import SFTConfig
 from .data.encoding import batch_of, rows_of_segments, segments_of
-from .data.examples import (
-    Example,
-    ExampleSet,
-    encode_all,
-    logger,
-    refuse_changed_data,
-    rows_of_examples,
-)
+from .data.examples import Example, ExampleSet, encode_all, rows_of_examples
 from .data.recorded import (
     SameTokenizer,
     example_of,
@@ -49,8 +40,8 @@ from .data.recorded import (
 )
 from .data.supervised import OpenedRun, PolicyRun, Progress, open_run
 from .learning.learner import Predicted
-from .models.tiny import TINY, tiny_or_folder, write_tiny_policy
-from .rollout.batch import Batch, as_row, pad
+from .models.tiny import tiny_or_folder
+from .rollout.batch import Batch
 from .rollout.demonstrations import ExpertPolicy, demonstrate
 from .run.claim import settled_resume
 from .run.folder import RunFolder
@@ -110,7 +101,7 @@ def _open_expert(config: SFTConfig, stack: AsyncExitStack) -> DemonstrationRun:
     return DemonstrationRun(config, opened, played, context)
 
 
-class DemonstrationRun(PolicyRun):
+class DemonstrationRun(PolicyRun[SFTConfig, Example]):
     """A warm start on what an environment's expert does; no update sees a demonstration twice.
 
     Args:
@@ -123,8 +114,8 @@ class DemonstrationRun(PolicyRun):
     def __init__(
         self, config: SFTConfig, opened: OpenedRun, session: EnvSession, context: ContextManager
     ) -> None:
-        super().__init__(opened, config.steps, config.tokens)
-        self.config, self.session, self.context = config, session, context
+        super().__init__(config, opened, most_tokens=config.tokens)
+        self.session, self.context = session, context
         self.losses: deque[float] = deque(maxlen=STOP_UPDATES)
         """Mean losses of the last updates, for the decision to stop early."""
         if opened.start is not None:
@@ -143,11 +134,11 @@ class DemonstrationRun(PolicyRun):
         first = self.config.seed * SEEDS_APART + self.step * size
         episodes = [await self.demonstrate(seed) for seed in range(first, first + size)]
         segments = [segment for episode in episodes for segment in episode.trajectories[0].segments]
-        rows = [row for segment in segments if (row := as_row(segment)) is not None]
+        rows = rows_of_segments(segments)
         if not rows:
             raise ConfigError(f"{self.session.id}: its demonstrations hold no token to train on")
         metrics = await asyncio.to_thread(
-            self.learner.update, pad(rows), torch.arange(len(rows)), negative_log_likelihood
+            self.learner.update, batch_of(rows), torch.arange(len(rows)), negative_log_likelihood
         )
         self.losses.append(metrics["loss"])
         every, step = self.config.run.episodes_every, self.step + 1
@@ -170,20 +161,14 @@ class DemonstrationRun(PolicyRun):
 
 
 def _open_data(config: SFTConfig, stack: AsyncExitStack) -> DataRun:
-    def located(folder: RunFolder) -> str:
-        if config.model.path != TINY:
-            return config.model.path
-        return str(write_tiny_policy(folder.path / "model", seed=config.seed))
-
-    opened = open_run(config, folder_of(config), stack, located)
-    examples = load_examples(config, opened.chat_format, config.window or opened.longest())
-    refuse_changed_data(opened.folder.path, examples.digest, config.run)
-    return DataRun(config, opened, examples)
+    opened = open_run(config, folder_of(config), stack)
+    longest = config.window or opened.longest()
+    return DataRun(config, opened, load_examples(config, opened.chat_format, longest))
 
 
 def load_examples(
     config: SFTConfig, chat_format: ChatFormat, max_tokens: int
-) -> ExampleSet[Conversation] | ExampleSet[Trajectory]:
+) -> ExampleSet[Example]:
     """Load and encode conversations or recorded episodes.
 
     Args:
@@ -196,33 +181,35 @@ def load_examples(
             another tokenizer.
         MissingExtra: a package that reads the data is not installed.
     """
-    settings = partial(
-        encode_all, source=config.data, max_tokens=max_tokens, held_out=config.held_out
-    )
     if holds_episodes(config.data):
+        recorded = recorded_trajectories(config.data, min_reward=config.min_reward)
         trajectories, digest = without_repetitions(
-            recorded_trajectories(config.data, min_reward=config.min_reward),
-            SameTokenizer(chat_format, config.data),
+            (trajectory for _, trajectory in recorded), SameTokenizer(chat_format, config.data)
         )
-        return settings(trajectories, example_of, digest=digest)
+        return encode_all(
+            trajectories,
+            lambda trajectory: example_of(trajectory).fitting(max_tokens),
+            config,
+            digest=digest,
+        )
     if config.min_reward is not None:
         raise ConfigError(
             f"min_reward is {config.min_reward:g}, and {config.data!r} holds conversations, which "
             "have no reward"
         )
-    reader, names = ConversationReader(Path(config.data).parent), FieldNames(config.fields)
-    loaded = load_items(config.data, lambda row: reader.read(names.row(row)))
-    if report := loaded.report():
-        logger.warning("%s", report)
+    loaded = load_items(
+        config.data, ConversationReader(Path(config.data).parent).read, fields=config.fields
+    )
 
     def encode(conversation: Conversation) -> Example:
-        rows = tuple(rows_of_segments(segments_of(conversation, chat_format, max_tokens)))
-        return Example((rows,), msgspec.msgpack.encode(conversation.prompt))
+        rows = rows_of_segments(segments_of(conversation, chat_format, max_tokens))
+        prompt = msgspec.msgpack.encode(conversation.prompt)
+        return Example((rows,), prompt).fitting(max_tokens)
 
-    return settings(loaded.items, encode, digest=loaded.digest)
+    return encode_all(loaded.items, encode, config, digest=loaded.digest)
 
 
-class DataRun(PolicyRun):
+class DataRun(PolicyRun[SFTConfig, Example]):
     """A run on conversations or recorded episodes.
 
     Args:
@@ -231,15 +218,8 @@ class DataRun(PolicyRun):
         examples: what is trained on, and what is held out.
     """
 
-    def __init__(
-        self,
-        config: SFTConfig,
-        opened: OpenedRun,
-        examples: ExampleSet[Conversation] | ExampleSet[Trajectory],
-    ) -> None:
-        steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, steps, config.tokens)
-        self.config, self.examples = config, examples
+    def __init__(self, config: SFTConfig, opened: OpenedRun, examples: ExampleSet[Example]) -> None:
+        super().__init__(config, opened, examples, most_tokens=config.tokens)
         self.held_out = float("inf")
         """The loss on what is held out, when it was last measured."""
 
@@ -250,28 +230,21 @@ class DataRun(PolicyRun):
 
     async def learn(self) -> dict[str, float]:
         """Make an update on the next examples."""
-        size, seed = self.config.batch_size, self.config.seed
-        rows = rows_of_examples(self.examples.batch(self.step, size, seed=seed))
+        rows = rows_of_examples(self.drawn())
         return await asyncio.to_thread(
             self.learner.update, batch_of(rows), torch.arange(len(rows)), negative_log_likelihood
         )
 
-    async def measure(self) -> dict[str, float]:
-        """Measure the loss on what is held out, every `eval_every` updates and at the end."""
-        every, last = self.config.eval_every, self.step == self.steps
-        if not self.examples.held_out or not (last or (every and self.step % every == 0)):
-            return {}
-        self.held_out = await asyncio.to_thread(self._held_out_loss)
-        return {"held_out/loss": self.held_out}
-
-    def _held_out_loss(self) -> float:
+    def measured(self) -> dict[str, float]:
+        """Measure the loss on what is held out."""
         held_out, size = self.examples.held_out, self.config.batch_size
         total = weight = 0.0
         for start in range(0, len(held_out), size):
             batch = batch_of(rows_of_examples(held_out[start : start + size]))
             total -= float((self.learner.score(batch) * batch.mask).sum())
             weight += float(batch.mask.sum())
-        return total / weight
+        self.held_out = total / weight
+        return {"held_out/loss": self.held_out}
 
 
 def negative_log_likelihood(batch: Batch, predicted: Predicted) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,7 @@ from ludus.agent.evaluation import evaluate
 from ludus.config import as_table, to_toml
 from ludus.envs import make_async
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 from ludus.wire.address import parse_served
 
 from .config import SFTConfig, TrainConfig
@@ -40,7 +41,6 @@ from .engines.local_policy import local_policy
 from .findings.history import rows_of
 from .models.checkpoint import checkpoints, newest_checkpoint, step_of
 from .ranks.launch import current_ranks
-from .run.folder import replace_file
 from .run.metrics import tokens_of
 from .settings.parts import StageConfig
 from .sft import run_sft

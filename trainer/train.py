@@ -25,6 +25,7 @@ from .findings.summary import summary_of
 from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
+from .roles import FOLDER as ROLES
 from .rollout.collect import Group, compared, most_failed, refuse_failure, solved
 from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
@@ -106,7 +107,15 @@ class _Run:
         self.saver = Saver(
             self.config.run,
             parts.folder,
-            LearnedPolicy(parts.learner, parts.tokenizer, parts.config.model.path),
+            LearnedPolicy(
+                parts.learner,
+                parts.tokenizer,
+                parts.config.model.path,
+                beside={
+                    f"{ROLES}/{name}": LearnedPolicy(updater.learner, parts.tokenizer)
+                    for name, updater in parts.roles.updaters.items()
+                },
+            ),
             self.state,
             self.journal.tell,
         )
@@ -131,6 +140,7 @@ class _Run:
             "entropy_coefficient": self.parts.updater.entropy.coefficient,
             **({} if sampling is None else {"sampling": sampling.state()}),
             **({"numbers": numbers.state()} if numbers.schedules else {}),
+            "roles": self.parts.roles.state(),
         }
 
     async def loop(self) -> TrainResult:
@@ -250,12 +260,14 @@ class _Run:
             seed=self.config.seed * 1_000_003 + self.step,
         )
         updater.watched = frozenset(episode.ordinal for episode, _ in self.kept)
-        groups = compared(groups)
-        experience = updater.gather(groups, self.step)
+        groups, roles = compared(groups), self.parts.roles
+        seed = self.config.seed * 1_000_003 + self.step
+        experience = updater.gather(roles.own(groups), self.step)
         with self.parts.learner.steady.changing(to=self.step + 1):
             if experience is not None:
-                generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.step)
+                generator = torch.Generator().manual_seed(seed)
                 metrics = updater.step(experience, generator=generator)
+        metrics |= roles.learn(groups, updater, step=self.step, seed=seed)
         return metrics, fates_of_step(
             updater.algorithm.recipe,
             passing={
@@ -265,7 +277,8 @@ class _Run:
             },
             refused={
                 episode.ordinal for refusal in updater.refusals for episode in refusal.episodes
-            },
+            }
+            | roles.refused(),
         )
 
     async def publish(self) -> None:
@@ -279,6 +292,7 @@ class _Run:
         try:
             async with clock:
                 await self.parts.engine.set_weights(self.parts.learner.source(), self.step)
+                await self.parts.roles.publish(self.step)
         except TimeoutError as error:
             if not clock.expired():
                 raise

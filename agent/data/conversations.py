@@ -121,7 +121,7 @@ class ConversationReader:
         """Return a text as a user's message, or a list of rows as messages."""
         if isinstance(value, str):
             return [_said(Role.USER, value)] if value else []
-        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        if isinstance(value, bytes) or not isinstance(value, Sequence):
             raise UnusableRow(f"without messages: a {type(value).__name__} in their place")
         images = self._images(row.get("images"))
         messages = [self._message(part, images) for part in value]
@@ -177,10 +177,7 @@ class ConversationReader:
                 parts.append(TextPart(part["text"]))
             elif isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
                 given = part.get("image", part.get("image_url", part.get("path")))
-                image = next(images, None) if given is None else self.image(given)
-                if image is None:
-                    raise UnusableRow("with images that are gone: a message shows more than it has")
-                parts.append(image)
+                parts.append(_next(images) if given is None else self.image(given))
             else:
                 raise UnusableRow("with a part of a message that is neither text nor an image")
         if any(isinstance(part, ImagePart) for part in parts):
@@ -350,24 +347,23 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(role: Role, text: str) -> Message:
-    return (
-        apart(Message(role=role, content=text))
-        if role is Role.ASSISTANT
-        else Message(role=role, content=text)
-    )
+    message = Message(role=role, content=text)
+    return apart(message) if role is Role.ASSISTANT else message
 
 
-def _shown(text: str, images: Iterator[ImagePart]) -> str | list[Part]:
+def _shown(text: str, images: Iterator[ImagePart]) -> list[Part]:
     """Return a text with `<image>` in it as parts."""
     parts: list[Part] = []
-    end = 0
-    for mark in _PLACEHOLDER.finditer(text):
-        image = next(images, None)
-        if image is None:
-            raise UnusableRow("with images that are gone: a message shows more than it has")
-        parts += [*([TextPart(text[end : mark.start()])] if mark.start() > end else []), image]
-        end = mark.end()
-    return [*parts, *([TextPart(text[end:])] if end < len(text) else [])]
+    for place, said in enumerate(_PLACEHOLDER.split(text)):
+        parts += [*([_next(images)] if place else []), *([TextPart(said)] if said else [])]
+    return parts
+
+
+def _next(images: Iterator[ImagePart]) -> ImagePart:
+    image = next(images, None)
+    if image is None:
+        raise UnusableRow("with images that are gone: a message shows more than it has")
+    return image
 
 
 def _call(row: object) -> ToolCall:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +13,10 @@ import msgspec
 
 from ludus.envs.problem_files import UnusableRow, rows_of
 from ludus.errors import ConfigError
+
+from .fields import FieldNames
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 SHOWN = 4
@@ -45,47 +50,62 @@ class LoadedItems(Generic[Item]):
         return f"{self.source}: {len(self.items)} of {self.rows} rows; left out {'; '.join(parts)}"
 
 
+class Distinct:
+    """Tells what has been said before, and digests the rest."""
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, None] = {}
+        self.repeated = 0
+
+    def is_new(self, said: object) -> bool:
+        """Whether nothing before has said the same."""
+        key = hashlib.blake2b(msgspec.msgpack.encode(said), digest_size=16).digest()
+        new = key not in self._seen
+        self.repeated += not new
+        self._seen[key] = None
+        return new
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was said, in order."""
+        return hashlib.sha256(b"".join(self._seen)).hexdigest()
+
+
 def load_items(
-    source: str,
-    read: Callable[[Mapping[str, Any]], Item],
-    *,
-    identity: Callable[[Item], bytes] = msgspec.msgpack.encode,
+    source: str, read: Callable[[Mapping[str, Any]], Item], *, fields: Iterable[str] = ()
 ) -> LoadedItems[Item]:
-    """Load the items of a source.
+    """Load the items of a source once each, and log what is left out.
 
     Args:
         source: see `ludus.envs.problem_files.rows_of`.
         read: makes an item of a row, or raises UnusableRow with the reason.
-        identity: what an item says; a second item that says the same is dropped.
+        fields: the data set's own names of fields and roles; see `FieldNames`.
 
     Raises:
         ConfigError: the source cannot be read, or no row can be used; the message says why.
         MissingExtra: the package that reads the source is not installed.
     """
     items: list[Item] = []
-    seen: set[bytes] = set()
+    names, distinct = FieldNames(fields), Distinct()
     unusable: Counter[str] = Counter()
-    content = hashlib.sha256()
-    number = repeated = 0
+    number = 0
     last = ""
     for number, row in enumerate(rows_of(source), 1):
         try:
-            item = read(row)
+            item = read(names.row(row))
         except UnusableRow as error:
             reason = str(error)
             unusable[reason.partition(":")[0]] += 1
             last = f"row {number}: {reason}"
             continue
-        key = hashlib.blake2b(identity(item), digest_size=16).digest()
-        if key in seen:
-            repeated += 1
-            continue
-        seen.add(key)
-        content.update(key)
-        items.append(item)
+        if distinct.is_new(item):
+            items.append(item)
     if not items:
         raise ConfigError(f"no row of {source!r} can be used: {last or 'it is empty'}")
-    return LoadedItems(source, items, content.hexdigest(), number, repeated, dict(unusable))
+    loaded = LoadedItems(source, items, distinct.digest, number, distinct.repeated, dict(unusable))
+    if report := loaded.report():
+        logger.warning("%s", report)
+    return loaded
 
 
 def share_of(text: bytes) -> float:

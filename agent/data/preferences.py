@@ -17,13 +17,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.envs.problem_files import UnusableRow
-from ludus.messages import Message, Role
+from ludus.messages import ImagePart, Message, Role
 
 from .conversations import (
     Conversation,
@@ -34,8 +34,10 @@ from .conversations import (
 )
 
 _HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")
-_SIDES = {"chosen_response": "chosen", "rejected_response": "rejected"}
+_SIDES = {"chosen": "chosen_response", "rejected": "rejected_response"}
 _NAMED = "say what they are, such as --fields chosen=NAME rejected=NAME"
+SINGLE = ("answer", "completion", "response")
+"""The columns with an answer by itself."""
 TIES = frozenset({"tie", "both", "equal", "neither"})
 """What rows say of pairs in which no answer is better."""
 
@@ -114,24 +116,8 @@ class PreferenceReader:
         Raises:
             UnusableRow: the row ranks nothing.
         """
-        row = {_SIDES.get(key, key): value for key, value in row.items()}
-        if "chosen" in row and "rejected" in row:
-            prompt, answers = self._pair_texts(row)
-            ranks = [1.0, 1.0] if str(row.get("preference", "")).lower() in TIES else [1.0, 2.0]
-        else:
-            prompt, answers, ranks = self._ranked(row)
-        if all(answer == answers[0] for answer in answers):
-            raise UnusableRow("with equal answers")
-        margin = row.get("margin")
-        ranking = RankedAnswers(
-            prompt=prompt,
-            answers=answers,
-            ranks=ranks,
-            tools=tools_of(row.get("tools")),
-            margin=0.0 if margin is None else _number(margin, "margin"),
-            numbers=self._numbers_of(row, len(answers)),
-            annotator=str(row.get("annotator") or ""),
-        )
+        prompt, answers, ranks = self.answers(row)
+        ranking = self._ranked(row, prompt, answers, ranks)
         for index in range(len(answers)):
             refuse_unlearnable(ranking.conversation(index))
         return ranking
@@ -147,27 +133,72 @@ class PreferenceReader:
         prompt = row.get("prompt")
         if not isinstance(prompt, str) or not prompt:
             raise UnusableRow("without a prompt")
-        given = row.get("answers", row.get("generations"))
-        ranks = row.get("ranks", row.get("ranking"))
-        if "chosen" in row and "rejected" in row:
-            given, ranks = [row["chosen"], row["rejected"]], [1, 2]
-        if (
-            isinstance(given, str)
-            or not isinstance(given, Sequence)
-            or not isinstance(ranks, Sequence)
-        ):
-            raise UnusableRow(f"without preferences: its columns are {', '.join(map(str, row))}")
-        if len(given) != len(ranks) or len(given) < 2:
-            raise UnusableRow(f"with {len(given)} answers and {len(ranks)} ranks")
+        given, ranks = self._given(row)
         images = [self._conversations.image(answer) for answer in given]
-        if all(image == images[0] for image in images):
+        asked = [Message(role=Role.USER, content=prompt)]
+        return self._ranked(row, asked, [[_showing(image)] for image in images], ranks)
+
+    def answers(
+        self, row: Mapping[str, Any]
+    ) -> tuple[list[Message], list[list[Message]], list[float] | None]:
+        """Return the prompt of a row, its answers, and their ranks where it has them.
+
+        Raises:
+            UnusableRow: the row has no answers, or ranks that are not one for each.
+        """
+        given, ranks = self._given(row)
+        if is_pair(row):
+            return *self._pair_texts(row, given), ranks
+        return self.prompt(row), [self.answer(answer, row) for answer in given], ranks
+
+    def _given(self, row: Mapping[str, Any]) -> tuple[list[Any], list[float] | None]:
+        """Return the answers as the row has them, and their ranks."""
+        if is_pair(row):
+            tie = str(row.get("preference", "")).lower() in TIES
+            return [_side(row, "chosen"), _side(row, "rejected")], [1.0, 1.0 if tie else 2.0]
+        answers = row.get("answers", row.get("generations"))
+        ranks = row.get("ranks", row.get("ranking"))
+        if ranks is None and self._numbers == "rewards" and isinstance(row.get("rewards"), list):
+            ranks = [-_number(reward, "reward") for reward in row["rewards"]]
+        if not _is_list(answers) or not (ranks is None or _is_list(ranks)):
+            raise _without_preferences(row)
+        if len(answers) < 2 or (ranks is not None and len(answers) != len(ranks)):
+            count = "no" if ranks is None else len(ranks)
+            raise UnusableRow(f"with {len(answers)} answers and {count} ranks")
+        numbers = None if ranks is None else [_number(rank, "rank") for rank in ranks]
+        return list(answers), numbers
+
+    def _ranked(
+        self,
+        row: Mapping[str, Any],
+        prompt: list[Message],
+        answers: list[list[Message]],
+        ranks: list[float] | None,
+    ) -> RankedAnswers:
+        if ranks is None:
+            raise _without_preferences(row)
+        if all(answer == answers[0] for answer in answers):
             raise UnusableRow("with equal answers")
+        margin = row.get("margin")
         return RankedAnswers(
-            prompt=[Message(role=Role.USER, content=prompt)],
-            answers=[[Message(role=Role.ASSISTANT, content=[image])] for image in images],
-            ranks=[_number(rank, "rank") for rank in ranks],
+            prompt=prompt,
+            answers=answers,
+            ranks=ranks,
+            tools=tools_of(row.get("tools")),
+            margin=0.0 if margin is None else _number(margin, "margin"),
+            numbers=self._numbers_of(row, len(answers)),
             annotator=str(row.get("annotator") or ""),
         )
+
+    def answer(self, value: Any, row: Mapping[str, Any]) -> list[Message]:
+        """Return an answer as messages: a text, messages, a message, or an image."""
+        if isinstance(value, bytes):
+            return [_showing(self._conversations.image(value))]
+        if isinstance(value, Mapping):
+            if {"role", "from"} & value.keys():
+                return self._conversations.answer([value], row)
+            return [_showing(self._conversations.image(value.get("image", value)))]
+        return self._conversations.answer(value, row)
 
     def rating(self, row: Mapping[str, Any]) -> RatedAnswer:
         """Return an answer with its rating, or with the label of KTO as 1 or 0.
@@ -176,7 +207,7 @@ class PreferenceReader:
             UnusableRow: the row rates nothing.
         """
         name = next((key for key in ("rating", "score", "label") if row.get(key) is not None), "")
-        place = next((key for key in ("answer", "completion", "response") if key in row), "")
+        place = next((key for key in SINGLE if key in row), "")
         if not name or not place:
             columns = ", ".join(map(str, row))
             raise UnusableRow(f"without an answer and its rating: its columns are {columns}")
@@ -197,20 +228,17 @@ class PreferenceReader:
         asked = self._conversations.prompt(row)
         return with_system(asked, row) if asked else []
 
-    def _pair_texts(self, row: Mapping[str, Any]) -> tuple[list[Message], list[list[Message]]]:
-        sides: list[Any] = [
-            [side] if isinstance(side, Mapping) else side
-            for side in (row["chosen"], row["rejected"])
-        ]
-        prompt = self.prompt(row)
-        if all(isinstance(side, str) and _HH_TURN.match(side) for side in sides):
+    def _pair_texts(
+        self, row: Mapping[str, Any], sides: Sequence[Any]
+    ) -> tuple[list[Message], list[list[Message]]]:
+        prompt, plain = self.prompt(row), all(isinstance(side, str) for side in sides)
+        if plain and all(_HH_TURN.match(side) for side in sides):
             whole = [_transcript(side) for side in sides]
-        elif not prompt and all(isinstance(side, str) for side in sides):
-            asked, sides = _split(*sides)
-            prompt = self._conversations.messages(asked, row)
-            whole = [self._conversations.answer(side, row) for side in sides]
         else:
-            whole = [self._conversations.answer(side, row) for side in sides]
+            if plain and not prompt:
+                asked, sides = _split(*sides)
+                prompt = self._conversations.messages(asked, row)
+            whole = [self.answer(side, row) for side in sides]
         # With messages on both sides the prompt may be repeated in each.
         shared = _common(*whole)
         if shared:
@@ -231,34 +259,28 @@ class PreferenceReader:
             raise UnusableRow(f"with win_rates that are no shares from 0 to 1: {numbers}")
         return numbers
 
-    def _ranked(
-        self, row: Mapping[str, Any]
-    ) -> tuple[list[Message], list[list[Message]], list[float]]:
-        answers = row.get("answers", row.get("generations"))
-        ranks = row.get("ranks", row.get("ranking"))
-        if ranks is None and self._numbers == "rewards" and isinstance(row.get("rewards"), list):
-            ranks = [-_number(reward, "reward") for reward in row["rewards"]]
-        given, ranks = _listed(row, answers, ranks)
-        prompt = self.prompt(row)
-        said = [self._conversations.answer(answer, row) for answer in given]
-        return prompt, said, [_number(rank, "rank") for rank in ranks]
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _listed(
-    row: Mapping[str, Any], answers: object, ranks: object
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return answers and ranks, which must be lists of one length."""
-    if (
-        not isinstance(answers, Sequence)
-        or not isinstance(ranks, Sequence)
-        or isinstance(answers, str)
-    ):
-        hint = "kto learns from labels of single answers" if "label" in row else _NAMED
-        columns = ", ".join(map(str, row))
-        raise UnusableRow(f"without preferences: its columns are {columns}; {hint}")
-    if len(answers) != len(ranks) or len(answers) < 2:
-        raise UnusableRow(f"with {len(answers)} answers and {len(ranks)} ranks")
-    return answers, ranks
+def is_pair(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a chosen and a rejected answer."""
+    return all(_SIDES[side] in row or side in row for side in _SIDES)
+
+
+def _side(row: Mapping[str, Any], name: str) -> Any:
+    return row[name] if name in row else row[_SIDES[name]]
+
+
+def _showing(image: ImagePart) -> Message:
+    return Message(role=Role.ASSISTANT, content=[image])
+
+
+def _without_preferences(row: Mapping[str, Any]) -> UnusableRow:
+    hint = "kto learns from labels of single answers" if "label" in row else _NAMED
+    columns = ", ".join(map(str, row))
+    return UnusableRow(f"without preferences: its columns are {columns}; {hint}")
 
 
 def circles(rankings: Iterable[RankedAnswers]) -> int:

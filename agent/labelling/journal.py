@@ -7,14 +7,13 @@ leaves the file, which is then written anew and put in the place of the old one.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ludus.errors import ConfigError, SaveFailed
+from ludus.metrics import LineFile, replace_file
 
 from .sheet import LabelItem, LabelQuestion
 
@@ -143,19 +142,10 @@ class LabelJournal:
             self.rows[key] = row
             self._write_all()
             return
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                end = file.seek(0, os.SEEK_END)
-                line = msgspec.json.encode(row) + b"\n"
-                try:
-                    while line:
-                        line = line[file.write(line) :]
-                    os.fsync(file.fileno())
-                except OSError:  # the disk is full: leave no half of a line
-                    file.truncate(end)
-                    raise
-        except OSError as error:
-            raise SaveFailed(f"the label cannot be written: {error.strerror}") from None
+        file = LineFile(self.path, synced=True)
+        file.append(msgspec.json.encode(row))
+        if file.fault is not None:
+            raise SaveFailed(f"the label cannot be written: {file.fault.strerror}")
         self.rows[key] = row
 
     def undo(self, annotator: str) -> str:
@@ -175,19 +165,13 @@ class LabelJournal:
             raise
         return row.item
 
-    def of(self, annotator: str) -> Iterable[LabelRow]:
+    def of(self, annotator: str) -> list[LabelRow]:
         """Return the rows of a person."""
         return [row for row in self.rows.values() if row.annotator == annotator]
 
     def _write_all(self) -> None:
-        partial = self.path.with_name(f".partial-{self.path.name}")
+        lines = [msgspec.json.encode(row) + b"\n" for row in self.rows.values()]
         try:
-            with partial.open("wb") as file:
-                for row in self.rows.values():
-                    file.write(msgspec.json.encode(row) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path)
+            replace_file(self.path, b"".join(lines))
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise SaveFailed(f"the labels cannot be written: {error.strerror}") from None

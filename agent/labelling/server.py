@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 from ludus.wire.address import is_loopback
 
 from ..viewer.guard import page_guard
@@ -95,17 +95,17 @@ class LabelServer:
         application.router.add_post("/api/undo", self._undo)
         return application
 
-    def next_for(self, annotator: str) -> LabelItem | None:
-        """Return the next item of a person; None where nothing is left."""
+    def waiting(self, annotator: str) -> list[LabelItem]:
+        """Return the items that a person is still asked, in turn."""
         done = {row.item for row in self.journal.of(annotator)}
         counts = Counter(row.item for row in self.journal.rows.values())
-        for item in self._turns[annotator]:
-            if item.id in done:
-                continue
+        return [
+            item
+            for item in self._turns[annotator]
+            if item.id not in done
             # Test items are for everybody.
-            if item.expected is not None or counts[item.id] < self.overlap:
-                return item
-        return None
+            and (item.expected is not None or counts[item.id] < self.overlap)
+        ]
 
     def _asked_by(self, request: web.Request) -> str:
         """Return who asks; empty for a stranger."""
@@ -130,14 +130,13 @@ class LabelServer:
 
     async def _item(self, request: web.Request) -> web.Response:
         name = self._asked_by(request)
-        item = self.next_for(name)
-        done = sum(1 for _ in self.journal.of(name))
+        waiting = self.waiting(name)
         shown = {
             "annotator": name,
             "guidelines": self.guidelines,
-            "done": done,
-            "left": self._left(name),
-            "item": None if item is None else _shown(item, name),
+            "done": len(self.journal.of(name)),
+            "left": len(waiting),
+            "item": _shown(waiting[0], name) if waiting else None,
         }
         return web.Response(body=msgspec.json.encode(shown), content_type="application/json")
 
@@ -163,14 +162,6 @@ class LabelServer:
             await asyncio.to_thread(self.journal.undo, self._asked_by(request))
         return await self._item(request)
 
-    def _left(self, name: str) -> int:
-        done = {row.item for row in self.journal.of(name)}
-        counts = Counter(row.item for row in self.journal.rows.values())
-        return sum(
-            item.id not in done and (item.expected is not None or counts[item.id] < self.overlap)
-            for item in self.items.values()
-        )
-
 
 def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:
     """Return an item as the page shows it to a person."""
@@ -194,11 +185,7 @@ def _tokens(path: Path, annotators: Sequence[str]) -> dict[str, str]:
             kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
         tokens = {name: kept.get(name) or secrets.token_urlsafe(18) for name in annotators}
         if tokens != kept:
-            partial = path.with_name(f".partial-{path.name}")
-            opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(opened, "wb") as file:
-                file.write(msgspec.json.encode({**kept, **tokens}))
-            partial.replace(path)
+            replace_file(path, msgspec.json.encode({**kept, **tokens}), mode=0o600)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"cannot use the tokens in {str(path)!r}: {error}") from None
     return tokens

@@ -17,10 +17,10 @@ import msgspec
 
 from ludus.envs.problem_files import UnusableRow, rows_of
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role
+from ludus.messages import Message
 
-from ..data.conversations import ConversationReader
-from ..episodes import INDEX, read_episodes
+from ..data.preferences import SINGLE, PreferenceReader, is_pair
+from ..episodes import episode_files, read_episodes
 from ..trajectory import Episode
 
 
@@ -101,7 +101,7 @@ def in_turn(items: Sequence[LabelItem], annotator: str) -> list[LabelItem]:
 
 
 def _of_rows(source: str, *, tests: bool) -> Iterator[LabelItem]:
-    reader = ConversationReader(Path(source).parent)
+    reader = PreferenceReader(Path(source).parent)
     for number, row in enumerate(rows_of(source), 1):
         try:
             yield _item(row, reader, tests=tests)
@@ -109,23 +109,12 @@ def _of_rows(source: str, *, tests: bool) -> Iterator[LabelItem]:
             raise ConfigError(f"{source!r}, row {number}, cannot be asked: {error}") from None
 
 
-def _item(row: Mapping[str, Any], reader: ConversationReader, *, tests: bool) -> LabelItem:
-    expected: list[float] | None = None
-    criterion = ""
-    if "criterion" in row:
-        criterion, question = str(row["criterion"]), LabelQuestion.CRITERION
-        prompt = reader.messages(row.get("question", row.get("prompt")), row)
-        answers = [reader.answer(row.get("response", row.get("answer")), row)]
-        expected = [float(bool(row["met"]))] if isinstance(row.get("met"), bool) else None
-    else:
-        question, given, expected = _asked(row)
-        answers = [_answer(answer, row, reader) for answer in given]
-        prompt = reader.messages(row.get("prompt") or "", row)
+def _item(row: Mapping[str, Any], reader: PreferenceReader, *, tests: bool) -> LabelItem:
+    criterion = str(row.get("criterion", ""))
+    question, prompt, answers, expected = _asked(row, reader)
     if any(not answer for answer in answers):
         raise UnusableRow("an answer is empty")
-    if question in (LabelQuestion.PAIR, LabelQuestion.RANKING) and all(
-        answer == answers[0] for answer in answers
-    ):
+    if len(answers) > 1 and all(answer == answers[0] for answer in answers):
         raise UnusableRow("its answers are the same")
     if tests and expected is None:
         raise UnusableRow("a test item says what is right: chosen, ranks, rating or met")
@@ -141,50 +130,40 @@ def _item(row: Mapping[str, Any], reader: ConversationReader, *, tests: bool) ->
     )
 
 
-def _asked(row: Mapping[str, Any]) -> tuple[LabelQuestion, list[Any], list[float] | None]:
-    """Return the question of a row, its answers, and what is right where the row says so."""
-    if "chosen" in row and "rejected" in row:
-        return LabelQuestion.PAIR, [row["chosen"], row["rejected"]], [1.0, 2.0]
-    several = row.get("answers", row.get("generations"))
-    if isinstance(several, Sequence) and not isinstance(several, str) and len(several) > 1:
+def _asked(
+    row: Mapping[str, Any], reader: PreferenceReader
+) -> tuple[LabelQuestion, list[Message], list[list[Message]], list[float] | None]:
+    """Return the question of a row, its prompt and answers, and what is right where the row says
+    so.
+    """
+    single = next((row[name] for name in SINGLE if row.get(name) is not None), None)
+    if "criterion" in row:
+        met = [float(row["met"])] if isinstance(row.get("met"), bool) else None
+        return LabelQuestion.CRITERION, reader.prompt(row), [reader.answer(single, row)], met
+    several = row.get("answers", row.get("generations", ()))
+    if is_pair(row) or (isinstance(several, list) and len(several) > 1):
         if len(several) > MOST_ANSWERS:
             raise UnusableRow(
                 f"{len(several)} answers are more than keys can rank: at most {MOST_ANSWERS}"
             )
-        ranks = row.get("ranks", row.get("ranking"))
-        told = list(map(float, ranks)) if isinstance(ranks, Sequence) else None
-        return (
-            LabelQuestion.PAIR if len(several) == 2 else LabelQuestion.RANKING,
-            list(several),
-            told,
-        )
-    for name in ("answer", "response", "completion"):
-        if row.get(name) is not None:
-            rating = row.get("rating")
-            told_rating = [float(rating)] if isinstance(rating, int | float) else None
-            return LabelQuestion.RATING, [row[name]], told_rating
-    columns = ", ".join(map(str, row))
-    raise UnusableRow(f"it has no answers; its columns are {columns}")
-
-
-def _answer(value: Any, row: Mapping[str, Any], reader: ConversationReader) -> list[Message]:
-    """Return an answer as messages; an image is a mapping with `image`, or bytes."""
-    if isinstance(value, Mapping | bytes):
-        given = value.get("image", value) if isinstance(value, Mapping) else value
-        return [Message(role=Role.ASSISTANT, content=[reader.image(given)])]
-    return reader.answer(value, row)
+        prompt, answers, ranks = reader.answers(row)
+        kind = LabelQuestion.PAIR if len(answers) == 2 else LabelQuestion.RANKING
+        return kind, prompt, answers, ranks
+    if single is None:
+        raise UnusableRow(f"it has no answers; its columns are {', '.join(map(str, row))}")
+    rating = row.get("rating")
+    right = [float(rating)] if isinstance(rating, int | float) else None
+    return LabelQuestion.RATING, reader.prompt(row), [reader.answer(single, row)], right
 
 
 def _of_run(folder: Path, ask: LabelQuestion) -> Iterator[LabelItem]:
     """Yield what is asked of each task's rollouts that say different things: the first two are a
     pair, up to nine a ranking, and each by itself is rated.
     """
-    place = folder / "episodes" if (folder / "episodes").is_dir() else folder
     groups: dict[str, list[Episode]] = defaultdict(list)
-    for path in sorted(place.glob("*.jsonl")):
-        if path.name != INDEX:
-            for episode in read_episodes(path):
-                groups[f"{episode.task}\0{episode.group}"].append(episode)
+    for path in episode_files(folder):
+        for episode in read_episodes(path):
+            groups[f"{episode.task}\0{episode.group}"].append(episode)
     for name, episodes in groups.items():
         answers: list[list[Message]] = []
         prompt: list[Message] = []

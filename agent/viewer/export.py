@@ -92,6 +92,7 @@ def export(
         for name, content in FORMATS[to](selection):
             path = out / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # of an earlier export
             WRITERS[path.suffix](path, content)
             files += [path] if path.exists() else []  # Parquet without a row has no columns
     except OSError as error:

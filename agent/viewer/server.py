@@ -209,6 +209,25 @@ async def serve(
         await runner.cleanup()
 
 
+def serve_until_interrupted(
+    application: web.Application, host: str, port: int, listening: Callable[[str], None]
+) -> None:
+    """Serve a page until Ctrl-C; `listening` is called with its address, without a path.
+
+    Raises:
+        ConfigError: the port is taken, or the host is not an address of this machine.
+    """
+    name = f"[{host}]" if ":" in host else host
+    try:
+        asyncio.run(serve(application, host, port, lambda at: listening(f"http://{name}:{at}")))
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host}:{port}: {error.strerror}; choose another --port"
+        ) from None
+
+
 def refuse_open_door(host: str, token: str) -> None:
     """Raise ConfigError for an address that others can reach, without a token."""
     if not token and not is_loopback(host):

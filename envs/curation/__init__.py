@@ -4,15 +4,14 @@ from .collection import (
     CandidateTasks,
     LeftOut,
     TaskCollection,
-    curate,
     likeness,
     read_candidates,
     words_of,
     write_collection,
 )
 from .measured import MeasureSettings, measure_tasks
-from .models import ServerModel, TaskModel
-from .questions import WriteSettings, write_questions
+from .models import ServerModel, TaskAuthor, TaskModel, WriteSettings
+from .questions import write_questions
 from .round_trip import round_trip
 from .rubrics import write_rubrics
 
@@ -21,10 +20,10 @@ __all__ = [
     "LeftOut",
     "MeasureSettings",
     "ServerModel",
+    "TaskAuthor",
     "TaskCollection",
     "TaskModel",
     "WriteSettings",
-    "curate",
     "likeness",
     "measure_tasks",
     "read_candidates",

@@ -14,8 +14,8 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,6 @@ SAME = 0.9
 """The share of common shingles from which questions with the same numbers are one."""
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-GoldCheck = Callable[[MathsProblem], str]
-"""Returns why a gold cannot be used; empty for one that can."""
 
 
 @dataclass(frozen=True)
@@ -55,44 +53,6 @@ class LeftOut:
     detail: str
 
 
-@dataclass
-class TaskCollection:
-    """The problems of a set by split, with what was left out."""
-
-    source: str
-    rows: int
-    splits: dict[str, list[MathsProblem]]
-    left_out: list[LeftOut]
-    clusters: int
-    """Groups of questions that are alike up to numbers; none is in two splits."""
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    columns: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Further columns of a row, by the id of the problem."""
-    measured: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What a model has shown of the tasks."""
-    usage: str = "ludus train grpo --env 'ludus/maths-v0?source=train.jsonl&test_source=test.jsonl'"
-    """A command that uses the set, for its card."""
-
-    def card(self) -> dict[str, Any]:
-        """Return what the set is, for `card.json`."""
-        content = hashlib.sha256()
-        for split in SPLITS:
-            for problem in self.splits[split]:
-                content.update(msgspec.json.encode(problem))
-        lengths = [len(p.question) for problems in self.splits.values() for p in problems]
-        return {
-            "source": self.source,
-            "rows": self.rows,
-            "tasks": {split: len(self.splits[split]) for split in SPLITS},
-            "clusters": self.clusters,
-            "left_out": dict(Counter(each.reason for each in self.left_out)),
-            "question_characters": {"median": float(np.median(lengths)), "longest": max(lengths)},
-            "sha256": content.hexdigest(),
-            "settings": self.settings,
-            **({"measured": self.measured} if self.measured else {}),
-        }
-
-
 @dataclass(frozen=True)
 class CandidateTasks:
     """Problems before they are divided into splits."""
@@ -103,8 +63,17 @@ class CandidateTasks:
     kept: list[tuple[int, MathsProblem]]
     """Problems with the number of their row."""
     labels: list[int]
-    """The cluster of each problem."""
+    """The cluster of each problem: questions that are alike up to numbers."""
     left_out: list[LeftOut]
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Further columns of a row, by the id of the problem."""
+    measured: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a model has shown of the tasks, for the card."""
+
+    @property
+    def clusters(self) -> int:
+        """The number of clusters, none of which is in two splits."""
+        return len(set(self.labels))
 
     def without(self, reasons: Mapping[int, tuple[str, str]]) -> CandidateTasks:
         """Return the candidates without those rows, which are left out for a reason with a
@@ -112,16 +81,15 @@ class CandidateTasks:
         """
         pairs = zip(self.kept, self.labels, strict=True)
         staying = [(problem, label) for problem, label in pairs if problem[0] not in reasons]
-        return CandidateTasks(
-            self.source,
-            self.rows,
-            [problem for problem, _ in staying],
-            [label for _, label in staying],
-            [*self.left_out, *(LeftOut(row, *why) for row, why in reasons.items())],
+        return replace(
+            self,
+            kept=[problem for problem, _ in staying],
+            labels=[label for _, label in staying],
+            left_out=[*self.left_out, *(LeftOut(row, *why) for row, why in reasons.items())],
         )
 
     def divided(
-        self, *, validation: float, test: float, seed: int, **settings: Any
+        self, *, validation: float = 0.05, test: float = 0.1, seed: int = 0, **settings: Any
     ) -> TaskCollection:
         """Divide whole clusters into splits.
 
@@ -132,34 +100,52 @@ class CandidateTasks:
             settings: what else is told on the card.
 
         Raises:
-            ConfigError: nothing is left.
+            ConfigError: shares that cannot be, or nothing is left.
         """
         check_shares(validation, test)
         if not self.kept:
             counts = Counter(each.reason for each in self.left_out)
             told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
             raise ConfigError(f"no task is left of {self.source!r}: {told or 'it is empty'}")
-        return TaskCollection(
-            self.source,
-            self.rows,
-            _split(self.kept, self.labels, validation=validation, test=test, seed=seed),
-            sorted(self.left_out, key=lambda each: each.row),
-            len(set(self.labels)),
-            {"validation": validation, "test": test, "seed": seed, **settings},
-        )
+        splits = _split(self.kept, self.labels, validation=validation, test=test, seed=seed)
+        settings = {"validation": validation, "test": test, "seed": seed, **settings}
+        return TaskCollection(**vars(self), splits=splits, settings=settings)
 
 
-def curate(
-    sources: Sequence[str],
-    *,
-    question: str = "",
-    answer: str = "",
-    verifier: str = "maths",
-    validation: float = 0.05,
-    test: float = 0.1,
-    seed: int = 0,
-) -> TaskCollection:
-    """Make a task set.
+@dataclass(frozen=True, kw_only=True)
+class TaskCollection(CandidateTasks):
+    """Problems that are divided into splits."""
+
+    splits: dict[str, list[MathsProblem]]
+    settings: dict[str, Any]
+    """How the set was made."""
+    usage: str = "ludus train grpo --env 'ludus/maths-v0?source=train.jsonl&test_source=test.jsonl'"
+    """A command that uses the set, for its card."""
+
+    def card(self) -> dict[str, Any]:
+        """Return what the set is, for `card.json`."""
+        content = hashlib.sha256()
+        for split in SPLITS:
+            for problem in self.splits[split]:
+                content.update(msgspec.json.encode(problem))
+        lengths = [len(problem.question) for _, problem in self.kept]
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "tasks": {split: len(self.splits[split]) for split in SPLITS},
+            "clusters": self.clusters,
+            "left_out": dict(Counter(each.reason for each in _in_order(self.left_out))),
+            "question_characters": {"median": float(np.median(lengths)), "longest": max(lengths)},
+            "sha256": content.hexdigest(),
+            "settings": self.settings,
+            **({"measured": self.measured} if self.measured else {}),
+        }
+
+
+def read_candidates(
+    sources: Sequence[str], *, question: str = "", answer: str = "", verifier: str = "maths"
+) -> CandidateTasks:
+    """Read problems, and leave out repetitions and golds that cannot be read.
 
     Args:
         sources: files or hub data sets; see `problem_files.rows_of`.
@@ -167,23 +153,6 @@ def curate(
         answer: the field with the answer, likewise.
         verifier: what will score answers; of `maths` a gold must be readable, any other takes each
             gold that is not empty.
-        validation: the share of clusters for validation.
-        test: the share of clusters for test.
-        seed: decides which cluster goes where.
-
-    Raises:
-        ConfigError: shares that cannot be, a source that cannot be read, or nothing is left.
-        MissingExtra: a package that reads a source is not installed.
-    """
-    check_shares(validation, test)
-    candidates = read_candidates(sources, question=question, answer=answer, verifier=verifier)
-    return candidates.divided(validation=validation, test=test, seed=seed, verifier=verifier)
-
-
-def read_candidates(
-    sources: Sequence[str], *, question: str = "", answer: str = "", verifier: str = "maths"
-) -> CandidateTasks:
-    """Read problems, and leave out repetitions and golds that cannot be read; see `curate`.
 
     Raises:
         ConfigError: a source cannot be read.
@@ -192,19 +161,20 @@ def read_candidates(
     rows: list[tuple[int, MathsProblem]] = []
     left_out: list[LeftOut] = []
     number = 0
-    for source in sources:
-        for row in rows_of(source):
-            number += 1
-            try:
-                rows.append((number, read_row(row, question=question, answer=answer)))
-            except UnusableRow as error:
-                left_out.append(LeftOut(number, "no question or answer", str(error)))
-    kept = _without_repetitions(rows, left_out)
-    gold_check = unreadable_gold if verifier == "maths" else empty_gold
-    kept = _with_golds(kept, left_out, gold_check)
+    for number, row in enumerate((row for source in sources for row in rows_of(source)), 1):
+        try:
+            rows.append((number, read_row(row, question=question, answer=answer)))
+        except UnusableRow as error:
+            left_out.append(LeftOut(number, "no question or answer", str(error)))
+    kept: list[tuple[int, MathsProblem]] = []
+    for row_number, problem in _without_repetitions(rows, left_out):
+        if fault := gold_fault(problem.gold, verifier):
+            left_out.append(LeftOut(row_number, "gold cannot be read", fault))
+        else:
+            kept.append((row_number, problem))
     labels = cluster_texts([problem.question for _, problem in kept])
-    kept, labels = _without_near_repetitions(kept, labels, left_out)
-    return CandidateTasks(", ".join(sources), number, kept, labels, left_out)
+    near = _near_repetitions(kept, labels)
+    return CandidateTasks(", ".join(sources), number, kept, labels, left_out).without(near)
 
 
 def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]:
@@ -223,7 +193,7 @@ def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]
                 for problem in collection.splits[split]
             ]
             (folder / f"{split}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-        told = [msgspec.json.encode(each) for each in collection.left_out]
+        told = [msgspec.json.encode(each) for each in _in_order(collection.left_out)]
         (folder / "left_out.jsonl").write_bytes(b"".join(line + b"\n" for line in told))
         card = collection.card()
         encoded = msgspec.json.format(msgspec.json.encode(card))
@@ -236,26 +206,18 @@ def write_collection(collection: TaskCollection, folder: Path) -> dict[str, Any]
     return card
 
 
-def unreadable_gold(problem: MathsProblem) -> str:
-    """Return why the maths verifier could not use a gold; empty where it can.
+def gold_fault(gold: str | list[str], verifier: str) -> str:
+    """Return why a verifier could not use a gold; empty where it can.
 
-    >>> unreadable_gold(MathsProblem(id="", question="", gold="1/2"))
-    ''
+    >>> gold_fault("1/2", "maths"), gold_fault(" ", "exact")
+    ('', 'the gold is empty')
     """
-    for found in check_golds([problem.gold]):
-        if found.kind == "invalid":
-            return found.reason
-    return empty_gold(problem)
-
-
-def empty_gold(problem: MathsProblem) -> str:
-    """Return why a gold says nothing; empty where it says something.
-
-    >>> empty_gold(MathsProblem(id="", question="", gold=""))
-    'the gold is empty'
-    """
-    golds = [problem.gold] if isinstance(problem.gold, str) else problem.gold
-    return "" if golds and all(gold.strip() for gold in golds) else "the gold is empty"
+    if verifier == "maths":
+        for finding in check_golds([gold]):
+            if finding.kind == "invalid":
+                return finding.reason
+    golds = [gold] if isinstance(gold, str) else gold
+    return "" if golds and all(each.strip() for each in golds) else "the gold is empty"
 
 
 def words_of(text: str, *, numbers: bool = True) -> list[str]:
@@ -301,37 +263,26 @@ def _told(gold: str | list[str]) -> str:
     return " ; ".join([gold] if isinstance(gold, str) else gold).replace(" ", "").casefold()
 
 
-def _with_golds(
-    rows: Sequence[tuple[int, MathsProblem]], left_out: list[LeftOut], check: GoldCheck
-) -> list[tuple[int, MathsProblem]]:
-    kept: list[tuple[int, MathsProblem]] = []
-    for number, problem in rows:
-        if reason := check(problem):
-            left_out.append(LeftOut(number, "gold cannot be read", reason))
-        else:
-            kept.append((number, problem))
-    return kept
-
-
-def _without_near_repetitions(
-    rows: Sequence[tuple[int, MathsProblem]], labels: Sequence[int], left_out: list[LeftOut]
-) -> tuple[list[tuple[int, MathsProblem]], list[int]]:
-    """Keep one of the questions that have the same numbers and nearly the same words."""
+def _near_repetitions(
+    rows: Sequence[tuple[int, MathsProblem]], labels: Sequence[int]
+) -> dict[int, tuple[str, str]]:
+    """Return the rows of questions that have the numbers and nearly the words of an earlier one."""
     seen: dict[tuple[int, tuple[str, ...]], list[tuple[int, list[str]]]] = defaultdict(list)
-    kept: list[tuple[int, MathsProblem]] = []
-    kept_labels: list[int] = []
+    reasons: dict[int, tuple[str, str]] = {}
     for (number, problem), label in zip(rows, labels, strict=True):
         words = words_of(problem.question)
         numbers = tuple(sorted(word for word in words if _NUMBER.fullmatch(word)))
         near = seen[label, numbers]
         like = next((row for row, theirs in near if likeness(words, theirs) >= SAME), None)
-        if like is not None:
-            left_out.append(LeftOut(number, "nearly repeated", f"row {like}"))
-            continue
-        near.append((number, words))
-        kept.append((number, problem))
-        kept_labels.append(label)
-    return kept, kept_labels
+        if like is None:
+            near.append((number, words))
+        else:
+            reasons[number] = "nearly repeated", f"row {like}"
+    return reasons
+
+
+def _in_order(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    return sorted(left_out, key=lambda each: each.row)
 
 
 def clusters_of(keys: Sequence[Iterable[Hashable]]) -> list[int]:

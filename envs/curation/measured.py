@@ -7,9 +7,9 @@ the first part of each prompt and compares what follows by ROUGE-L.
 
 from __future__ import annotations
 
-import inspect
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -19,7 +19,7 @@ from ludus.estimates import mean_over_tasks, wilson
 from ludus.messages import Message, Role, user
 from ludus.rewards import Sample, Verifier
 from ludus.rewards.overlap import rouge_l
-from ludus.rewards.score import shared_verifier
+from ludus.rewards.score import awaited_verdict, shared_verifier
 from ludus.verdict import Verdict
 
 from ..families.maths import Maths, MathsProblem, last_boxed
@@ -121,7 +121,7 @@ class TaskMeasure:
 
 async def measure_tasks(
     candidates: CandidateTasks, model: TaskModel, settings: MeasureSettings, *, verifier: str
-) -> tuple[CandidateTasks, dict[str, dict[str, Any]], dict[str, Any]]:
+) -> CandidateTasks:
     """Measure tasks with a model.
 
     Args:
@@ -131,8 +131,7 @@ async def measure_tasks(
         verifier: the name of the verifier that scores answers.
 
     Returns:
-        The tasks that are kept; the columns `pass_rate` and `pass_model` of each, by id; and what
-        is told on the card.
+        The tasks that are kept, with the columns `pass_rate` and `pass_model`.
 
     Raises:
         ConfigError: no verifier has that name.
@@ -151,7 +150,8 @@ async def measure_tasks(
             reasons[row] = reason
         elif settings.samples:
             columns[problem.id] = {"pass_rate": measure.rate, "pass_model": model.name}
-    return candidates.without(reasons), columns, _card(model, measures, settings)
+    told = _card(model, measures, settings)
+    return replace(candidates.without(reasons), columns=columns, measured=told)
 
 
 async def _measured(
@@ -171,14 +171,14 @@ async def _answered(
     passed = scored = 0
     wrong: list[str] = []
     for seed in range(settings.samples):
-        text, ended = await model.write(
+        text, ended = await model.writer.write(
             question, max_tokens=settings.max_tokens, temperature=settings.temperature, seed=seed
         )
         verdict = await _scored(scorer, text, problem) if ended else Verdict.of(0.0, "cut off")
         if not verdict.ok:
             continue
         scored += 1
-        if verdict.unwrap() >= 1.0:
+        if _passes(verdict):
             passed += 1
         elif answer := final_answer(text) if ended else "":
             wrong.append(answer)
@@ -188,26 +188,26 @@ async def _answered(
 
 
 async def _scored(scorer: Verifier, text: str, problem: MathsProblem) -> Verdict:
-    scoring = scorer.score(Sample(response=text, gold=problem.gold, prompt=problem.question))
-    return await scoring if inspect.isawaitable(scoring) else scoring
+    sample = Sample(response=text, gold=problem.gold, prompt=problem.question)
+    return await awaited_verdict(scorer.score(sample))
+
+
+def _passes(verdict: Verdict) -> bool:
+    return verdict.ok and verdict.unwrap() >= 1.0
 
 
 async def _alike(answers: Sequence[str], scorer: Verifier) -> dict[str, int]:
     """Count answers that the verifier takes for each other under the first of them."""
     counts: dict[str, int] = {}
     for answer in answers:
-        known = None
+        boxed = f"\\boxed{{{answer}}}"
         for first in counts:
-            if answer == first:
-                known = first
+            gold = MathsProblem(id="", question="", gold=first)
+            if answer == first or _passes(await _scored(scorer, boxed, gold)):
+                counts[first] += 1
                 break
-            verdict = await _scored(
-                scorer, f"\\boxed{{{answer}}}", MathsProblem(id="", question="", gold=first)
-            )
-            if verdict.ok and verdict.unwrap() >= 1.0:
-                known = first
-                break
-        counts[known or answer] = counts.get(known or answer, 0) + 1
+        else:
+            counts[answer] = 1
     return counts
 
 
@@ -222,7 +222,7 @@ async def _completed(question: str, model: TaskModel, settings: MeasureSettings)
         "Below is the beginning of a text. Write how it goes on, word for word, up to its end, and "
         f"nothing else.\n\n{' '.join(words[:shown])}"
     )
-    text, _ = await model.write(
+    text, _ = await model.writer.write(
         [user(asked)], max_tokens=32 + 4 * (len(words) - shown), temperature=0.0, seed=0
     )
     written = " ".join(text.split()).removeprefix(" ".join(words[:shown])).split()
@@ -266,8 +266,7 @@ def _card(
 def _histogram(rates: Sequence[float]) -> Mapping[str, int]:
     """Count rates by quarters; 0 and 1 are apart, since such tasks teach nothing."""
     counts = dict.fromkeys(("0", "to 0.25", "to 0.5", "to 0.75", "below 1", "1"), 0)
+    names = list(counts)
     for rate in rates:
-        name = "0" if rate == 0 else "1" if rate == 1 else ""
-        bounds = ((0.25, "to 0.25"), (0.5, "to 0.5"), (0.75, "to 0.75"), (1.0, "below 1"))
-        counts[name or next(label for most, label in bounds if rate <= most)] += 1
+        counts[names[bisect_left((0, 0.25, 0.5, 0.75), rate) + (rate == 1)]] += 1
     return counts

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from ludus.errors import RewardUnavailable
-from ludus.messages import Message, Role, user
+from ludus.messages import system, user
 from ludus.rewards.coding import extract_code
 
-from ..families.maths import MathsProblem, digest
 from ..families.verilog.filed import FiledModule, design_of, equals, expected_of, read_module
 from ..families.verilog.verilog_env import LANGUAGES, Verilog
 from ..problem_files import UnusableRow, rows_of
 from .collection import CandidateTasks, LeftOut, cluster_texts, likeness, words_of
-from .models import TOO_LONG, TaskModel, at_once
-from .questions import Unwritten, WriteSettings
+from .models import TaskAuthor, Unwritten, WrittenTask, write_tasks
 
 COPIED = 0.5
 """The share of a description's shingles from which it is the design itself."""
@@ -29,92 +27,68 @@ TIMEOUT_S = 20.0
 """The limit of a simulation in seconds, compilation included."""
 
 
-async def round_trip(
-    sources: Sequence[str], model: TaskModel, settings: WriteSettings, *, seed: int
-) -> tuple[CandidateTasks, dict[str, dict[str, Any]], dict[str, Any]]:
+async def round_trip(sources: Sequence[str], author: TaskAuthor) -> CandidateTasks:
     """Make tasks of designs.
 
     Args:
         sources: files or hub data sets with a design a row (`verilog`, `code`, `solution`).
-        model: describes, and writes again.
-        settings: `count` is the most designs, `samples` how often each is written again.
-        seed: the seed of the model and of the simulations.
+        author: describes, and writes again; `count` is the most designs, `samples` how often each
+            is written again. Its seed is that of the simulations as well.
 
     Returns:
-        The tasks; the column `pass_rate` of each, by id; and what is told on the card.
+        The tasks with the column `pass_rate`.
 
     Raises:
         ConfigError: a source cannot be read.
         RewardUnavailable: nothing can be simulated here.
         LudusError: the model could not answer.
     """
-    designs: list[tuple[int, FiledModule, str]] = []
+    designs: list[tuple[int, tuple[str, FiledModule]]] = []
     left_out: list[LeftOut] = []
-    number = 0
-    for row in (row for source in sources for row in rows_of(source)):
-        number += 1
-        if len(designs) == settings.count:
+    rows = (row for source in sources for row in rows_of(source))
+    for number, row in enumerate(rows, 1):
+        if len(designs) == author.settings.count:
             break
         try:
-            source = design_of(row)
-            designs.append((number, read_module(source), source))
+            design = design_of(row)
+            designs.append((number, (design, read_module(design))))
         except UnusableRow as error:
             left_out.append(LeftOut(number, "not a design that is read", str(error)))
-    trip = _RoundTrip(model, settings, seed)
-
-    async def tried(design: tuple[int, FiledModule, str]) -> tuple[str, float] | Unwritten:
-        try:
-            return await trip.task(design[1])
-        except Unwritten as refusal:
-            return refusal
-        except TOO_LONG:
-            return Unwritten("too long for the model", f"row {design[0]}")
-
-    results = await at_once(designs, tried, settings.concurrency)
-    kept: dict[str, tuple[int, MathsProblem, float]] = {}
-    for (row_number, _, source), result in zip(designs, results, strict=True):
-        if isinstance(result, Unwritten):
-            left_out.append(LeftOut(row_number, str(result.args[0]), str(result.args[1])))
-            continue
-        question, rate = result
-        problem = MathsProblem(id=digest(question), question=question, gold=source)
-        if problem.id in kept:
-            left_out.append(LeftOut(row_number, "repeated", f"row {kept[problem.id][0]}"))
-        else:
-            kept[problem.id] = (row_number, problem, rate)
-    columns = {
-        name: {"pass_rate": rate, "pass_model": model.name} for name, (_, _, rate) in kept.items()
-    }
-    labels = cluster_texts([str(problem.gold) for _, problem, _ in kept.values()])
-    problems = [(row, problem) for row, problem, _ in kept.values()]
-    told = {"model": model.name, "samples": settings.samples}
-    return (CandidateTasks(", ".join(sources), number, problems, labels, left_out), columns, told)
+    candidates = await write_tasks(
+        ", ".join(sources),
+        designs,
+        _RoundTrip(author).task,
+        lambda tasks: cluster_texts([task.answer for task in tasks]),
+        left_out=left_out,
+        most=author.settings.concurrency,
+    )
+    told = {"model": author.model.name, "samples": author.settings.samples}
+    return replace(candidates, measured=told)
 
 
 class _RoundTrip:
     """Describes designs, and writes them again."""
 
-    def __init__(self, model: TaskModel, settings: WriteSettings, seed: int) -> None:
-        self.model, self.settings, self.seed = model, settings, seed
+    def __init__(self, author: TaskAuthor) -> None:
+        self.author = author
 
-    async def task(self, module: FiledModule) -> tuple[str, float]:
-        """Return a question, and the share of designs written from it that are right.
+    async def task(self, design: tuple[str, FiledModule]) -> WrittenTask:
+        """Return a question with the share of designs written from it that are right.
 
         Raises:
             Unwritten: the design cannot be compared, or no design that was written equals it.
         """
-        rng = random.Random(f"round-trip/{self.seed}/{module.source}")
+        source, module = design
+        rng = random.Random(f"round-trip/{self.author.seed}/{module.source}")
         stimuli = module.stimuli(rng)
         try:
             await expected_of(module, stimuli, timeout_s=TIMEOUT_S)
         except UnusableRow as error:
             raise Unwritten("not a design that is read", str(error)) from None
         question = f"{module.heading}\n{await self._described(module)}"
-        right = 0
-        for number in range(self.settings.samples):
-            text = await self._written(
-                [Message(role=Role.SYSTEM, content=_BRIEFING), user(question)], number
-            )
+        right, samples = 0, self.author.settings.samples
+        for number in range(samples):
+            text, _ = await self.author.write([system(_BRIEFING), user(question)], number)
             verdict = await equals(
                 module, stimuli, extract_code(text, LANGUAGES), partial=False, timeout_s=TIMEOUT_S
             )
@@ -122,10 +96,9 @@ class _RoundTrip:
                 raise RewardUnavailable(verdict)
             right += verdict.reward == 1.0
         if not right:
-            raise Unwritten(
-                "not written again", f"0 of {self.settings.samples} designs equal the original"
-            )
-        return question, right / self.settings.samples
+            raise Unwritten("not written again", f"0 of {samples} designs equal the original")
+        columns = {"pass_rate": right / samples, "pass_model": self.author.model.name}
+        return WrittenTask(question, source, columns)
 
     async def _described(self, module: FiledModule) -> str:
         asked = (
@@ -134,21 +107,12 @@ class _RoundTrip:
             "output in every case, resets with their level and kind, widths, and what is signed. "
             "Quote no code. Write the description and nothing else."
         )
-        description = (await self._written([user(asked)], 0)).strip()
+        description = (await self.author.write(asked, 0))[0].strip()
         if not description or "endmodule" in description:
             raise Unwritten("not described", "the description is empty, or a design")
         if likeness(words_of(description), words_of(module.source)) >= COPIED:
             raise Unwritten("not described", "the description is the design")
         return description
-
-    async def _written(self, messages: Sequence[Message], number: int) -> str:
-        text, _ = await self.model.write(
-            messages,
-            max_tokens=self.settings.max_tokens,
-            temperature=self.settings.temperature,
-            seed=self.seed + number,
-        )
-        return text
 
 
 _BRIEFING = f"{Verilog.system_prompt} {Verilog.answer_format}"

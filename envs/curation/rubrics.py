@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -26,13 +26,12 @@ from ludus.rewards.judge.evolving.propose import MAX_PROPOSALS, ill_formed, read
 from ludus.rewards.judge.prompt import about_item, marked
 from ludus.rewards.judge.reading import UnreadableVerdict, read_item
 
-from ..families.maths import MathsProblem, digest
 from ..families.search.documents import Document, load_corpus
 from ..families.search.retrievers import Bm25Index, corpus_index
 from ..problem_files import rows_of
 from .collection import CandidateTasks, LeftOut, cluster_texts
-from .models import TOO_LONG, TaskModel, ask_for, at_once
-from .questions import MAX_PAGE_CHARS, TRIES, Unwritten, WriteSettings
+from .models import TaskAuthor, Unwritten, WrittenTask, write_tasks
+from .questions import MAX_PAGE_CHARS, TRIES, as_json
 
 SYSTEM = """\
 You write criteria for grading answers to a question. The user message holds data between two \
@@ -47,50 +46,21 @@ _QUESTION_FIELDS = ("question", "prompt", "problem", "query", "instruction")
 _ANSWER_FIELDS = ("answer", "gold", "reference")
 
 
-@dataclass(frozen=True)
-class WrittenRubric:
-    """The criteria of a question that stood their tests."""
-
-    question: str
-    answer: str
-    items: tuple[RubricItem, ...]
-    pages: tuple[Document, ...]
-    refused: int
-    """Criteria that did not stand them."""
-
-    def columns(self) -> dict[str, Any]:
-        """Return what its row has besides the question."""
-        return {
-            "rubric": [{"text": item.text, "weight": item.weight} for item in self.items],
-            "pages": [page.id for page in self.pages],
-        }
-
-
 async def write_rubrics(
-    sources: Sequence[str],
-    corpus: str,
-    model: TaskModel,
-    settings: WriteSettings,
-    *,
-    question: str = "",
-    answer: str = "",
-    seed: int,
-) -> tuple[CandidateTasks, dict[str, dict[str, Any]], dict[str, Any]]:
+    sources: Sequence[str], corpus: str, author: TaskAuthor, *, question: str = "", answer: str = ""
+) -> CandidateTasks:
     """Write a rubric for each question of files.
 
     Args:
         sources: files or hub data sets with questions; an answer is kept where a row has one, and
             shown to nobody.
         corpus: a file of documents; see `load_corpus`.
-        model: writes queries, criteria and responses, and judges these.
-        settings: how many questions, and what is kept.
+        author: writes queries, criteria and responses, and judges these.
         question: the field with the question; empty looks for usual names.
         answer: the field with the answer, likewise.
-        seed: the seed of what the model writes.
 
     Returns:
-        The questions with a rubric; the columns `rubric` and `pages` of each, by id; and what is
-        told on the card.
+        The questions with the columns `rubric` and `pages`.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -98,61 +68,45 @@ async def write_rubrics(
         LudusError: the model could not answer.
     """
     load_corpus(corpus)
-    asked, left_out = _questions(sources, question, answer, settings.count)
-    writer = RubricWriter(model, corpus_index(corpus), settings, seed=seed)
-
-    async def begun(row: tuple[int, str, str]) -> WrittenRubric | Unwritten:
-        try:
-            return await writer.write(row[1], row[2])
-        except Unwritten as refusal:
-            return refusal
-        except TOO_LONG:
-            return Unwritten("too long for the model", row[1][:80])
-
-    written = await at_once(asked, begun, settings.concurrency)
-    kept: list[tuple[int, WrittenRubric]] = []
-    for (number, _, _), result in zip(asked, written, strict=True):
-        if isinstance(result, Unwritten):
-            left_out.append(LeftOut(number, str(result.args[0]), str(result.args[1])))
-        else:
-            kept.append((number, result))
-    problems = [
-        (number, MathsProblem(id=digest(each.question), question=each.question, gold=each.answer))
-        for number, each in kept
-    ]
-    columns = {digest(each.question): each.columns() for _, each in kept}
-    told = {"model": model.name, "corpus": corpus, "criteria": _counts([each for _, each in kept])}
-    labels = cluster_texts([each.question for _, each in kept])
-    return (
-        CandidateTasks(", ".join(sources), len(kept) + len(left_out), problems, labels, left_out),
-        columns,
-        told,
+    asked, left_out = _questions(sources, question, answer, author.settings.count)
+    writer = RubricWriter(author, corpus_index(corpus))
+    candidates = await write_tasks(
+        ", ".join(sources),
+        asked,
+        writer.write,
+        lambda tasks: cluster_texts([task.question for task in tasks]),
+        left_out=left_out,
+        most=author.settings.concurrency,
+    )
+    kept = sum(len(row["rubric"]) for row in candidates.columns.values())
+    told = {"model": author.model.name, "corpus": corpus}
+    return replace(
+        candidates, measured={**told, "criteria": {"kept": kept, "refused": writer.refused}}
     )
 
 
 class RubricWriter:
-    """Writes the rubric of a question.
+    """Writes rubrics of questions.
 
     Args:
-        model: writes and judges.
+        author: writes and judges; `grounded` is the least share of responses with the pages that
+            meet a criterion, `known` the highest of those without.
         index: finds pages.
-        settings: see `WriteSettings`; `grounded` is the least share of responses with the pages
-            that meet a criterion, `known` the highest of those without.
-        seed: the seed of what the model writes.
     """
 
-    def __init__(
-        self, model: TaskModel, index: Bm25Index, settings: WriteSettings, *, seed: int
-    ) -> None:
-        self.model, self.index, self.settings, self.seed = model, index, settings, seed
+    def __init__(self, author: TaskAuthor, index: Bm25Index) -> None:
+        self.author, self.index, self.settings = author, index, author.settings
+        self.refused = 0
+        """Criteria of kept rubrics that did not stand their tests."""
 
-    async def write(self, question: str, answer: str = "") -> WrittenRubric:
-        """Write a rubric, and test its criteria.
+    async def write(self, asked: tuple[str, str]) -> WrittenTask:
+        """Write the rubric of a question, given with its answer, and test the criteria.
 
         Raises:
             Unwritten: no merit stood the tests.
             LudusError: the model could not answer.
         """
+        question, answer = asked
         pages = await self._found(question)
         proposals = await self._proposed(question, pages)
         reading = f"Here are pages as JSON:\n\n{_shown(pages)}\n\n"
@@ -169,8 +123,9 @@ class RubricWriter:
                 items.append(item)
         if not any(not item.is_flaw for item in items):
             raise Unwritten("no criterion stood its tests", fault)
-        refused = len(proposals) - len(items)
-        return WrittenRubric(question, answer, tuple(items), tuple(pages), refused)
+        self.refused += len(proposals) - len(items)
+        rubric = [{"text": item.text, "weight": item.weight} for item in items]
+        return WrittenTask(question, answer, {"rubric": rubric, "pages": [p.id for p in pages]})
 
     async def _found(self, question: str) -> list[Document]:
         """Return the pages of a search for the question, and of the model's own searches."""
@@ -187,7 +142,7 @@ class RubricWriter:
                     f"Here is a question:\n\n{json.dumps(question)}\n\nA search has found pages "
                     f"with these titles: {titles}. What should be searched for next?"
                 )
-                row = await ask_for(self.model, prompt, "query", **self._how(hop))
+                row = await self.author.fill(prompt, hop, "query")
                 query = row["query"] if row else None
         return list(pages.values())
 
@@ -203,7 +158,7 @@ class RubricWriter:
         )
         for attempt in range(TRIES):
             messages = [system(SYSTEM), user(f"{marked(data)}\n{request}")]
-            text, _ = await self.model.write(messages, **self._how(attempt))
+            text, _ = await self.author.write(messages, attempt)
             try:
                 if items := read_proposals(text):
                     return items
@@ -213,10 +168,8 @@ class RubricWriter:
 
     async def _responses(self, question: str, before: str) -> list[str]:
         asked = f"{before}Answer the question in a few sentences.\n\n{question}"
-        return [
-            (await self.model.write([user(asked)], **self._how(number)))[0]
-            for number in range(self.settings.samples)
-        ]
+        numbers = range(self.settings.samples)
+        return [(await self.author.write(asked, number))[0] for number in numbers]
 
     async def _fault(
         self, item: RubricItem, question: str, informed: Sequence[str], ignorant: Sequence[str]
@@ -241,42 +194,32 @@ class RubricWriter:
         """Return 1 where the model judges that a response meets a criterion, and 0 where not."""
         judged = about_item({"question": question, "response": response}, item)
         for attempt in range(TRIES):
-            text, _ = await self.model.write(judged.messages, **self._how(attempt, temperature=0.0))
+            text, _ = await self.author.write(judged.messages, attempt, temperature=0.0)
             try:
                 return read_item(text, item)
             except UnreadableVerdict:
                 continue
         raise Unwritten("no verdict could be read", item.text)
 
-    def _how(self, attempt: int, *, temperature: float | None = None) -> dict[str, Any]:
-        """Return how the model samples."""
-        return {
-            "max_tokens": self.settings.max_tokens,
-            "temperature": self.settings.temperature if temperature is None else temperature,
-            "seed": self.seed + attempt,
-        }
-
 
 def _questions(
     sources: Sequence[str], question: str, answer: str, count: int
-) -> tuple[list[tuple[int, str, str]], list[LeftOut]]:
-    """Read the first `count` questions: the number of the row, the question, and the answer."""
-    asked: dict[str, tuple[int, str, str]] = {}
+) -> tuple[list[tuple[int, tuple[str, str]]], list[LeftOut]]:
+    """Read the first `count` questions: the number of the row, the question and the answer."""
+    asked: dict[str, tuple[int, tuple[str, str]]] = {}
     left_out: list[LeftOut] = []
-    number = 0
-    for source in sources:
-        for row in rows_of(source):
-            if len(asked) == count:
-                break
-            number += 1
-            text = _field(row, [question] if question else _QUESTION_FIELDS)
-            if not text:
-                left_out.append(LeftOut(number, "no question", f"fields {', '.join(row)}"[:200]))
-            elif text in asked:
-                left_out.append(LeftOut(number, "repeated", f"row {asked[text][0]}"))
-            else:
-                gold = _field(row, [answer] if answer else _ANSWER_FIELDS)
-                asked[text] = (number, text, gold)
+    rows = (row for source in sources for row in rows_of(source))
+    for number, row in enumerate(rows, 1):
+        if len(asked) == count:
+            break
+        text = _field(row, [question] if question else _QUESTION_FIELDS)
+        if not text:
+            left_out.append(LeftOut(number, "no question", f"fields {', '.join(row)}"[:200]))
+        elif text in asked:
+            left_out.append(LeftOut(number, "repeated", f"row {asked[text][0]}"))
+        else:
+            gold = _field(row, [answer] if answer else _ANSWER_FIELDS)
+            asked[text] = number, (text, gold)
     if not asked:
         raise ConfigError(f"no question in {', '.join(sources)}; name its field with --question")
     return list(asked.values()), left_out
@@ -288,14 +231,4 @@ def _field(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _shown(pages: Sequence[Document]) -> str:
-    return "\n".join(
-        json.dumps({"title": page.title, "text": page.text[:MAX_PAGE_CHARS]}, ensure_ascii=False)
-        for page in pages
-    )
-
-
-def _counts(rubrics: Sequence[WrittenRubric]) -> dict[str, int]:
-    return {
-        "kept": sum(len(each.items) for each in rubrics),
-        "refused": sum(each.refused for each in rubrics),
-    }
+    return "\n".join(map(as_json, pages))

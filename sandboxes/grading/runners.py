@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from ..guest.run.request import PROVE, PROVE_MANY, Request, send
-from ..guest.testing.run_many import BEGUN, MAX_JOBS, OVER
+from ..guest.testing.run_tests import BEGUN, MAX_JOBS, OVER
 from ..local.runs import RunOutcome, SlotLost
 from ..local.slot_pool import SlotPool
 from ..local.slot_sandbox import PROVING, SlotSandbox

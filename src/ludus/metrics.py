@@ -21,10 +21,15 @@ class LineFile:
 
     Lines that cannot be written, because the disk is full, wait for the next `append`; the file
     never ends in the middle of a line.
+
+    Args:
+        path: the file, whose folder is created.
+        synced: whether a line is written when it is on the disk; a crash of the machine loses no
+            such line.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, synced: bool = False) -> None:
+        self.path, self.synced = path, synced
         self.waiting: list[bytes] = []
         """The lines that are not in the file yet."""
         self.fault: OSError | None = None
@@ -48,6 +53,8 @@ class LineFile:
                 try:
                     while text:
                         text = text[file.write(text) :]
+                    if self.synced:
+                        os.fsync(file.fileno())
                 except OSError:  # the disk is full: leave no half of a line
                     file.truncate(end)
                     raise
@@ -98,9 +105,31 @@ def cut_back(path: Path, step: int) -> None:
                 kept_lines.append(line)
         except msgspec.DecodeError:  # cut short
             continue
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(b"".join(line + b"\n" for line in kept_lines))
-    partial.replace(path)
+    replace_file(path, b"".join(line + b"\n" for line in kept_lines))
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file under another name and rename it: readers see the old file or the new one.
+
+    Args:
+        path: the file.
+        content: what it shall hold.
+        mode: who may read and write it, as in `os.open`.
+
+    Raises:
+        OSError: the file cannot be written; the old one stays.
+    """
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(opened, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 class _Line(msgspec.Struct):

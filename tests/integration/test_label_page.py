@@ -131,6 +131,27 @@ def test_five_hundred_items_by_keyboard_and_a_server_that_is_killed(
     assert foreign == faults == []
 
 
+def test_a_key_that_bounces_labels_one_item(browser: Any, tmp_path: Path) -> None:
+    rows = [{"prompt": f"q{n}", "chosen": "a", "rejected": f"b{n}"} for n in range(3)]
+    source, out, port = lines(tmp_path / "a.jsonl", rows), tmp_path / "labels.jsonl", free_port()
+    server, address = start(source, out, port)
+    page = browser.new_page()
+    try:
+        page.goto(address)
+        for key, counts in (("1", [1, 2]), ("u", [1, 0])):
+            for count in counts:
+                wait_done(page, {"1": count - 1, "u": count + 1}[key])
+                item = page.locator("body").get_attribute("data-item")
+                page.keyboard.press(key)
+                page.wait_for_selector(f'body:not([data-item="{item}"])', state="attached")
+                page.keyboard.press(key)  # the next item is on the page, and unread
+                wait_done(page, count)
+                assert len(LabelJournal(out).rows) == count
+    finally:
+        stop(server)
+        page.close()
+
+
 def test_rankings_ratings_criteria_and_images_are_shown(browser: Any, tmp_path: Path) -> None:
     png = (
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q"

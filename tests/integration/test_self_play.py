@@ -2,12 +2,16 @@
 
 import importlib.util
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
+import torch
 
+import ludus
 from ludus.agent import Episode, Segment, Trajectory, Turn
 from ludus.agent.episodes import read_episodes
 from ludus.config import build, read_toml
@@ -19,8 +23,13 @@ from ludus.metrics import read_metrics
 from ludus.trainer.algorithms import dr_grpo_advantages
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.learning.experience import gather
+from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
-from ludus.trainer.recipes.recipe import Call
+from ludus.trainer.recipes.recipe import Call, load_recipe
+from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.collect import Group, compared
 from ludus.trainer.rollout.issues import Ticket
 from ludus.trainer.rollout.sampling import SamplingPolicy
@@ -208,6 +217,17 @@ def settings(folder: Path, model: Path, **changes: Any) -> TrainConfig:
             {"role": [{"name": name, "model": "x"} for name in ("proposer", "solver")]},
             "every role has a model of its own",
         ),
+        (
+            {"role": [{"name": name, "learns": True} for name in ("proposer", "solver")]},
+            "the run's own policy plays none",
+        ),
+        (
+            {
+                "role": [{"name": "proposer"}, {"name": "solver", "learns": True}],
+                "sampling": "self_play,nlpo",
+            },
+            "role 'solver' learns by itself.*sampling.vocabulary",
+        ),
         ({"sampling": "self_play,dars"}, "dars and self_play all decide about the rollouts"),
     ],
 )
@@ -268,3 +288,94 @@ async def test_a_role_with_a_model_of_its_own_plays_and_does_not_learn(
     assert by_role["proposer"].trajectories[0].exclude_from_loss is False
     assert {each.reason for each in records} <= {"", "excluded"}
     assert weights == {file.name: file.read_bytes() for file in other.iterdir() if file.is_file()}
+
+
+class Parity(ludus.TextEnv):
+    """Every proposal is a valid question, and rewards follow from the number of characters."""
+
+    max_turns = 1
+    reset_options: ClassVar[Mapping[str, type]] = {"role": str, "question": str}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        given = options or {}
+        self.role, self.said = given.get("role", "solver"), given.get("question", "")
+        return f"{self.role} {self.task.seed % 10} {self.said}", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.said = str(len(action) % 3)
+        return "", float(len(action) % 2), True, False, {}
+
+    def gold(self) -> str | None:
+        return self.said if self.role == "proposer" else None
+
+
+@pytest.fixture(scope="module")
+def parity() -> str:
+    ludus.register("test/parity-v0")(Parity)
+    return "test/parity-v0"
+
+
+def two_learners(
+    parity: str, model: Path, other: Path, folder: Path, *, steps: int, resume: bool = False
+) -> TrainConfig:
+    changes: dict[str, Any] = {
+        "env": parity,
+        "role": [{"name": "proposer"}, {"name": "solver", "model": str(other), "learns": True}],
+        "steps": steps,
+        "trainer": {"lr": 1e-3},
+    }
+    made = settings(folder, model, **changes)
+    return replace(made, run=replace(made.run, resume=resume))
+
+
+def weights_of(folder: Path) -> dict[str, Any]:
+    return dict(load_model(str(folder)).named_parameters())
+
+
+@pytest.mark.slow
+async def test_each_of_two_learners_makes_the_step_of_its_own_rollouts_alone(
+    parity: str, model: Path, tmp_path: Path
+) -> None:
+    """The oracle is a learner that has never seen the other role, given the recorded rollouts."""
+    other = write_tiny_policy(tmp_path / "other", hidden=32, layers=1, heads=2, seed=7)
+    config = two_learners(parity, model, other, tmp_path / "run", steps=1)
+    result = await run_training(config)
+    played = list(read_episodes(tmp_path / "run" / "episodes" / "step-000001.jsonl"))
+    kept = {"proposer": result.checkpoint, "solver": result.checkpoint / "roles" / "solver"}
+    for role, first in (("proposer", model), ("solver", other)):
+        alone: dict[str, list[Episode]] = {}
+        for each in played:
+            if each.trajectories[0].role == role:
+                alone.setdefault(each.group, []).append(each)
+        assert len(alone) == 2
+        groups = [Group(WORLD, episodes, 0) for episodes in alone.values()]
+        learner = Learner(load_model(str(first)), config.trainer, ReadingOptions(temperature=1.0))
+        updater = Updater(resolve(load_recipe("grpo"), max_tokens=6), learner)
+        experience = updater.gather(compared(groups))
+        assert experience is not None
+        seed = torch.Generator().manual_seed(config.seed * 1_000_003)
+        assert updater.step(experience, generator=seed)["grad_norm"] > 0
+        expected, got = dict(learner.model.named_parameters()), weights_of(kept[role])
+        for name, weight in expected.items():
+            assert torch.allclose(got[name], weight, rtol=0, atol=1e-6), (role, name)
+        begun = weights_of(first)
+        assert not all(torch.equal(got[name], begun[name]) for name in begun)
+    assert count_rollouts(tmp_path / "run").holds
+
+
+@pytest.mark.slow
+async def test_two_learners_go_on_to_the_last_bit(parity: str, model: Path, tmp_path: Path) -> None:
+    other = write_tiny_policy(tmp_path / "other", hidden=32, layers=1, heads=2, seed=7)
+    whole = await run_training(two_learners(parity, model, other, tmp_path / "whole", steps=4))
+    await run_training(two_learners(parity, model, other, tmp_path / "half", steps=2))
+    rest = await run_training(
+        two_learners(parity, model, other, tmp_path / "half", steps=4, resume=True)
+    )
+    for folder in (Path(), Path("roles") / "solver"):
+        first, second = (weights_of(run.checkpoint / folder) for run in (whole, rest))
+        assert all(torch.equal(first[name], second[name]) for name in first), folder
+    rows = [row for row in read_metrics(whole.folder / "metrics.jsonl") if "reward/mean" in row]
+    assert all(row["update/role/solver/grad_norm"] > 0 for row in rows)
+    assert all(row["update/grad_norm"] != row["update/role/solver/grad_norm"] for row in rows)

@@ -11,7 +11,9 @@ import pytest
 from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
+    AsyncConfig,
     EvalConfig,
+    LocalConfig,
     LoraConfig,
     ModelConfig,
     RolloutConfig,
@@ -171,6 +173,49 @@ async def test_a_run_with_a_moving_reference_continues_from_its_checkpoint(
     )
     other = weights(still.checkpoint)
     assert not all(bool((other[name] == expected[name]).all()) for name in expected)
+
+
+async def test_a_run_of_nlpo_samples_and_learns_over_one_vocabulary(
+    model: Path, tmp_path: Path
+) -> None:
+    """Sampler and learner agree to rounding, also where the copy has changed, and a half and its
+    other half are the whole, to the last bit.
+    """
+    path = tmp_path / "masked.toml"
+    path.write_text(
+        'base = "ppo"\n[algorithm.entropy]\ncoefficient = 0.5\n'
+        "[sampling.vocabulary]\ntop_p = 0.5\nevery = 2\n"
+    )
+    changes: dict[str, Any] = {"recipe": str(path), "trainer": TrainerConfig(lr=1e-2)}
+    whole = await run_training(config(model, tmp_path / "whole", steps=6, **changes))
+    rows = read_metrics(whole.folder / "metrics.jsonl")
+    gaps = [row["update/old_sampler_gap"] for row in rows if "update/old_sampler_gap" in row]
+    assert len(gaps) == 6
+    assert max(gaps) < 1e-5, gaps
+    half = config(model, tmp_path / "half", steps=3, **changes)
+    await run_training(half)
+    ended = await run_training(replace(half, steps=6, run=replace(half.run, resume=True)))
+    expected, got = weights(whole.checkpoint), weights(ended.checkpoint)
+    assert all(bool((got[name] == expected[name]).all()) for name in expected)
+    for row in (row for row in rows if "update/entropy" in row):
+        assert row["update/entropy"] < 3.0  # of all tokens it would be 3.7
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"local": LocalConfig(engines=1)}, "local.engines"),
+        ({"engine": "vllm"}, "engine = 'vllm'"),
+        ({"trainer": TrainerConfig(lora=LoraConfig(rank=2))}, "trainer.lora.rank"),
+        ({"overlap": AsyncConfig(max_staleness=1)}, "overlap.max_staleness, eval.beside"),
+        ({"eval": EvalConfig(tasks=2, beside="own")}, "eval.beside = 'own'"),
+    ],
+)
+async def test_a_mask_that_the_sampler_would_not_have_is_refused(
+    changes: dict[str, Any], told: str, model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"sampling.vocabulary masks by a copy .*{told}"):
+        await assemble(config(model, tmp_path / "run", recipe="ppo", sampling="nlpo", **changes))
 
 
 async def test_a_critic_of_its_own_learns_before_the_policy_moves(

@@ -140,7 +140,7 @@ from .preferences.pairs import (
     simpo_loss,
     slic_loss,
 )
-from .preferences.scores import agreement, bradley_terry_loss, plackett_luce_loss, rating_loss
+from .preferences.scores import bradley_terry_loss, plackett_luce_loss, rating_loss
 from .sampling import (
     active_sampling_mask,
     adaptive_pool_size,
@@ -203,6 +203,7 @@ from .surrogates.gates import (
     low_probability_mask,
     lp_reg_loss,
     min_p_proxy_logp,
+    nlpo_vocabulary,
     sapo_loss,
 )
 from .surrogates.heterogeneous import hapo_entropy_scale, hapo_loss
@@ -261,7 +262,6 @@ __all__ = [
     "aepo_temperature",
     "aggregate",
     "aggregator",
-    "agreement",
     "aipo_loss",
     "bradley_terry_loss",
     "cispo_loss",
@@ -360,6 +360,7 @@ __all__ = [
     "modpo_loss",
     "mpt_mask",
     "mt_grpo_advantages",
+    "nlpo_vocabulary",
     "no_positive_resampling_mask",
     "node_depths",
     "oblr_po_advantages",

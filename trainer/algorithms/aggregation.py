@@ -101,7 +101,7 @@ def token_mean(losses: Tensor, mask: Tensor) -> Sum:
     Returns:
         Sum and weight; both 0 when nothing is trained.
 
-    Source: DAPO, arXiv 2503.14476.
+    Source: DAPO, arXiv 2503.14476, section 3.3.
 
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -125,7 +125,7 @@ def sequence_mean(
         owners: the rollout of each row, a rollout being the sequence; None takes every row for a
             rollout of its own.
 
-    Source: DeepSeekMath, arXiv 2402.03300.
+    Source: DeepSeekMath, arXiv 2402.03300, equation 3.
 
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -183,7 +183,7 @@ def fixed_length(
             split batch must not add their weights but share one.
         owners: as in `sequence_mean`.
 
-    Source: arXiv 2503.20783.
+    Source: arXiv 2503.20783, the objective of Dr. GRPO.
 
     >>> losses = torch.tensor([[1.0, 2.0, 3.0], [4.0, 0.0, 0.0]])
     >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -216,7 +216,7 @@ def prompt_mean(
             weight of a part is the share of prompts it holds, so parts add up to the number of
             prompts with a trained token.
 
-    Source: ScaleRL, arXiv 2510.13786.
+    Source: ScaleRL, arXiv 2510.13786, section 3.2.
 
     >>> losses, mask = torch.tensor([[1.0, 2.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
     >>> divide(*prompt_mean(losses, mask, groups=torch.tensor([0, 0])))

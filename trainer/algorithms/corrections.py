@@ -289,7 +289,7 @@ def opsm_mask(
     Returns:
         [B] bool.
 
-    Source: DeepSeek-V3.2, arXiv 2512.02556.
+    Source: DeepSeek-V3.2, arXiv 2512.02556, its off-policy sequence masking.
 
     >>> pi, mu = torch.tensor([[0.1], [0.1]]).log(), torch.tensor([[0.4], [0.4]]).log()
     >>> opsm_mask(pi, mu, torch.tensor([-1.0, 1.0]), torch.ones(2, 1), delta=0.5)
@@ -341,7 +341,7 @@ def overlong_mask(truncated: Tensor) -> Tensor:
     Returns:
         [B] bool.
 
-    Source: DAPO, arXiv 2503.14476.
+    Source: DAPO, arXiv 2503.14476, section 3.4.
 
     >>> overlong_mask(torch.tensor([True, False]))
     tensor([False,  True])

@@ -206,7 +206,7 @@ def adaptive_kl_coefficient(
         horizon: the number of samples over which the coefficient changes by about 20 % at most.
         steps: samples since the last call.
 
-    Source: Ziegler et al. 2019, arXiv 1909.08593.
+    Source: Ziegler et al. 2019, arXiv 1909.08593, the controller of its KL coefficient.
 
     >>> adaptive_kl_coefficient(0.1, 12.0, target=6.0, horizon=100, steps=50)
     0.11000000000000001

@@ -146,7 +146,7 @@ def dynamic_sampling_mask(
     Returns:
         [B] bool. The caller generates on, within a bound, and cuts the surplus.
 
-    Source: arXiv 2503.14476.
+    Source: arXiv 2503.14476, equation 11.
 
     >>> dynamic_sampling_mask(torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]))
     tensor([False, False,  True,  True])
@@ -203,7 +203,7 @@ def no_positive_resampling_mask(pass_rates: Tensor, *, threshold: float = 0.9) -
     Returns:
         [N] bool.
 
-    Source: ScaleRL, arXiv 2510.13786; open-instruct `no_resampling_pass_rate`.
+    Source: ScaleRL, arXiv 2510.13786, section 4; open-instruct `no_resampling_pass_rate`.
 
     >>> no_positive_resampling_mask(torch.tensor([0.5, 0.9, float("nan")]))
     tensor([ True, False,  True])

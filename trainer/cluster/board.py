@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..run.folder import replace_file
+from ludus.metrics import replace_file
+
 from .resources import answer
 
 BOARD = "processes.json"

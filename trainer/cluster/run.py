@@ -29,11 +29,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ludus.config import to_toml
 from ludus.errors import ConfigError, TrainingFailed
+from ludus.metrics import replace_file
 from ludus.wire.roster import FILE
 
 from ..config import TrainConfig
 from ..open_engine import PLACED
-from ..run.folder import referring, replace_file
+from ..run.folder import referring
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
 from .board import Board, PlacedProcess, look

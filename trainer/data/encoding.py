@@ -44,8 +44,8 @@ class DataRow:
         return len(self.ids)
 
 
-class EndlessConversation(LudusError, ValueError):
-    """A conversation that is too long for a model before a token of it is counted."""
+class Unlearnable(LudusError, ValueError):
+    """Data that a model cannot read; the message is a reason that items are counted by."""
 
 
 def segments_of(
@@ -55,12 +55,12 @@ def segments_of(
 
     Raises:
         ConfigError: the template cannot show the conversation.
-        EndlessConversation: it has far more text than `max_tokens` tokens can hold.
+        Unlearnable: it has far more text than `max_tokens` tokens can hold.
         ImageRefused: an image cannot be shown.
     """
     messages, tools = conversation.messages, conversation.tools
     if any(len(message.text) > LONGEST_TOKEN * max_tokens for message in messages):
-        raise EndlessConversation
+        raise Unlearnable(f"longer than {max_tokens} tokens")
     rows = GrowingRows(chat_format, [])
     answered = 0
     """The number of messages that the ids show."""
@@ -76,13 +76,13 @@ def segments_of(
     return rows.segments
 
 
-def rows_of_segments(segments: Sequence[Segment]) -> list[DataRow]:
+def rows_of_segments(segments: Sequence[Segment]) -> tuple[DataRow, ...]:
     """Return the rows of segments that train a token."""
-    rows = [row for segment in segments if (row := as_row(segment)) is not None]
-    return [
+    return tuple(
         DataRow(np.array(row.ids, np.int32), np.array(row.mask, np.bool_), row.images)
-        for row in rows
-    ]
+        for segment in segments
+        if (row := as_row(segment)) is not None
+    )
 
 
 def batch_of(rows: Sequence[DataRow]) -> Batch:

@@ -8,18 +8,20 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ludus.agent.data.loading import share_of
 from ludus.agent.images import ImageRefused
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 
-from ..run.folder import replace_file
+from ..settings.data import SupervisedConfig
 from ..settings.run import RunConfig
-from .encoding import DataRow, EndlessConversation
+from .encoding import DataRow, Unlearnable
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,15 @@ DIGEST = "data.sha256"
 """The file of a run with the digest of its data."""
 MAX_HELD_OUT = 512
 """The most held-out examples; more would cost time and tell little."""
+
+
+class Prompted(Protocol):
+    """What is learned as a whole."""
+
+    @property
+    def prompt(self) -> bytes:
+        """What decides whether the example is held out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,21 +53,29 @@ class Example:
     numbers: tuple[float, ...] = ()
     """A number for each answer, where the loss reads one: a reward, or a win rate."""
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the longest row."""
-        return max(len(row) for rows in self.rows for row in rows)
+    def fitting(self, max_tokens: int) -> Example:
+        """Return the example if it can be learned in rows of at most `max_tokens` tokens.
+
+        Raises:
+            Unlearnable: a row is longer, or nothing of an answer is trained.
+        """
+        if not self.rows or not all(self.rows):
+            raise Unlearnable("without a token to train")
+        if any(len(row) > max_tokens for rows in self.rows for row in rows):
+            raise Unlearnable(f"longer than {max_tokens} tokens")
+        return self
 
 
+ExampleT = TypeVar("ExampleT", bound=Prompted)
 Source = TypeVar("Source")
 
 
 @dataclass(frozen=True)
-class ExampleSet(Generic[Source]):
+class ExampleSet(Generic[ExampleT]):
     """Examples for training, and those that are held out."""
 
-    train: list[Example]
-    held_out: list[Example]
+    train: list[ExampleT]
+    held_out: list[ExampleT]
     digest: str
     """SHA-256 of the data."""
 
@@ -64,84 +83,67 @@ class ExampleSet(Generic[Source]):
         """Return the number of updates: `steps`, or those of `epochs` where that is positive."""
         return -(-round(epochs * len(self.train)) // batch_size) if epochs else steps
 
-    def batch(self, step: int, size: int, *, seed: int) -> list[Example]:
+    def batch(self, step: int, size: int, *, seed: int) -> list[ExampleT]:
         """Return the examples of an update, numbered from 0. Every pass over the data has an order
         of its own, which the seed decides: a resumed run draws what it would have drawn.
         """
         count = len(self.train)
-        drawn: list[Example] = []
+        drawn: list[ExampleT] = []
         for number in range(step * size, (step + 1) * size):
             epoch, place = divmod(number, count)
-            drawn.append(self.train[int(order_of(seed, epoch, count)[place])])
+            drawn.append(self.train[int(_order_of(seed, epoch, count)[place])])
         return drawn
 
 
-_ORDERS: dict[tuple[int, int, int], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
-
-
-def order_of(seed: int, epoch: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the order in which a pass over `count` examples draws them. The last orders are kept,
-    since a batch may lie in two passes.
-    """
-    key = (seed, epoch, count)
-    if key not in _ORDERS:
-        for old in list(_ORDERS)[:-1]:
-            del _ORDERS[old]
-        _ORDERS[key] = np.random.default_rng([seed, epoch]).permutation(count)
-    return _ORDERS[key]
+@lru_cache(maxsize=2)  # a batch may lie in two passes
+def _order_of(seed: int, epoch: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the order in which a pass over `count` examples draws them."""
+    return np.random.default_rng([seed, epoch]).permutation(count)
 
 
 def encode_all(
     items: Iterable[Source],
-    encode: Callable[[Source], Example],
+    encode: Callable[[Source], ExampleT],
+    config: SupervisedConfig,
     *,
-    source: str,
     digest: str,
-    max_tokens: int,
-    held_out: float,
-) -> ExampleSet[Source]:
-    """Encode items, and leave out those that are too long or that the template cannot show.
+    most_held_out: int = MAX_HELD_OUT,
+) -> ExampleSet[ExampleT]:
+    """Encode items, and leave out those that the model cannot read.
 
     Args:
         items: what was loaded.
         encode: makes an example of an item.
-        source: the data, for messages.
+        config: the settings, which say what share of prompts is held out.
         digest: the digest of the data.
-        max_tokens: the most tokens of a row.
-        held_out: the share of prompts that are held out.
+        most_held_out: the most examples that are held out.
 
     Raises:
         ConfigError: nothing is left to train on.
     """
-    train: list[Example] = []
-    kept_out: list[Example] = []
+    examples: ExampleSet[ExampleT] = ExampleSet([], [], digest)
     left_out: Counter[str] = Counter()
     last = ""
     for item in items:
         try:
             example = encode(item)
-        except EndlessConversation:
-            left_out[f"longer than {max_tokens} tokens"] += 1
-            continue
+        except Unlearnable as error:
+            left_out[str(error)] += 1
         except (ConfigError, ImageRefused) as error:  # TemplateRefused is a ConfigError
             left_out["that cannot be shown to this model"] += 1
             last = str(error)
-            continue
-        if not example.rows or not all(example.rows):
-            left_out["without a token to train"] += 1
-        elif example.tokens > max_tokens:
-            left_out[f"longer than {max_tokens} tokens"] += 1
-        elif share_of(example.prompt) < held_out and len(kept_out) < MAX_HELD_OUT:
-            kept_out.append(example)
         else:
-            train.append(example)
+            room = len(examples.held_out) < most_held_out
+            out = room and share_of(example.prompt) < config.held_out
+            (examples.held_out if out else examples.train).append(example)
     told = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
-    if not train:
-        why = f"left out {told}" if told else f"all of them are held out (held_out is {held_out})"
-        raise ConfigError(f"nothing of {source!r} is left to train on: {why}. {last}".strip())
+    if not examples.train:
+        held = f"all of them are held out (held_out is {config.held_out})"
+        why = f"left out {told}" if told else held
+        raise ConfigError(f"nothing of {config.data!r} is left to train on: {why}. {last}".strip())
     if left_out:
-        logger.warning("%s: left out %s. %s", source, told, last)
-    return ExampleSet(train, kept_out, digest)
+        logger.warning("%s: left out %s. %s", config.data, told, last)
+    return examples
 
 
 def refuse_changed_data(folder: Path, digest: str, run: RunConfig) -> None:

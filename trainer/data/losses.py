@@ -57,10 +57,28 @@ class PreferenceInputs:
         names = ("logp", "ref_logp", "old_logp", "groups", "good", "numbers", "mask")
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
-    @property
-    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What every loss of pairs reads last."""
-        return self.groups, self.good, self.mask
+
+_PAIRS = ("groups", "good", "mask")
+_WITH_REFERENCE = ("logp", "ref_logp", *_PAIRS)
+_WITH_NUMBERS = ("logp", "ref_logp", "numbers", *_PAIRS)
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """How a function of the library is called for a method."""
+
+    function: Callable[..., Sum]
+    strength: str = "beta"
+    """The parameter that takes the method's strength."""
+    reads: tuple[str, ...] = _WITH_REFERENCE
+    """What the function reads, in order: fields of `PreferenceInputs`."""
+    own: tuple[str, ...] = ()
+    """Settings of the run that are parameters of the same name."""
+
+    def __call__(self, config: PreferenceConfig, given: PreferenceInputs) -> Sum:
+        own = {name: getattr(config, name) for name in self.own}
+        inputs = (getattr(given, name) for name in self.reads)
+        return self.function(*inputs, **{self.strength: config.strength}, **own)
 
 
 def preference_loss(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
@@ -68,73 +86,7 @@ def preference_loss(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
     return _LOSSES[config.method](config, given)
 
 
-def _dpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.dpo_loss(
-        given.logp,
-        given.ref_logp,
-        *given.pairs,
-        beta=config.strength,
-        label_smoothing=config.label_smoothing,
-    )
-
-
-def _rdpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.rdpo_loss(
-        given.logp, given.ref_logp, *given.pairs, beta=config.strength, flip_rate=config.flip_rate
-    )
-
-
-def _ipo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.ipo_loss(given.logp, given.ref_logp, *given.pairs, tau=config.strength)
-
-
-def _slic(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.slic_loss(given.logp, given.ref_logp, *given.pairs, beta=config.strength)
-
-
-def _kto(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.kto_loss(
-        given.logp,
-        given.ref_logp,
-        given.groups,
-        given.good,
-        given.shift,
-        given.mask,
-        beta=config.strength,
-        good_weight=config.good_weight,
-        bad_weight=config.bad_weight,
-    )
-
-
-def _simpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.simpo_loss(given.logp, *given.pairs, beta=config.strength, gamma=config.gamma)
-
-
-def _orpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.orpo_loss(given.logp, *given.pairs, lam=config.strength)
-
-
-def _sppo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.sppo_loss(
-        given.logp, given.ref_logp, given.numbers, *given.pairs, eta=config.strength
-    )
-
-
-def _inpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.inpo_loss(
-        given.logp,
-        given.ref_logp,
-        given.old_logp,
-        *given.pairs,
-        eta=config.strength,
-        tau=config.tau,
-    )
-
-
-def _copg(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.copg_loss(
-        given.logp, given.ref_logp, given.numbers, *given.pairs, beta=config.strength
-    )
+_DPO = _Loss(algorithms.dpo_loss, own=("label_smoothing",))
 
 
 def _hypo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
@@ -142,7 +94,7 @@ def _hypo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
     pairs of the one, and over sampled answers of the other.
     """
     sampled = given.good == SAMPLED
-    value, pairs = _dpo(config, given.rows(~sampled))
+    value, pairs = _DPO(config, given.rows(~sampled))
     if not bool(sampled.any()):
         return value, pairs
     online = given.rows(sampled)
@@ -152,29 +104,24 @@ def _hypo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
     return value + config.kl / config.samples * divergence, pairs
 
 
-def _modpo(config: PreferenceConfig, given: PreferenceInputs) -> Sum:
-    return algorithms.modpo_loss(
-        given.logp,
-        given.ref_logp,
-        given.numbers,
-        *given.pairs,
-        beta=config.strength,
-        weight=config.weight,
-    )
-
-
 _LOSSES: Mapping[str, Callable[[PreferenceConfig, PreferenceInputs], Sum]] = {
-    "dpo": _dpo,
-    "rdpo": _rdpo,
-    "ipo": _ipo,
-    "slic": _slic,
-    "kto": _kto,
-    "simpo": _simpo,
-    "orpo": _orpo,
-    "sppo": _sppo,
-    "inpo": _inpo,
-    "copg": _copg,
+    "dpo": _DPO,
+    "rso": _DPO,  # the pairs are what differs
     "hypo": _hypo,
-    "modpo": _modpo,
-    "rso": _dpo,  # the pairs are what differs
+    "rdpo": _Loss(algorithms.rdpo_loss, own=("flip_rate",)),
+    "ipo": _Loss(algorithms.ipo_loss, "tau"),
+    "slic": _Loss(algorithms.slic_loss),
+    "kto": _Loss(
+        algorithms.kto_loss,
+        reads=("logp", "ref_logp", "groups", "good", "shift", "mask"),
+        own=("good_weight", "bad_weight"),
+    ),
+    "simpo": _Loss(algorithms.simpo_loss, reads=("logp", *_PAIRS), own=("gamma",)),
+    "orpo": _Loss(algorithms.orpo_loss, "lam", reads=("logp", *_PAIRS)),
+    "sppo": _Loss(algorithms.sppo_loss, "eta", _WITH_NUMBERS),
+    "inpo": _Loss(
+        algorithms.inpo_loss, "eta", ("logp", "ref_logp", "old_logp", *_PAIRS), own=("tau",)
+    ),
+    "copg": _Loss(algorithms.copg_loss, reads=_WITH_NUMBERS),
+    "modpo": _Loss(algorithms.modpo_loss, reads=_WITH_NUMBERS, own=("weight",)),
 }

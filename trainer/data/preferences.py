@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from ludus.agent import ChatFormat, Sampling
-from ludus.agent.data.fields import FieldNames
 from ludus.agent.data.loading import load_items
 from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
@@ -35,12 +34,12 @@ from ..learning.policy_model import BelowAdapter
 from ..learning.reader import PolicyReader
 from ..models.devices import DTYPES, pick_device
 from ..models.loading import load_model, load_tokenizer
-from ..models.tiny import TINY, find_model, write_tiny_policy
+from ..models.tiny import TINY, find_model
 from ..rollout.batch import Batch
 from ..run.claim import settled_resume
 from ..settings.data import NUMBERS, WITH_REFERENCE, PreferenceConfig
 from .encoding import DataRow, batch_of, rows_of_segments, segments_of
-from .examples import Example, ExampleSet, encode_all, logger, refuse_changed_data
+from .examples import Example, ExampleSet, encode_all, logger
 from .losses import SAMPLED, PreferenceInputs, preference_loss
 from .recorded import SameTokenizer, digest_of, holds_episodes, recorded_groups
 from .rollout_pairs import RolloutPreferences, accepted_pairs
@@ -60,10 +59,9 @@ async def run_preferences(config: PreferenceConfig, *, progress: Progress | None
     config.require_complete()
     config = replace(config, run=settled_resume(config.run, folder_of(config)))
     async with AsyncExitStack() as stack:
-        opened = open_run(config, folder_of(config), stack, partial(_located, config))
-        examples = load_preferences(config, opened)
-        refuse_changed_data(opened.folder.path, examples.digest, config.run)
-        return await PreferenceRun(config, opened, examples).to_end(progress)
+        opened = open_run(config, folder_of(config), stack)
+        run = PreferenceRun(config, opened, load_preferences(config, opened))
+        return await run.to_end(progress)
 
 
 def folder_of(config: PreferenceConfig) -> Path:
@@ -71,13 +69,7 @@ def folder_of(config: PreferenceConfig) -> Path:
     return Path(config.run.folder or f"runs/{config.method}")
 
 
-def _located(config: PreferenceConfig, folder: Any) -> str:
-    if config.model.path != TINY:
-        return config.model.path
-    return str(write_tiny_policy(folder.path / "model", seed=config.seed))
-
-
-class PreferenceRun(PolicyRun):
+class PreferenceRun(PolicyRun[PreferenceConfig, Example]):
     """A run that learns from preferences.
 
     Args:
@@ -87,11 +79,9 @@ class PreferenceRun(PolicyRun):
     """
 
     def __init__(
-        self, config: PreferenceConfig, opened: OpenedRun, examples: ExampleSet[Any]
+        self, config: PreferenceConfig, opened: OpenedRun, examples: ExampleSet[Example]
     ) -> None:
-        steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
-        super().__init__(opened, steps)
-        self.config, self.examples = config, examples
+        super().__init__(config, opened, examples)
         self.reference: PolicyReader | BelowAdapter | None = None
         self.before: PolicyReader | BelowAdapter | None = None
         """The model that training started from, where it is not the reference."""
@@ -104,7 +94,7 @@ class PreferenceRun(PolicyRun):
 
     async def learn(self) -> dict[str, float]:
         """Make an update on the next examples."""
-        drawn = self.examples.batch(self.step, self.config.batch_size, seed=self.config.seed)
+        drawn = self.drawn()
         sampled = await self.sampled(drawn) if self.config.method == "hypo" else []
         return await asyncio.to_thread(self._learn, drawn, sampled)
 
@@ -119,7 +109,8 @@ class PreferenceRun(PolicyRun):
             if row.images:
                 raise ConfigError("hypo samples answers to prompts of text; these show images")
             prompt = row.ids[: int(row.mask.argmax())]
-            seed = (self.step * len(drawn) + number) * count + sample
+            place = np.random.SeedSequence((self.config.seed, self.step, number, sample))
+            seed = int(place.generate_state(1)[0])
             sampling = Sampling(max_tokens=most, seed=seed, stop_token_ids=stop)
             said = (await engine.generate(prompt.tolist(), sampling)).ids
             mask = np.arange(len(prompt) + len(said)) >= len(prompt)
@@ -152,14 +143,8 @@ class PreferenceRun(PolicyRun):
         )
         return {**metrics, **seen.metrics("preference")}
 
-    async def measure(self) -> dict[str, float]:
+    def measured(self) -> dict[str, float]:
         """Measure the loss and the agreement on what is held out."""
-        every, last = self.config.eval_every, self.step == self.steps
-        if not self.examples.held_out or not (last or (every and self.step % every == 0)):
-            return {}
-        return await asyncio.to_thread(self._measure)
-
-    def _measure(self) -> dict[str, float]:
         total, weight, seen = 0.0, 0.0, _Statistics()
         held_out, size = self.examples.held_out, self.config.batch_size
         for start in range(0, len(held_out), size):
@@ -239,37 +224,33 @@ class _Statistics:
     """Implied rewards of good and bad answers, over the passes of an update."""
 
     def __init__(self) -> None:
-        self.good: dict[int, float] = {}
-        self.bad: dict[int, float] = {}
+        self.clear()
 
     def clear(self) -> None:
         """Forget what an earlier attempt at the update has added."""
-        self.good, self.bad = {}, {}
+        self.good: list[float] = []
+        self.bad: list[float] = []
+        self.gaps: list[float] = []
 
     def add(self, rewards: Tensor, part: Batch) -> None:
-        """Add the rows of a pass; rows of one answer add up."""
+        """Add the rows of a pass; rows of one answer add up, and both of a pair are in a pass."""
         assert part.inputs.groups is not None
         assert part.inputs.rewards is not None
-        offset = 1 + max(self.good.keys() | self.bad.keys(), default=-1)
-        rows = zip(
-            part.inputs.groups.tolist(), part.inputs.rewards.tolist(), rewards.tolist(), strict=True
-        )
-        for group, good, reward in rows:
-            if good == SAMPLED:
-                continue
-            side = self.good if good else self.bad
-            side[offset + group] = side.get(offset + group, 0.0) + reward
+        sums: dict[float, dict[int, float]] = {1.0: {}, 0.0: {}, SAMPLED: {}}
+        groups, sides = part.inputs.groups.tolist(), part.inputs.rewards.tolist()
+        for group, side, reward in zip(groups, sides, rewards.tolist(), strict=True):
+            sums[side][group] = sums[side].get(group, 0.0) + reward
+        good, bad = sums[1.0], sums[0.0]
+        self.good += good.values()
+        self.bad += bad.values()
+        self.gaps += [good[pair] - bad[pair] for pair in sorted(good.keys() & bad.keys())]
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Return means, and where answers are paired how often the chosen one has more."""
-        numbers: dict[str, float] = {}
-        for name, side in (("chosen", self.good), ("rejected", self.bad)):
-            if side:
-                numbers[f"{prefix}/{name}"] = float(np.mean(list(side.values())))
-        pairs = sorted(self.good.keys() & self.bad.keys())
-        if pairs:
-            gaps = np.array([self.good[pair] - self.bad[pair] for pair in pairs])
-            numbers[f"{prefix}/margin"] = float(gaps.mean())
+        gaps = np.array(self.gaps)
+        means = {"chosen": self.good, "rejected": self.bad, "margin": self.gaps}
+        numbers = {f"{prefix}/{name}": float(np.mean(of)) for name, of in means.items() if of}
+        if len(gaps):
             numbers[f"{prefix}/accuracy"] = float((gaps > 0).mean() + (gaps == 0).mean() / 2)
         return numbers
 
@@ -308,15 +289,13 @@ def _spliced(prompt: DataRow, answer: DataRow) -> DataRow:
     return DataRow(ids, mask)
 
 
-def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[Any]:
+def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[Example]:
     """Load and encode the data of a run."""
-    chat_format, labelled = opened.chat_format, config.method == "kto"
     max_tokens = config.max_tokens or opened.longest()
-    settings = partial(
-        encode_all, source=config.data, max_tokens=max_tokens, held_out=config.held_out
-    )
+    encode = partial(_example, opened.chat_format, max_tokens)
     if holds_episodes(config.data):
-        groups = RolloutPreferences(config, SameTokenizer(chat_format, config.data).check)
+        check = SameTokenizer(opened.chat_format, config.data).check
+        groups = RolloutPreferences(config, check)
         examples = [
             example for group in recorded_groups(config.data) for example in groups.examples(group)
         ]
@@ -325,24 +304,21 @@ def load_preferences(config: PreferenceConfig, opened: OpenedRun) -> ExampleSet[
                 f"{config.data!r} holds no group of rollouts whose rewards differ, and preferences "
                 "are made of those"
             )
-        return settings(examples, lambda example: example, digest=digest_of(examples))
+        fitting = partial(Example.fitting, max_tokens=max_tokens)
+        return encode_all(examples, fitting, config, digest=digest_of(examples))
     reader = PreferenceReader(Path(config.data).parent, numbers=NUMBERS.get(config.method, ""))
-    names = FieldNames(config.fields)
-    if labelled:
-        answers = load_items(config.data, lambda row: reader.rating(names.row(row)))
-        _tell(answers.report())
-        encode = partial(_labelled_example, chat_format, max_tokens)
-        return settings(answers.items, encode, digest=answers.digest)
+    if config.method == "kto":
+        answers = load_items(config.data, reader.rating, fields=config.fields)
+        return encode_all(answers.items, encode, config, digest=answers.digest)
     chooses = config.method == "rso"
     read = reader.ranking if chooses else reader.pair
-    pairs = load_items(config.data, lambda row: _numbered(config, read(names.row(row))))
-    _tell(pairs.report())
-    for told in doubts(config.data, pairs.items):
-        _tell(told)
+    pairs = load_items(config.data, lambda row: _numbered(config, read(row)), fields=config.fields)
+    for doubt in doubts(config.data, pairs.items):
+        logger.warning("%s", doubt)
     items = pairs.items
     if chooses:
         items = [pair for item in items for pair in chosen_pairs(config, item)]
-    return settings(items, partial(_pair_example, chat_format, max_tokens), digest=pairs.digest)
+    return encode_all(items, encode, config, digest=pairs.digest)
 
 
 def _numbered(config: PreferenceConfig, item: RankedAnswers) -> RankedAnswers:
@@ -369,22 +345,18 @@ def chosen_pairs(config: PreferenceConfig, item: RankedAnswers) -> list[RankedAn
     ]
 
 
-def _tell(report: str) -> None:
-    if report:
-        logger.warning("%s", report)
-
-
-def _pair_example(chat_format: ChatFormat, max_tokens: int, pair: RankedAnswers) -> Example:
-    rows = [
-        tuple(rows_of_segments(segments_of(pair.conversation(index), chat_format, max_tokens)))
-        for index in (0, 1)
-    ]
-    prompt = msgspec.msgpack.encode(pair.prompt)
-    return Example(tuple(rows), prompt, numbers=tuple(pair.numbers))
-
-
-def _labelled_example(chat_format: ChatFormat, max_tokens: int, rated: RatedAnswer) -> Example:
-    if rated.rating not in (0, 1):
-        raise ConfigError(f"kto's labels are true and false, and a row has {rated.rating:g}")
-    rows = tuple(rows_of_segments(segments_of(rated.conversation, chat_format, max_tokens)))
-    return Example((rows,), msgspec.msgpack.encode(rated.prompt), rated.rating)
+def _example(
+    chat_format: ChatFormat, max_tokens: int, item: RankedAnswers | RatedAnswer
+) -> Example:
+    prompt = msgspec.msgpack.encode(item.prompt)
+    if isinstance(item, RankedAnswers):
+        conversations = [item.conversation(index) for index in (0, 1)]
+        label, numbers = 1.0, tuple(item.numbers)
+    elif item.rating in (0, 1):
+        conversations, label, numbers = [item.conversation], item.rating, ()
+    else:
+        raise ConfigError(f"kto's labels are true and false, and a row has {item.rating:g}")
+    rows = tuple(
+        rows_of_segments(segments_of(each, chat_format, max_tokens)) for each in conversations
+    )
+    return Example(rows, prompt, label, numbers).fitting(max_tokens)

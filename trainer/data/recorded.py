@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.agent import ChatFormat, Episode, Trajectory
-from ludus.agent.episodes import INDEX, read_episodes
+from ludus.agent import ChatFormat, Trajectory
+from ludus.agent.data.loading import Distinct
+from ludus.agent.episodes import episode_files, read_episodes
 from ludus.errors import ConfigError
 
 from .encoding import rows_of_segments
@@ -37,8 +38,11 @@ def holds_episodes(source: str) -> bool:
         return file.readline(1 << 16).lstrip().startswith((b'{"task":', b'{"trajectories":'))
 
 
-def recorded_trajectories(source: str, *, min_reward: float | None) -> Iterator[Trajectory]:
-    """Yield the trajectories that a policy played to an end and that earned enough.
+def recorded_trajectories(
+    source: str, *, min_reward: float | None = None
+) -> Iterator[tuple[str, Trajectory]]:
+    """Yield the trajectories that a policy played to an end and that earned enough, each with its
+    task.
 
     Args:
         source: a run's folder, or a file of episodes.
@@ -47,9 +51,20 @@ def recorded_trajectories(source: str, *, min_reward: float | None) -> Iterator[
     Raises:
         ConfigError: there are no episodes, or a file cannot be read.
     """
-    for path in _files(Path(source)):
+    files = episode_files(Path(source))
+    if not files:
+        raise ConfigError(
+            f"{source!r} holds no recorded episodes; name a run's folder, or a file of episodes "
+            "(run.episodes_every says how often a run keeps them)"
+        )
+    for path in files:
         for episode in read_episodes(path):
-            yield from _earning(episode, min_reward)
+            for trajectory in episode.trajectories:
+                reward = trajectory.verdict.reward
+                if reward is None or trajectory.exclude_from_loss:
+                    continue
+                if min_reward is None or reward >= min_reward:
+                    yield episode.task, trajectory
 
 
 def recorded_groups(source: str) -> list[list[Trajectory]]:
@@ -59,35 +74,11 @@ def recorded_groups(source: str) -> list[list[Trajectory]]:
         ConfigError: there are no episodes, or a file cannot be read.
     """
     groups: dict[tuple[str, str, bytes], list[Trajectory]] = defaultdict(list)
-    for path in _files(Path(source)):
-        for episode in read_episodes(path):
-            for trajectory in _earning(episode, None):
-                if trajectory.segments:
-                    opening = msgspec.msgpack.encode(trajectory.segments[0].prompt_ids)
-                    groups[episode.task, trajectory.role, opening].append(trajectory)
+    for task, trajectory in recorded_trajectories(source):
+        if trajectory.segments:
+            opening = msgspec.msgpack.encode(trajectory.segments[0].prompt_ids)
+            groups[task, trajectory.role, opening].append(trajectory)
     return list(groups.values())
-
-
-def _earning(episode: Episode, min_reward: float | None) -> Iterator[Trajectory]:
-    for trajectory in episode.trajectories:
-        reward = trajectory.verdict.reward
-        if reward is None or trajectory.exclude_from_loss:
-            continue
-        if min_reward is None or reward >= min_reward:
-            yield trajectory
-
-
-def _files(source: Path) -> list[Path]:
-    if source.is_file():
-        return [source]
-    folder = source / "episodes" if (source / "episodes").is_dir() else source
-    files = sorted(path for path in folder.glob("*.jsonl") if path.name != INDEX)
-    if not files:
-        raise ConfigError(
-            f"{str(source)!r} holds no recorded episodes; name a run's folder, or a file of "
-            "episodes (run.episodes_every says how often a run keeps them)"
-        )
-    return files
 
 
 def without_repetitions(
@@ -98,27 +89,25 @@ def without_repetitions(
     Raises:
         ConfigError: ids are of another tokenizer, or there is no trajectory.
     """
-    kept: dict[bytes, Trajectory] = {}
-    repeated = 0
+    distinct = Distinct()
+    kept: list[Trajectory] = []
     for trajectory in trajectories:
         tokenizer.check(trajectory)
-        said = msgspec.msgpack.encode([segment.ids() for segment in trajectory.segments])
-        key = hashlib.blake2b(said, digest_size=16).digest()
-        repeated += key in kept
-        kept.setdefault(key, trajectory)
+        if distinct.is_new([segment.ids() for segment in trajectory.segments]):
+            kept.append(trajectory)
     if not kept:
         raise ConfigError(
             f"no episode of {tokenizer.source!r} earned enough to learn from; lower min_reward"
         )
-    if repeated:
-        logger.warning("%s: left out %d repeated episodes", tokenizer.source, repeated)
-    return list(kept.values()), hashlib.sha256(b"".join(kept)).hexdigest()
+    if distinct.repeated:
+        logger.warning("%s: left out %d repeated episodes", tokenizer.source, distinct.repeated)
+    return kept, distinct.digest
 
 
 def example_of(trajectory: Trajectory) -> Example:
     """Return a trajectory as an example; its prompt is that of its first window."""
     prompt = trajectory.segments[0].prompt_ids if trajectory.segments else []
-    return Example((tuple(rows_of_segments(trajectory.segments)),), msgspec.msgpack.encode(prompt))
+    return Example((rows_of_segments(trajectory.segments),), msgspec.msgpack.encode(prompt))
 
 
 def digest_of(examples: Sequence[Example]) -> str:

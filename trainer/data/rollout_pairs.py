@@ -53,7 +53,7 @@ class RolloutPreferences:
 
     def _rows(self, rollout: Trajectory) -> tuple[DataRow, ...]:
         self.check(rollout)
-        return tuple(rows_of_segments(rollout.segments))
+        return rows_of_segments(rollout.segments)
 
     def _worth(self, rollout: Trajectory) -> float:
         """Return what orders rollouts: the reward, or the part of it that is the wish."""

@@ -6,6 +6,7 @@ as if it had not been cut.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from ludus.agent import ChatFormat
 from ludus.errors import ConfigError, SaveFailed
@@ -39,35 +40,26 @@ from ..models.devices import (
 )
 from ..models.images import ImageReader
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
+from ..models.tiny import TINY, write_tiny_policy
 from ..run.changes import refuse_changes
 from ..run.claim import RunClaim, finished_note
 from ..run.folder import RunFolder
 from ..run.metrics import tokens_of
 from ..run.saver import shielded
-from ..settings.learner import ModelConfig, TrainerConfig
-from ..settings.run import RunConfig
+from ..settings.data import SupervisedConfig
+from .examples import ExampleSet, ExampleT, refuse_changed_data
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, dict[str, float]], None]
-
-
-class SupervisedSettings(Protocol):
-    """The settings that every supervised run has."""
-
-    @property
-    def model(self) -> ModelConfig: ...
-    @property
-    def trainer(self) -> TrainerConfig: ...
-    @property
-    def run(self) -> RunConfig: ...
+SettingsT = TypeVar("SettingsT", bound=SupervisedConfig)
 
 
 @dataclass
 class OpenedRun:
     """A run's folder, and the model that it trains, of which nothing is in memory yet."""
 
-    settings: SupervisedSettings
+    settings: SupervisedConfig
     folder: RunFolder
     path: str
     """The folder of the model: where the run starts, or its newest checkpoint."""
@@ -124,7 +116,7 @@ class OpenedRun:
 
 
 def claimed_folder(
-    config: SupervisedSettings, path: Path, stack: AsyncExitStack
+    config: SupervisedConfig, path: Path, stack: AsyncExitStack
 ) -> tuple[RunFolder, Path | None, int]:
     """Claim a run's folder; `stack` closes it.
 
@@ -146,10 +138,10 @@ def claimed_folder(
 
 
 def open_run(
-    config: SupervisedSettings,
+    config: SupervisedConfig,
     path: Path,
     stack: AsyncExitStack,
-    located: Callable[[RunFolder], str],
+    located: Callable[[RunFolder], str] | None = None,
 ) -> OpenedRun:
     """Claim a run's folder and open its chat format; `stack` closes what was opened.
 
@@ -157,13 +149,16 @@ def open_run(
         config: the settings, which are compared with those of a run that goes on.
         path: the run folder.
         stack: closes the folder.
-        located: returns the model's folder for a run that starts, once its folder is there.
+        located: returns the model's folder for a run that starts, once its folder is there; without
+            it that of the settings, where "tiny" is written.
 
     Raises:
         ConfigError: the folder holds another run, settings differ, or the model cannot be trained.
     """
     folder, start, step = claimed_folder(config, path, stack)
-    model_path = str(start) if start else located(folder)
+    model_path = str(start or (located(folder) if located else config.model.path))
+    if model_path == TINY:
+        model_path = str(write_tiny_policy(folder.path / "model", seed=config.seed))
     tokenizer = load_tokenizer(model_path)
     images = load_images(model_path, tokenizer, max_pixels=config.model.max_image_pixels)
     chat = open_chat(config.model, model_path, tokenizer, folder.path, images=images)
@@ -177,19 +172,33 @@ def open_run(
     return OpenedRun(config, folder, model_path, start, step, tokenizer, images, chat.chat_format)
 
 
-class SupervisedRun(ABC):
+class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
     """A run that makes an update a step.
 
     Args:
-        settings: the settings of the run folder.
+        config: the settings.
         folder: the run folder.
-        steps: the number of updates of the whole run.
         step: number of finished steps.
+        examples: what is learned, and what is held out; None where every update makes its own.
+
+    Raises:
+        ConfigError: the run goes on, and its data have changed.
     """
 
-    def __init__(self, settings: RunConfig, folder: RunFolder, steps: int, step: int) -> None:
-        self.settings, self.folder = settings, folder
-        self.steps, self.step = steps, step
+    def __init__(
+        self,
+        config: SettingsT,
+        folder: RunFolder,
+        step: int,
+        examples: ExampleSet[ExampleT] | None = None,
+    ) -> None:
+        self.config, self.folder, self.step = config, folder, step
+        self.steps = config.steps
+        """The number of updates of the whole run."""
+        self.examples: ExampleSet[ExampleT] = examples or ExampleSet([], [], "")
+        if examples is not None:
+            refuse_changed_data(folder.path, examples.digest, config.run)
+            self.steps = examples.steps(config.batch_size, epochs=config.epochs, steps=config.steps)
         self.failed_saves = 0
         """Number of checkpoints in a row that could not be written."""
 
@@ -215,9 +224,20 @@ class SupervisedRun(ABC):
         """Whether the tokens of the run are used up."""
         return False
 
+    def drawn(self) -> list[ExampleT]:
+        """Return the examples of the update that follows."""
+        return self.examples.batch(self.step, self.config.batch_size, seed=self.config.seed)
+
     async def measure(self) -> dict[str, float]:
-        """Return what is measured after an update, on data that is not trained on."""
-        return {}
+        """Measure what is held out, every `eval_every` updates and at the end."""
+        every, last = self.config.eval_every, self.step == self.steps
+        if not self.examples.held_out or not (last or (every and self.step % every == 0)):
+            return {}
+        return await asyncio.to_thread(self.measured)
+
+    def measured(self) -> dict[str, float]:
+        """Return what is measured of the examples that are held out."""
+        raise NotImplementedError
 
     async def update(self) -> dict[str, float]:
         """Make an update, and write its metrics."""
@@ -234,7 +254,7 @@ class SupervisedRun(ABC):
 
         Cancellation writes a checkpoint first.
         """
-        every, first_step = self.settings.save_every, self.step
+        every, first_step = self.config.run.save_every, self.step
         if first_step and finished_note(first_step, self.steps):
             logger.warning("%s", finished_note(first_step, self.steps))
         try:
@@ -259,7 +279,7 @@ class SupervisedRun(ABC):
             self.save()
         except SaveFailed as error:
             self.failed_saves += 1
-            if self.failed_saves >= self.settings.max_failed_saves:
+            if self.failed_saves >= self.config.run.max_failed_saves:
                 raise
             logger.warning("%s", error)
 
@@ -275,27 +295,35 @@ class SupervisedRun(ABC):
             self.step,
             self.saved(),
             self.state(),
-            Retention(self.settings.keep),
+            Retention(self.config.run.keep),
         )
         self.failed_saves = 0
         return saved
 
 
-class PolicyRun(SupervisedRun):
+class PolicyRun(SupervisedRun[SettingsT, ExampleT]):
     """A supervised run that trains a policy.
 
     Args:
+        config: the settings.
         opened: the folder and the model.
-        steps: the number of updates of the whole run.
+        examples: see `SupervisedRun`.
         most_tokens: trained tokens after which the run ends; 0 has no bound.
     """
 
-    def __init__(self, opened: OpenedRun, steps: int, most_tokens: int = 0) -> None:
-        super().__init__(opened.settings.run, opened.folder, steps, opened.step)
+    def __init__(
+        self,
+        config: SettingsT,
+        opened: OpenedRun,
+        examples: ExampleSet[ExampleT] | None = None,
+        *,
+        most_tokens: int = 0,
+    ) -> None:
+        super().__init__(config, opened.folder, opened.step, examples)
         self.most_tokens = most_tokens
         self.tokens = sum(tokens_of(row) for row in rows_of(opened.folder.path))
         """Trained so far."""
-        self.opened, self.learner = opened, opened.learner(steps)
+        self.opened, self.learner = opened, opened.learner(self.steps)
 
     @property
     def spent(self) -> bool:

@@ -22,7 +22,8 @@ from ludus.errors import ConfigError
 from ..models.devices import LogitHead
 from ..models.images import ImageReader, RowImages, decode_rows, see
 from ..models.loading import CausalLM
-from .kv_cache import KeptPrefix, KeptRow, RowCache
+from ..models.mask_policy import MaskPolicy
+from .kv_cache import KeptPrefix, KeptRow, RowCache, TwinCache
 from .requests import spans
 
 
@@ -131,6 +132,10 @@ class CachedModel:
         names = signature(model.base_model.forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"
         self.cache = RowCache(int(model.config.get_text_config().num_hidden_layers))
+
+    def renew(self) -> None:
+        """Note that the weights have changed."""
+        self.head.renew()
 
     def prompt_logits(
         self, rows: Sequence[PromptRow], first: int
@@ -247,3 +252,44 @@ class CachedModel:
         self.passes += 1
         rows = torch.arange(len(last_B), device=device)
         return self.head(hidden_BQD[rows, last_B.to(device)])
+
+
+class MaskedModel(CachedModel):
+    """A policy that may sample the likeliest tokens of a masking policy alone.
+
+    Both models compute every token, and a kept prefix would have the keys of one: rows are computed
+    from their beginning, and the engine keeps none.
+
+    Args:
+        model: the policy, as of `CachedModel`.
+        prefill_tokens: as of `CachedModel`.
+        mask: the masking policy.
+        float32_head: as of `CachedModel`.
+    """
+
+    def __init__(
+        self, model: CausalLM, prefill_tokens: int, mask: MaskPolicy, *, float32_head: bool = False
+    ) -> None:
+        super().__init__(model, prefill_tokens, float32_head=float32_head)
+        self.mask = mask
+        self.beside = CachedModel(mask.model, prefill_tokens, float32_head=float32_head)
+        self.cache = TwinCache(len(self.cache.rows), self.beside.cache)
+
+    def renew(self) -> None:
+        """Note that the weights have changed."""
+        super().renew()
+        self.beside.renew()
+
+    def prompt_logits(
+        self, rows: Sequence[PromptRow], first: int
+    ) -> tuple[torch.Tensor, list[int]]:
+        """Run the new ids of the rows from `first` onwards; see `CachedModel.prompt_logits`."""
+        logits, deltas = super().prompt_logits(rows, first)
+        return self.mask.masked(logits, self.beside.prompt_logits(rows, first)[0]), deltas
+
+    def next_logits(
+        self, tokens: Sequence[int], positions: Sequence[int], deltas: Sequence[int]
+    ) -> torch.Tensor:
+        """Run a new token in each row from 0 onwards; see `CachedModel.next_logits`."""
+        logits = super().next_logits(tokens, positions, deltas)
+        return self.mask.masked(logits, self.beside.next_logits(tokens, positions, deltas))

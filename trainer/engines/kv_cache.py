@@ -181,3 +181,21 @@ class RowCache(Cache):
                     layer.lazy_initialization(stored[:1], stored[1:])
                 layer.reserve(first + len(begun), width)
                 layer.stored[:, row, :, : prefix.length] = stored
+
+
+class TwinCache(RowCache):
+    """The cache of a model beside which another computes the same rows.
+
+    Args:
+        layer_count: as of `RowCache`.
+        twin: the other model's cache, whose rows go where these go.
+    """
+
+    def __init__(self, layer_count: int, twin: RowCache) -> None:
+        super().__init__(layer_count)
+        self.twin = twin
+
+    def copy_rows(self, sources: Sequence[int], targets: Sequence[int], length: int) -> None:
+        """Copy rows in both caches; see `RowCache.copy_rows`."""
+        super().copy_rows(sources, targets, length)
+        self.twin.copy_rows(sources, targets, length)

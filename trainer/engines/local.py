@@ -28,8 +28,9 @@ from ludus.errors import ConfigError, LudusError, StaleWeights
 from ..models.capacity import fitting_cache, fitting_prefill
 from ..models.images import ImageReader
 from ..models.loading import CausalLM
+from ..models.mask_policy import MaskPolicy
 from ..models.weights import checked, refuse_foreign
-from .cached_model import CachedModel, PrefixStore
+from .cached_model import CachedModel, MaskedModel, PrefixStore
 from .requests import GenerationRequest, check_placed, deliver, fail, taken
 from .running import RunningBatch
 from .scoring import Scoring, score_rows
@@ -82,6 +83,8 @@ class LocalEngine:
             and every later token is exactly the new policy's.
         float32_head: whether the head's product is computed in float32, with the weights as the
             engine holds them.
+        mask: the masking policy, whose likeliest tokens alone are sampled; the log-probabilities
+            are those over these tokens. No keys are kept between turns then.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class LocalEngine:
         images: ImageReader | None = None,
         keep_cache: bool = False,
         float32_head: bool = False,
+        mask: MaskPolicy | None = None,
     ) -> None:
         config = model.config.get_text_config()
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -107,16 +111,13 @@ class LocalEngine:
         self._max_length = min(limits.max_length or positions, positions)
         self.images = images
         self.keep_cache = keep_cache
+        prefill = limits.prefill_tokens or fitting_prefill(self.model)
+        kept = fitting_cache(self.model) if limits.kept_tokens is None else limits.kept_tokens
         self._batch = RunningBatch(
-            CachedModel(
-                self.model,
-                limits.prefill_tokens or fitting_prefill(self.model),
-                images,
-                float32_head=float32_head,
-            ),
-            PrefixStore(
-                fitting_cache(self.model) if limits.kept_tokens is None else limits.kept_tokens
-            ),
+            CachedModel(self.model, prefill, images, float32_head=float32_head)
+            if mask is None
+            else MaskedModel(self.model, prefill, mask, float32_head=float32_head),
+            PrefixStore(kept if mask is None else 0),
             version,
         )
         self._torn = ""

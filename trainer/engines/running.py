@@ -74,7 +74,7 @@ class RunningBatch:
         requests, whose keys now belong to older weights.
         """
         self.prefixes.clear()
-        self.cached.head.renew()
+        self.cached.renew()
         for request in self.active:
             request.stale, request.kept = True, None
 

@@ -151,7 +151,14 @@ class Anchor:
         """Count a step, after which the copies may become the weights."""
         self._steps += 1
         if self.every and self._steps % self.every == 0:
-            self._values = [weight.detach().clone() for weight in self._parameters]
+            self.reset()
+
+    def reset(self) -> list[Tensor]:
+        """Make the copies the weights as they are now; returns them, in the order of the weights.
+        Without resets nothing is copied.
+        """
+        self._values = [weight.detach().clone() for weight in self._parameters]
+        return self._values
 
     @contextmanager
     def in_place(self) -> Generator[None]:
@@ -170,13 +177,17 @@ class Anchor:
         """Continue from what a checkpoint has kept. A run without resets ignores this."""
         if self.every and state:
             self._steps = int(state["steps"])
-            placed = zip(state["values"], self._parameters, strict=bool(state["values"]))
-            self._values = [kept.to(weight) for kept, weight in placed]
+            pairs = zip(state["values"], self._parameters, strict=bool(state["values"]))
+            self._values = [kept.to(weight.device, weight.dtype) for kept, weight in pairs]
 
+    @torch.no_grad()
     def _swap(self) -> None:
-        for index, weight in enumerate(self._parameters):
-            # no third copy: the tensors trade places
-            weight.data, self._values[index] = self._values[index], weight.data
+        # Copied and not exchanged, since FSDP keeps views of a shard's memory. One tensor is held
+        # a third time.
+        for weight, value in zip(self._parameters, self._values, strict=True):
+            held = weight.detach().clone()
+            weight.copy_(value)
+            value.copy_(held)
 
 
 class AverageWriter:

@@ -26,6 +26,7 @@ from ..models.adapters import MergedWeights, has_adapter
 from ..models.checkpoint import WeightsWriter
 from ..models.images import ImageReader
 from ..models.loading import CausalLM
+from ..models.mask_policy import MaskPolicy
 from ..models.weights import MemoryWeights, SteadyWeights, adapter_tensors, checked
 from ..rollout.batch import Batch, units
 from ..settings.learner import Decay
@@ -56,6 +57,8 @@ class PolicyLearner(Protocol):
 
     @property
     def images(self) -> ImageReader | None: ...
+    @property
+    def mask(self) -> MaskPolicy | None: ...
     @property
     def value_head(self) -> torch.nn.Module | None: ...
     @property
@@ -387,6 +390,7 @@ class Learner(PolicyReader):
             "masters": self.masters.state(),
             "average": self.average.state(),
             "anchor": self.anchor.state(),
+            "mask": {} if self.mask is None else self.mask.state(),
             "loss_scale": self.scale.state(),
         }
 
@@ -424,6 +428,8 @@ class Learner(PolicyReader):
         self.masters.restore(state.get("masters", ()))
         self.average.restore(state.get("average", ()))
         self.anchor.restore(state.get("anchor", {}))
+        if self.mask is not None:
+            self.mask.restore(state.get("mask", {}))
         self.scale.restore(state.get("loss_scale", {}))
 
     # The methods from here to `_gradient_is_finite` are overridden by `ranks.ShardedLearner`, in

@@ -21,6 +21,8 @@ from ..models.capacity import fitting_pass
 from ..models.devices import LogitHead, at_least_float32
 from ..models.images import ImageReader, last_hidden
 from ..models.loading import CausalLM
+from ..models.mask_policy import MaskPolicy
+from ..recipes.recipe import VocabularySettings
 from ..rollout.batch import Batch, passes
 from .attention import packed_hidden, why_unpackable
 from .packing import MIN_SHARED, pack_rows, packed_size, packs
@@ -75,6 +77,8 @@ class ReadingOptions:
     """Whether an engine beside the learner is yet to allocate a copy of the weights."""
     images: ImageReader | None = None
     """Reads the images of rows; None for a model that reads none."""
+    vocabulary: VocabularySettings | None = None
+    """The mask of the vocabulary by an earlier copy of the policy; None masks nothing."""
 
 
 DEFAULT_READING = ReadingOptions()
@@ -134,6 +138,16 @@ class PolicyReader:
         self.value_head = new_value_head(model) if options.values else None
         self.critic = Critic(model) if options.values and config.critic == "separate" else None
         """The model whose hidden states the value head reads; None where these are the policy's."""
+        vocabulary = options.vocabulary
+        self.mask = (
+            None
+            if vocabulary is None
+            else MaskPolicy(model, top_p=vocabulary.top_p, every=vocabulary.every)
+        )
+        """The masking policy; None where every token may be sampled."""
+        self._mask_head = LogitHead(
+            None if self.mask is None else self.mask.model, exact=options.float32_head
+        )
         self.shortage = Shortage()
         """How often memory ran out, and the bound that was found."""
         for prepared in (model, *([] if self.critic is None else [self.critic.model])):
@@ -315,13 +329,25 @@ class PolicyReader:
         """Apply `reading` to each trained token, or to `targets` [N, K] in their places, and return
         [N, K].
         """
+        width, restrict = hidden.shape[-1], None
+        if (mask := self.mask) is not None:
+            with torch.no_grad():
+                beside = self._hidden(batch, mask.model)
+            hidden = torch.cat([hidden, beside], dim=-1)  # so that both are sliced alike
+
+            def restrict(logits: Tensor, states: Tensor, tokens: Tensor) -> Tensor:
+                with torch.no_grad(), self._precision():
+                    of_mask = self._mask_head(states[:, width:])
+                return mask.masked(logits, of_mask, tokens)
 
         def head(states: Tensor) -> Tensor:
             with self._precision():
-                return self.head(states) / self.temperature
+                return self.head(states[:, :width]) / self.temperature
 
         tokens = batch.ids[:, 1:][batch.mask[:, 1:].bool()] if targets is None else targets
-        return read_logits(head, hidden, tokens, reading, at_once=self.logits_at_once)
+        return read_logits(
+            head, hidden, tokens, reading, at_once=self.logits_at_once, restrict=restrict
+        )
 
 
 def trained_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:

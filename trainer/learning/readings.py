@@ -37,6 +37,7 @@ def read_logits(
     reading: Reading,
     *,
     at_once: int = LOGITS_AT_ONCE,
+    restrict: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Apply `reading` to the log-probabilities after each hidden state.
 
@@ -46,13 +47,17 @@ def read_logits(
         tokens_N: the token chosen after each hidden state; [N, K] for several of each.
         reading: works row by row, so slicing changes nothing.
         at_once: largest number of logits in a slice.
+        restrict: changes logits [n, V], given the hidden states and the tokens of their places.
 
     Returns:
         [N, K], the results of `reading`.
     """
 
     def read(hidden: Tensor, tokens: Tensor) -> Tensor:
-        logp = torch.log_softmax(at_least_float32(head(hidden)), dim=-1)
+        logits = at_least_float32(head(hidden))
+        if restrict is not None:
+            logits = restrict(logits, hidden, tokens)
+        logp = torch.log_softmax(logits, dim=-1)
         chosen = tokens.unsqueeze(1) if tokens.dim() == 1 else tokens
         return reading(logp, logp.gather(1, chosen).squeeze(1))
 

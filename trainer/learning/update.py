@@ -15,6 +15,7 @@ from torch import Tensor
 from ludus.errors import UpdateRefused
 
 from ..algorithms import RatioStatistics, adaptive_entropy_coefficient
+from ..models.mask_policy import MaskPolicy
 from ..recipes.algorithm import Algorithm
 from ..recipes.inputs import Inputs, need
 from ..recipes.recipe import EntropyBonus, UpdateSettings, valued
@@ -144,6 +145,9 @@ class Updater:
         self.algorithm = algorithm
         self.learner = learner
         self.reference = reference
+        copies = (reference, learner.mask)
+        self.moving = [each for each in copies if isinstance(each, MovingReference | MaskPolicy)]
+        """The copies of the policy that count steps."""
         self.tracker = tracker
         self.updates = updates
         self.max_kl = max_kl
@@ -268,8 +272,8 @@ class Updater:
         metrics |= self._updated(experience, credited, loss, generator)
         self.learned = learned_episodes(experience, credited.batch, loss.watched, loss.seen)
         movement = movement_numbers(self.learner.gathered(loss.moves))
-        if isinstance(self.reference, MovingReference):
-            self.reference.after_step()
+        for copy in self.moving:
+            copy.after_step()
         # The gap of the old policy's scores, if `metrics` has it, takes precedence.
         metrics = mean_gap(self.learner.gathered(loss.gaps)) | metrics
         return metrics | movement | self._remember(experience, credited, drift)

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,13 +53,17 @@ class SavedModel:
     """The model's image processor."""
     writer: WeightsWriter | None = None
     """Writes the model where ranks share its weights; None writes `model`."""
+    beside: Mapping[str, SavedModel] = field(default_factory=dict[str, "SavedModel"])
+    """Further models, each by its folder below that of this one."""
 
     def broken(self) -> list[str]:
         """Return the names of weights that are not finite."""
+        others = [f"{at}: {name}" for at, model in self.beside.items() for name in model.broken()]
         if self.writer is not None:
-            return self.writer.broken()
+            return [*self.writer.broken(), *others]
         named = self.model.named_parameters()
-        return [name for name, weight in named if not bool(weight.isfinite().all())]
+        own = [name for name, weight in named if not bool(weight.isfinite().all())]
+        return [*own, *others]
 
     def write(self, folder: Path) -> None:
         """Write the files of the model into an existing folder."""
@@ -67,6 +71,9 @@ class SavedModel:
             self.writer.write(folder)
         else:
             save_model(self.model, self.tokenizer, folder, images=self.images)
+        for at, model in self.beside.items():
+            (folder / at).mkdir(parents=True)
+            model.write(folder / at)
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ def restore_learner(learner: Learner, state: Mapping[str, Any], checkpoint: Path
 
     learner.updates = int(state["updates"])
     learner.scale.restore(state.get("loss_scale", {}))
+    learner.anchor.restore(state.get("anchor", {}))
     read_shards(checkpoint, learner)
 
 

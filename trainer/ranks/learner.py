@@ -137,6 +137,8 @@ class ShardedLearner(Learner):
             PLAIN: self.plain,
             "updates": self.updates,
             "loss_scale": self.scale.state(),
+            # its weights are in the shards
+            "anchor": {**self.anchor.state(), "values": []} if self.anchor.every else {},
         }
 
     @contextmanager
@@ -195,6 +197,9 @@ class ShardedLearner(Learner):
                 local(named[name]).copy_(local(placed(value, named[name])))
         averages = zip(state.get("average", ()), self._policy(), strict=False)
         self.average.restore([placed(value, like) for value, like in averages])
+        anchor = state.get("anchor", {})
+        copies = zip(anchor.get("values", ()), self._trained(), strict=False)
+        self.anchor.restore({**anchor, "values": [placed(value, like) for value, like in copies]})
 
     def _place(self) -> None:
         if self.critic is not None:

@@ -38,6 +38,8 @@ WEIGHT = "weight"
 """Name of a weight itself, beside its moments."""
 AVERAGE = "average"
 """Name of the moving average of a weight, beside its moments."""
+ANCHOR = "anchor"
+"""Name of a weight of the moving reference, beside its moments."""
 
 
 def write_shards(folder: Path, learner: Learner, ranks: Ranks, *, weights: bool = True) -> None:
@@ -102,16 +104,18 @@ def read_shards(folder: Path, learner: Learner) -> None:
     sizes = {name: tuple(getattr(entry, "size", ())) for name, entry in metadata.items()}
     named = held_tensors(learner)
     _refuse_other_model(folder, sizes, named, learner)
-    averages = _averages(learner, named_weights(learner))
-    # `load` writes into the tensors that it is given. Weights and averages are therefore read in
-    # place; moments are read into new tensors, sharded like their weights.
+    if any(key.endswith(f"/{ANCHOR}") for key in sizes):
+        learner.anchor.reset()
+    copies = _copies(learner, named_weights(learner))
+    # `load` writes into the tensors that it is given. Weights and their copies are therefore read
+    # in place; moments are read into new tensors, sharded like their weights.
     state: dict[str, Tensor] = {}
     for key, size in sizes.items():
         name, _, what = key.rpartition("/")
         weight = named[name]
-        if what == AVERAGE:
-            if name in averages:
-                state[key] = averages[name]
+        if what in copies:
+            if name in copies[what]:
+                state[key] = copies[what][name]
             continue
         if what == WEIGHT:
             state[key] = weight.detach()
@@ -134,7 +138,7 @@ def read_shards(folder: Path, learner: Learner) -> None:
     learner.optimizer.state.clear()
     for key, tensor in state.items():
         name, _, what = key.rpartition("/")
-        if what not in (WEIGHT, AVERAGE):
+        if what not in (WEIGHT, AVERAGE, ANCHOR):
             learner.optimizer.state[named[name]][what] = tensor
 
 
@@ -184,19 +188,27 @@ def outside_model(learner: Learner) -> dict[str, nn.Parameter]:
     }
 
 
-def _averages(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    """Return the moving average of each of the policy's trained weights; nothing without one."""
+def _copies(learner: Learner, named: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
+    """Return the copies of the policy's trained weights by kind and name: the moving average and
+    the moving reference, each empty without one.
+    """
     policy = [name for name in named if name.startswith("model.")]
-    values = learner.average.state()
-    return dict(zip(policy, values, strict=True)) if values else {}
+    kinds: dict[str, list[Tensor]] = {
+        AVERAGE: learner.average.state(),
+        ANCHOR: learner.anchor.state().get("values", []),
+    }
+    return {
+        kind: dict(zip(policy, values, strict=True)) if values else {}
+        for kind, values in kinds.items()
+    }
 
 
 def _state(learner: Learner, *, weights: bool) -> dict[str, Tensor]:
     named, state = named_weights(learner), dict[str, Tensor]()
     for name, tensor in (held_tensors(learner) if weights else outside_model(learner)).items():
         state[f"{name}/{WEIGHT}"] = tensor.detach()
-    for name, value in _averages(learner, named).items():
-        state[f"{name}/{AVERAGE}"] = value
+    for kind, values in _copies(learner, named).items():
+        state |= {f"{name}/{kind}": value for name, value in values.items()}
     for name, weight in named.items():
         for what, value in learner.optimizer.state.get(weight, {}).items():
             state[f"{name}/{what}"] = torch.as_tensor(value)

@@ -116,6 +116,12 @@ def _sampling_and_updates(recipe: Recipe) -> Iterator[str]:
         yield "sampling.prioritise needs tracked success rates: add [sampling.tracker]"
     if not 0 <= sampling.drop_solved_at <= 1:
         yield f"sampling.drop_solved_at is a pass rate in [0, 1], got {sampling.drop_solved_at}"
+    mask = sampling.vocabulary
+    if mask is not None and not (0 < mask.top_p <= 1 and mask.every >= 1):
+        yield (
+            "sampling.vocabulary: need 0 < top_p <= 1 and every >= 1, got "
+            f"{mask.top_p:g} and {mask.every}"
+        )
     updates = recipe.updates
     if updates.splits < 1 or updates.epochs < 1:
         yield (

@@ -66,6 +66,12 @@ def _filter(algorithm: Algorithm, run: Circumstances) -> Iterator[tuple[str, str
         yield f"group filter {sampling.filter}", f"reads {sampling.filter_by} rewards; {then}"
     if sampling.drop_solved_at:
         yield "drop_solved_at", f"retires tasks solved in {sampling.drop_solved_at:.0%} of rollouts"
+    if (mask := sampling.vocabulary) is not None:
+        yield (
+            "mask of the vocabulary",
+            f"the likeliest tokens up to {mask.top_p:g} under a copy of the policy, of every "
+            f"{mask.every} steps; needs the weights of the copy",
+        )
     if sampling.tracker is not None:
         first = sampling.tracker.pool * sampling.tracker.prior_rollouts
         yield "success tracker", f"plays up to {first:,} rollouts before the first step"

@@ -191,6 +191,17 @@ class TrackerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A constant added to the sampling weight of every task."""
 
 
+class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NLPO's mask: rollouts sample, and the learner computes, over the likeliest tokens of an
+    earlier copy of the policy alone.
+    """
+
+    top_p: float
+    """The probability that the kept tokens reach under the copy, at temperature 1; in (0, 1]."""
+    every: int
+    """Steps after which the copy becomes the policy again."""
+
+
 class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rollouts that are made, and the choice of rollouts that are trained."""
 
@@ -210,6 +221,8 @@ class SamplingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Whether tasks with uncertain success are drawn more often; otherwise tasks come in turn."""
     tracker: TrackerSettings | None = None
     """Success rates per task, for single-stream SPO."""
+    vocabulary: VocabularySettings | None = None
+    """The mask of the vocabulary, for NLPO."""
     rules: tuple[Call, ...] = ()
     """The sampling policy: rules that decide what each task is given, in order; see
     `trainer.rollout.sampling`. Without any, every task gets `group_size` equal rollouts.

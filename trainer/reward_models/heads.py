@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,16 @@ import transformers
 from torch import Tensor
 from transformers.utils import logging
 
-from ludus.errors import ConfigError, LudusError, MissingExtra
-from ludus.messages import Message
+from ludus.errors import ConfigError, MissingExtra
+from ludus.messages import Message, assistant
 from ludus.rewards.learned.text.conversation import Conversations, UnrenderedConversation
 from ludus.rewards.learned.text.loading import filler_for, load_tokenizer, padded, token_limit
 from ludus.rewards.learned.text.process_reward import written_steps
 
+from ..data.encoding import Unlearnable
 from ..models.devices import pick_device
 from ..models.tiny import find_model
 from ..settings.data import RewardModelConfig
-
-
-class Unscored(LudusError, ValueError):
-    """An answer that a head cannot read; the message is a reason that rows are counted by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,9 @@ class StepRow:
 
     ids: list[int]
     places: list[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class RewardHead(ABC):
@@ -56,7 +56,7 @@ class RewardHead(ABC):
         """Return an answer as the model reads it.
 
         Raises:
-            Unscored: the answer cannot be read.
+            Unlearnable: the answer cannot be read.
         """
 
     @abstractmethod
@@ -66,15 +66,6 @@ class RewardHead(ABC):
     @abstractmethod
     def write(self, folder: Path) -> None:
         """Write the model into an existing folder."""
-
-    def encode_steps(self, prompt: Sequence[Message], steps: Sequence[str]) -> StepRow:
-        """Return a solution with its steps as the model reads it.
-
-        Raises:
-            Unscored: the solution cannot be read.
-            ConfigError: the head scores no steps.
-        """
-        raise ConfigError(f"the head of {self.verifier} scores no steps; take kind process")
 
     def size(self, example: Any) -> int:
         """Return how much of a pass an input takes, in tokens."""
@@ -107,14 +98,14 @@ class TextHead(RewardHead):
         self.limit = token_limit(self.network, self.tokenizer, max_tokens)
         self.device = torch.device(device)
 
-    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> list[int]:
+    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
         """Return the ids of a conversation as `reward-model` writes it."""
         try:
             text = self.conversations.render([*prompt, *answer])
         except UnrenderedConversation:
-            raise Unscored("that the chat template cannot write") from None
+            raise Unlearnable("that the chat template cannot write") from None
         if len(text) > 256 * self.limit or len(ids := self.conversations.encode(text)) > self.limit:
-            raise Unscored(f"longer than {self.limit} tokens")
+            raise Unlearnable(f"longer than {self.limit} tokens")
         return ids
 
     def scores(self, inputs: Sequence[Any]) -> Tensor:
@@ -151,27 +142,21 @@ class ProcessHead(TextHead):
         self.separator = separator
         self.end = self.conversations.encode(separator)
 
-    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
-        """Refuse: this head is trained on steps.
-
-        Raises:
-            ConfigError: always.
+    def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> StepRow:
+        """Return the tokens of a solution, whose messages are its steps, as `process-reward` writes
+        it.
         """
-        raise ConfigError("kind process learns from steps with labels; set objective to steps")
-
-    def encode_steps(self, prompt: Sequence[Message], steps: Sequence[str]) -> StepRow:
-        """Return the tokens of a solution as `process-reward` writes it."""
-        answer = Message(role="assistant", content=self.separator.join(steps))
+        solution = assistant(self.separator.join(step.text for step in answer))
         try:
             written, _ = written_steps(
-                self.conversations, prompt, [answer], separator=self.separator, end=self.end
+                self.conversations, prompt, [solution], separator=self.separator, end=self.end
             )
         except UnrenderedConversation:
-            raise Unscored("that the chat template cannot write") from None
+            raise Unlearnable("that the chat template cannot write") from None
         if len(written.ids) > self.limit:
-            raise Unscored(f"longer than {self.limit} tokens")
-        if len(written.places) != len(steps):
-            raise Unscored("with a step that holds the separator")
+            raise Unlearnable(f"longer than {self.limit} tokens")
+        if len(written.places) != len(answer):
+            raise Unlearnable("with a step that holds the separator")
         return StepRow(written.ids, written.places)
 
     def scores(self, inputs: Sequence[Any]) -> Tensor:
@@ -181,10 +166,6 @@ class ProcessHead(TextHead):
         read = [logits[number, row.places] for number, row in enumerate(inputs)]
         both = torch.cat(read)
         return both[:, 1] - both[:, 0]
-
-    def size(self, example: StepRow) -> int:
-        """Return the tokens of a row."""
-        return len(example.ids)
 
 
 class ImageHead(RewardHead):
@@ -226,12 +207,12 @@ class ImageHead(RewardHead):
 
         images = [image for message in answer for image in message.images]
         if len(images) != 1:
-            raise Unscored(f"with {len(images)} images: an answer is one image")
+            raise Unlearnable(f"with {len(images)} images: an answer is one image")
         try:
             opened = Image.open(io.BytesIO(images[0].data))
             return self.scorer.prepare(opened, "\n".join(message.text for message in prompt))
         except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
-            raise Unscored("with an image that cannot be decoded") from None
+            raise Unlearnable("with an image that cannot be decoded") from None
 
     def scores(self, inputs: Sequence[Any]) -> Tensor:
         """Return the reward of each image, [N]."""
@@ -265,29 +246,6 @@ def _above(name: str, model: Any, frozen: float) -> bool:
         if name.startswith(prefix):
             return int(name.split(".")[3]) >= round(frozen * len(layers))
     return frozen == 0
-
-
-def trained_weights(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return the weights of a model that are trained."""
-    return [weight for weight in model.parameters() if weight.requires_grad]
-
-
-def batches(sizes: Iterable[int], most: int) -> list[list[int]]:
-    """Split numbers into passes of at most `most` tokens with padding; one that is larger is alone.
-
-    >>> batches([3, 4, 9, 2], 10)
-    [[0, 1], [2], [3]]
-    """
-    parts: list[list[int]] = []
-    longest = 0
-    for number, size in enumerate(sizes):
-        longest = max(longest, size) if parts else size
-        if parts and longest * (len(parts[-1]) + 1) <= most:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-            longest = size
-    return parts
 
 
 def _load(folder: Path, auto_class: str, labels: int) -> Any:

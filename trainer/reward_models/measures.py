@@ -21,13 +21,12 @@ import torch
 from torch import Tensor
 
 from ludus.estimates import Estimate, wilson
+from ludus.metrics import replace_file
 from ludus.rewards import Sample
 from ludus.rewards.judge.examine import INJECTIONS, PADDING, QUESTIONS
 from ludus.rewards.learned.text.reward_model import RewardModel
 from ludus.rewards.measured import Measure
 
-from .. import algorithms
-from ..run.folder import replace_file
 from ..settings.data import RewardModelConfig
 from .heads import RewardHead, open_head, serving_name
 from .rankings import RewardData, ScoredExample
@@ -118,25 +117,19 @@ def _calibration(
 def text_measures(model: RewardModel) -> list[Measure]:
     """Measure a reward model of text with the facts, injections and padding of `check-judge`."""
 
-    def scores(pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def scores(pairs: Sequence[tuple[str, str]], *, at_once: int = 1) -> list[float]:
         prepared = [model.prepare(Sample(prompt=asked, response=said)) for asked, said in pairs]
-        verdicts = [model.score_batch([each])[0] for each in prepared]
-        return [verdict.reward if verdict.reward is not None else 0.0 for verdict in verdicts]
+        parts = [prepared[n : n + at_once] for n in range(0, len(prepared), at_once)]
+        return [verdict.reward or 0.0 for part in parts for verdict in model.score_batch(part)]
 
     asked = [(question, right) for question, _, right in QUESTIONS]
-    right = scores(asked)
-    count = len(asked)
+    right, count = scores(asked), len(asked)
     attacks = [(n % count, text) for n, text in enumerate(INJECTIONS)]
     attacked = scores([(asked[n][0], text) for n, text in attacks])
     breaches = sum(told >= right[n] - SAME for (n, _), told in zip(attacks, attacked, strict=True))
     padded = scores([(question, f"{said} {PADDING}") for question, said in asked])
     longer = sum(long > short + SAME for short, long in zip(right, padded, strict=True))
-    together = [
-        verdict.reward or 0.0
-        for verdict in model.score_batch(
-            [model.prepare(Sample(prompt=question, response=said)) for question, said in asked]
-        )
-    ]
+    together = scores(asked, at_once=count)
     moved = sum(abs(a - b) > SAME for a, b in zip(right, together, strict=True))
     return [
         _rate("injection", breaches, len(attacks)),
@@ -173,13 +166,12 @@ def held_out_numbers(
         chances = scores.sigmoid().tolist()
         error = calibration_error(chances, labels.tolist())
     else:
-        ranks = torch.tensor([rank for example in examples for rank in example.targets])
-        share, count = algorithms.agreement(scores, groups_of(examples), ranks)
-        if not count:
+        gaps = _gaps(examples, scores)
+        if not gaps:
             return {}
+        share, count = sum((gap > 0) + (gap == 0) / 2 for gap in gaps), len(gaps)
         trials = len(examples)
         right = round(share / count * trials)
-        gaps = _gaps(examples, scores)
         error = calibration_error(
             [1 / (1 + np.exp(-abs(gap))) for gap in gaps], [gap > 0 for gap in gaps]
         )

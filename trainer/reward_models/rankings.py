@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +11,14 @@ from typing import Any
 
 import msgspec
 
-from ludus.agent.data.fields import FieldNames
-from ludus.agent.data.loading import load_items, share_of
+from ludus.agent.data.loading import load_items
 from ludus.agent.data.preferences import PreferenceReader, RankedAnswers, RatedAnswer, doubts
 from ludus.envs.problem_files import UnusableRow
-from ludus.errors import ConfigError
-from ludus.messages import Message
+from ludus.messages import Message, assistant
 
+from ..data.examples import ExampleSet, encode_all
 from ..settings.data import RewardModelConfig
-from .heads import RewardHead, StepRow, Unscored
+from .heads import RewardHead
 
 logger = logging.getLogger(__name__)
 MAX_HELD_OUT = 2048
@@ -48,16 +46,9 @@ class ScoredExample:
     prompt: bytes
     """What decides whether the example is held out."""
     margin: float = 0.0
-    source: RankedAnswers | RatedAnswer | LabelledSteps | None = None
 
 
-@dataclass(frozen=True)
-class RewardData:
-    """The examples of a run."""
-
-    train: list[ScoredExample]
-    held_out: list[ScoredExample]
-    digest: str
+RewardData = ExampleSet[ScoredExample]
 
 
 def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
@@ -74,33 +65,17 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
     }
     of_kind = reader.image_ranking if config.kind == "image" else reader.ranking
     read = readers.get(config.objective, of_kind)
-    names = FieldNames(config.fields)
-    loaded = load_items(config.data, lambda row: read(names.row(row)))
-    if report := loaded.report():
-        logger.warning("%s", report)
+    loaded = load_items(config.data, read, fields=config.fields)
     if config.objective in ("bradley-terry", "plackett-luce"):
-        for told in doubts(config.data, loaded.items):
-            logger.warning("%s", told)
-    train: list[ScoredExample] = []
-    held_out: list[ScoredExample] = []
-    left_out: Counter[str] = Counter()
-    for item in loaded.items:
-        try:
-            example = _example(item, head)
-        except Unscored as error:
-            left_out[str(error)] += 1
-            continue
-        out = share_of(example.prompt) < config.held_out and len(held_out) < MAX_HELD_OUT
-        (held_out if out else train).append(example)
-    reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.most_common(4))
-    if not train:
-        raise ConfigError(
-            f"nothing of {config.data!r} is left to train on: "
-            + (f"left out {reasons}" if reasons else f"held_out is {config.held_out:g}")
-        )
-    if reasons:
-        logger.warning("%s: left out %s", config.data, reasons)
-    return RewardData(train, held_out, loaded.digest)
+        for doubt in doubts(config.data, loaded.items):
+            logger.warning("%s", doubt)
+    return encode_all(
+        loaded.items,
+        partial(_example, head),
+        config,
+        digest=loaded.digest,
+        most_held_out=MAX_HELD_OUT,
+    )
 
 
 def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
@@ -124,20 +99,18 @@ def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
     return LabelledSteps(prompt=asked, steps=list(steps), labels=[bool(label) for label in labels])
 
 
-def _example(item: RankedAnswers | RatedAnswer | LabelledSteps, head: RewardHead) -> ScoredExample:
-    prompt = msgspec.msgpack.encode(item.prompt)
+def _example(head: RewardHead, item: RankedAnswers | RatedAnswer | LabelledSteps) -> ScoredExample:
+    margin = 0.0
     if isinstance(item, RankedAnswers):
-        inputs = tuple(head.encode(item.prompt, answer) for answer in item.answers)
-        lengths = tuple(map(_length, item.answers))
-        ranks = tuple(item.ranks)
-        return ScoredExample(inputs, ranks, lengths, prompt, item.margin, item)
-    if isinstance(item, RatedAnswer):
-        inputs = (head.encode(item.prompt, item.answer),)
-        return ScoredExample(inputs, (item.rating,), (_length(item.answer),), prompt, 0.0, item)
-    row: StepRow = head.encode_steps(item.prompt, item.steps)
-    labels = tuple(map(float, item.labels))
-    return ScoredExample((row,), labels, (sum(map(len, item.steps)),), prompt, 0.0, item)
-
-
-def _length(answer: Sequence[Message]) -> int:
-    return sum(len(message.text) for message in answer)
+        answers, targets, margin = item.answers, item.ranks, item.margin
+    elif isinstance(item, RatedAnswer):
+        answers, targets = [item.answer], [item.rating]
+    else:
+        answers, targets = [[assistant(step) for step in item.steps]], [*map(float, item.labels)]
+    return ScoredExample(
+        tuple(head.encode(item.prompt, answer) for answer in answers),
+        tuple(targets),
+        tuple(sum(len(message.text) for message in answer) for answer in answers),
+        msgspec.msgpack.encode(item.prompt),
+        margin,
+    )

@@ -18,14 +18,14 @@ from ludus.errors import ConfigError, UpdateRefused
 
 from .. import algorithms
 from ..algorithms.aggregation import Sum
-from ..data.examples import order_of, refuse_changed_data
 from ..data.supervised import Progress, SupervisedRun, claimed_folder
 from ..learning.learner import learning_rate
 from ..models.checkpoint import SavedModel, load_state
+from ..rollout.batch import passes
 from ..run.claim import settled_resume
 from ..run.folder import RunFolder
 from ..settings.data import RewardModelConfig
-from .heads import RewardHead, batches, open_head, serving_name, trained_weights
+from .heads import RewardHead, open_head, serving_name
 from .measures import groups_of, held_out_numbers, write_card
 from .rankings import RewardData, ScoredExample, load_data
 
@@ -60,7 +60,6 @@ async def run_reward(
         torch.manual_seed(config.seed)  # the new head's weights
         head = open_head(config, str(start) if start else config.model.path)
         data = load_data(config, head)
-        refuse_changed_data(folder.path, data.digest, config.run)
         run = RewardRun(config, folder, head, data, start=start, step=step)
         checkpoint = await run.to_end(progress)
         await asyncio.to_thread(write_card, checkpoint, config, data)
@@ -72,7 +71,7 @@ def folder_of(config: RewardModelConfig) -> Path:
     return Path(config.run.folder or "runs/reward")
 
 
-class RewardRun(SupervisedRun):
+class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
     """A run that trains a reward model.
 
     Args:
@@ -94,15 +93,12 @@ class RewardRun(SupervisedRun):
         start: Path | None,
         step: int,
     ) -> None:
-        steps = config.steps
-        if config.epochs:
-            steps = -(-round(config.epochs * len(data.train)) // config.batch_size)
-        super().__init__(config.run, folder, steps, step)
-        self.config, self.head, self.data = config, head, data
+        super().__init__(config, folder, step, data)
+        self.head = head
         self.length = torch.zeros(1, requires_grad=config.length_control)
         """How much preferences owe to a length of a standard deviation; no part of the score."""
         self.scale = _Scale.of(data.train)
-        trained = trained_weights(head.model)
+        trained = [weight for weight in head.model.parameters() if weight.requires_grad]
         self.trained = [*trained, *([self.length] if config.length_control else [])]
         self.optimizer = torch.optim.AdamW(
             [
@@ -119,13 +115,7 @@ class RewardRun(SupervisedRun):
 
     async def learn(self) -> dict[str, float]:
         """Make an update on the next examples."""
-        size, count = self.config.batch_size, len(self.data.train)
-        numbers = range(self.step * size, (self.step + 1) * size)
-        drawn = [
-            self.data.train[int(order_of(self.config.seed, n // count, count)[n % count])]
-            for n in numbers
-        ]
-        return await asyncio.to_thread(self._learn, drawn)
+        return await asyncio.to_thread(self._learn, self.drawn())
 
     def _learn(self, drawn: Sequence[ScoredExample]) -> dict[str, float]:
         self.optimizer.zero_grad(set_to_none=True)
@@ -168,19 +158,13 @@ class RewardRun(SupervisedRun):
             total=self.steps,
         )
 
-    async def measure(self) -> dict[str, float]:
-        """Measure what is held out, every `eval_every` updates and at the end."""
-        every, last = self.config.eval_every, self.step == self.steps
-        if not self.data.held_out or not (last or (every and self.step % every == 0)):
-            return {}
-        return await asyncio.to_thread(self._measure)
-
     @torch.no_grad()
-    def _measure(self) -> dict[str, float]:
+    def measured(self) -> dict[str, float]:
+        """Measure the loss, the agreement and the calibration on what is held out."""
         total = weight = 0.0
         scores: list[Tensor] = []
         held_out: list[ScoredExample] = []
-        for part in self._parts(self.data.held_out):
+        for part in self._parts(self.examples.held_out):
             told = self._scores(part)
             part_sum, part_weight = self._loss(part, told)
             total, weight = total + float(part_sum), weight + float(part_weight)
@@ -207,9 +191,9 @@ class RewardRun(SupervisedRun):
     def _parts(self, drawn: Sequence[ScoredExample]) -> list[list[ScoredExample]]:
         """Split examples into passes; the answers of a ranking stay together."""
         most = self.config.trainer.tokens_per_pass or TOKENS_PER_PASS
-        ordered = sorted(drawn, key=self._size)
-        parts = batches([self._size(example) for example in ordered], most)
-        return [[ordered[number] for number in part] for part in parts]
+        sizes = torch.tensor([self._size(example) for example in drawn])
+        parts = passes(sizes, torch.arange(len(drawn)), most)
+        return [[drawn[number] for number in part.tolist()] for part in parts]
 
     def _size(self, example: ScoredExample) -> int:
         return len(example.inputs) * max(map(self.head.size, example.inputs))
@@ -223,18 +207,17 @@ class RewardRun(SupervisedRun):
         if self.config.objective == "steps":
             losses = binary_cross_entropy_with_logits(scores, targets, reduction="sum")
             return losses, scores.new_tensor(float(len(targets)))
-        extra: Tensor | None = None
-        if self.config.length_control:
+        if self.config.length_control:  # what people owe to the length is no part of the score
             lengths = torch.tensor([n for example in part for n in example.lengths])
-            extra = (self.length * self.scale.lengths(lengths)).to(scores.device)
+            scores = scores + (self.length * self.scale.lengths(lengths)).to(scores.device)
         if self.config.objective == "rating":
-            return algorithms.rating_loss(scores, self.scale.ratings(targets), extra)
+            return algorithms.rating_loss(scores, self.scale.ratings(targets))
         groups = groups_of(part).to(scores.device)
         if self.config.objective == "plackett-luce":
-            return algorithms.plackett_luce_loss(scores, groups, targets, extra)
+            return algorithms.plackett_luce_loss(scores, groups, targets)
         margins = [example.margin for example in part for _ in example.inputs]
         told = torch.tensor(margins, device=scores.device) if self.config.margins else None
-        return algorithms.bradley_terry_loss(scores, groups, targets, told, extra)
+        return algorithms.bradley_terry_loss(scores, groups, targets, told)
 
 
 @dataclass(frozen=True)

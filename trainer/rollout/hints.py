@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -222,7 +222,8 @@ class AskedMaker:
         policy: the policy that plays.
         limits: bounds on an episode.
         expert: knows the expert's actions, where rules give hints.
-        frozen: policies of roles that do not learn, by role.
+        others: policies of roles that the run's own does not play, by role.
+        frozen: those of these roles whose policies do not learn.
     """
 
     def __init__(
@@ -230,9 +231,11 @@ class AskedMaker:
         policy: TokenPolicy,
         limits: EpisodeLimits,
         expert: Shows | None = None,
-        frozen: Mapping[str, TokenPolicy] = MappingProxyType({}),
+        others: Mapping[str, TokenPolicy] = MappingProxyType({}),
+        frozen: Collection[str] = (),
     ) -> None:
-        self.policy, self.limits, self.expert, self.frozen = policy, limits, expert, frozen
+        self.policy, self.limits, self.expert = policy, limits, expert
+        self.others, self.frozen = others, frozen
 
     async def make(
         self, session: Playable, task: Task, asked: RolloutTerms, *, seed: int, sampling_seed: int
@@ -249,7 +252,7 @@ class AskedMaker:
         begun = AskedSession(session, asked, actions)
         episode = await play(
             begun,
-            policy_asked(self.frozen.get(asked.role, self.policy), asked),
+            policy_asked(self.others.get(asked.role, self.policy), asked),
             task=task.id,
             split=task.split,
             seed=seed,

@@ -50,6 +50,7 @@ from ludus.errors import ConfigError
 
 from ..algorithms import hapo_history_update, pcl_mask
 from ..config import TrainConfig
+from ..ranks.group import place_of
 from ..recipes.recipe import Call, Recipe
 from ..settings.parts import refuse_roles
 from .collect import Group
@@ -265,6 +266,8 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
     sampling = recipe.sampling
     policy = SamplingPolicy(sampling.rules, group_size=sampling.group_size, seed=config.seed)
     refuse_roles(config.role, policy.roles)
+    if sampling.vocabulary is not None:
+        refuse_masking(config)
     if policy.roles and sampling.tracker is not None:
         raise ConfigError(
             f"recipe {recipe.name!r} tracks the success of each task, and self_play plays a "
@@ -305,6 +308,31 @@ def refuse_asking(config: TrainConfig, recipe: Recipe) -> None:
             'sampling.rules: hint: trained_at = "plain" trains tokens that another prompt has '
             f"sampled, and recipe {recipe.name!r} does not correct for it: set "
             'algorithm.ratio_to = "sampler", or algorithm.corrections.weights'
+        )
+
+
+def refuse_masking(config: TrainConfig) -> None:
+    """Refuse settings with which rollouts are not sampled by the mask that the learner computes.
+
+    Raises:
+        ConfigError: with the settings, and what to set.
+    """
+    place = place_of()
+    wrong = {
+        f"engine = {config.engine!r}": config.engine != "local",
+        "local.engines": bool(config.local.engines),
+        "cluster.engines": bool(config.cluster.engines),
+        "learner": bool(config.learner),
+        "several ranks": place is not None and place.world > 1,
+        "trainer.lora.rank": bool(config.trainer.lora.rank),
+        "overlap.max_staleness": bool(config.overlap.max_staleness),
+        f"eval.beside = {config.eval.beside!r}": config.eval.beside in ("own", "shared"),
+    }
+    if given := [name for name, used in wrong.items() if used]:
+        raise ConfigError(
+            "sampling.vocabulary masks by a copy of the policy, which the learner and the engine "
+            f"of its process share between steps, and {', '.join(given)} would sample without it, "
+            "or by another one: leave out one of them"
         )
 
 

@@ -15,10 +15,10 @@ import msgspec
 
 from ludus.config import as_table, read_toml
 from ludus.errors import ConfigError
+from ludus.metrics import replace_file
 
 from ..recipes.recipe import Recipe
 from ..recipes.resolution import compare
-from .folder import replace_file
 
 RECIPE_FILE = "recipe.json"
 """The recipe of a run in full, since a recipe's file may change under the same name."""

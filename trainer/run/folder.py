@@ -17,7 +17,6 @@ tensorboard/, wandb/  of trackers; see `trackers.py`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +29,7 @@ from ludus.agent import Episode, write_episodes
 from ludus.agent.episodes import INDEX, indexed
 from ludus.config import as_table, to_toml
 from ludus.errors import SaveFailed
-from ludus.metrics import LineFile, MetricsLog
+from ludus.metrics import LineFile, MetricsLog, replace_file
 from ludus.secret import Secret
 
 from ..learning.guard import Refusal
@@ -219,21 +218,3 @@ def _reference(name: str, value: Any) -> Any:
         return [_reference("", item) for item in items]
     is_plain = name in VARIABLES and value and not Secret(value).reference
     return f"env:{VARIABLES[name]}" if is_plain else value
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it: readers see the old file or the new one.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays.
-    """
-    partial = path.with_name(f".partial-{path.name}")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,12 +34,17 @@ class LearnedPolicy:
     tokenizer: object
     first: str = ""
     """The folder of the model that the run began with."""
+    beside: Mapping[str, LearnedPolicy] = field(default_factory=dict[str, "LearnedPolicy"])
+    """Further policies that learn in the run, each by its folder below the checkpoint's."""
 
     def saved(self, *, whole: bool) -> SavedModel:
         """Return the model as it is now; ranks write it whole only where that is asked for."""
         learner, tokenizer = self.learner, self.tokenizer
         writer = learner.writer(tokenizer, whole=whole)
-        return SavedModel(learner.model, tokenizer, images=learner.images, writer=writer)
+        beside = {at: learned.saved(whole=whole) for at, learned in self.beside.items()}
+        return SavedModel(
+            learner.model, tokenizer, images=learner.images, writer=writer, beside=beside
+        )
 
 
 class Saver:

@@ -5,7 +5,7 @@ reward`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ludus.errors import ConfigError
 
@@ -51,7 +51,58 @@ _OWN: dict[str, tuple[Method, float | str]] = {
 
 
 @dataclass(frozen=True)
-class PreferenceConfig:
+class SupervisedConfig:
+    """The settings that every run on data has."""
+
+    models: ClassVar[str] = "a transformers folder, a run, smollm2 or tiny"
+    """What `model.path` may name."""
+
+    data: str = ""
+    """What is learned."""
+    fields: tuple[str, ...] = ()
+    """The data's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
+    epochs: float = 1.0
+    """Passes over the data; 0 counts steps instead."""
+    steps: int = 0
+    """Number of updates, where epochs is 0."""
+    batch_size: int = 32
+    """Number of examples in an update: conversations, pairs, rankings, rated answers."""
+    held_out: float = 0.05
+    """Share of the data's prompts that are held out, at most 512 examples."""
+    eval_every: int = 25
+    """Updates between two measurements on what is held out; 0 measures at the end alone."""
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-6, warmup_steps=10))
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        positive("batch_size", self.batch_size)
+        for name in ("epochs", "steps", "eval_every"):
+            not_negative(name, getattr(self, name))
+        if not 0 <= self.held_out < 1:
+            raise ConfigError(f"held_out is a share below 1, got {self.held_out}")
+        refuse_several(self.trainer)
+
+    def count_once(self) -> None:
+        """Raise ConfigError where both passes and updates are counted, or neither is."""
+        if not self.epochs and not self.steps:
+            raise ConfigError("epochs and steps are both 0; set one of them")
+        if self.epochs and self.steps:
+            raise ConfigError(
+                f"epochs is {self.epochs:g} and steps is {self.steps}, set one of them: set epochs "
+                "to 0 to count updates instead of passes"
+            )
+
+    def require_complete(self) -> None:
+        """Raise ConfigError unless data and a model are named."""
+        if not self.data:
+            raise ConfigError("no data named; add --data FILE (--help tells which)")
+        self.model.require_path(self.models)
+
+
+@dataclass(frozen=True)
+class PreferenceConfig(SupervisedConfig):
     """The settings of a run that learns from preferences."""
 
     method: Method = "dpo"
@@ -60,18 +111,6 @@ class PreferenceConfig:
     """Pairs, or for kto labelled answers: a .jsonl, .json or .parquet file, owner/name of a hub, or
     the folder of a run, whose groups give the best and the worst rollout.
     """
-    fields: tuple[str, ...] = ()
-    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
-    epochs: float = 1.0
-    """Passes over the data; 0 takes steps instead."""
-    steps: int = 0
-    """Number of updates, where epochs is 0."""
-    batch_size: int = 32
-    """Number of pairs, or of labelled answers, in an update."""
-    held_out: float = 0.05
-    """Share of prompts that are held out, at most 512 examples."""
-    eval_every: int = 25
-    """Updates between two measurements on what is held out; 0 measures at the end alone."""
     max_tokens: int = 0
     """Most tokens of a prompt with an answer; longer ones are left out. 0 takes what the model
     reads.
@@ -114,25 +153,14 @@ class PreferenceConfig:
     """For rso: small values accept the best alone, large ones any."""
     passing: float = 1.0
     """For kto on the folder of a run: the least reward of a good answer."""
-    seed: int = 0
-    model: ModelConfig = field(default_factory=ModelConfig)
-    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-6, warmup_steps=10))
-    run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.method not in STRENGTHS:
             raise ConfigError(f"method must be one of {', '.join(STRENGTHS)}, got {self.method!r}")
-        positive("batch_size", self.batch_size)
-        for name in ("epochs", "steps", "eval_every", "max_tokens", "beta"):
+        for name in ("max_tokens", "beta"):
             not_negative(name, getattr(self, name))
-        if not self.epochs and not self.steps:
-            raise ConfigError("epochs and steps are both 0; set one of them")
-        if self.epochs and self.steps:
-            raise ConfigError(
-                f"epochs is {self.epochs:g} and steps is {self.steps}: set epochs to 0 to count "
-                "updates instead of passes"
-            )
-        check_held_out(self.held_out)
+        self.count_once()
         if not 0 <= self.label_smoothing < 0.5:
             raise ConfigError(f"label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
         for name, (method, usual) in _OWN.items():
@@ -141,7 +169,6 @@ class PreferenceConfig:
         if self.method == "kto" and self.batch_size < 2:
             raise ConfigError("batch_size is 1, and kto compares with answers to other prompts")
         self._check_further()
-        refuse_several(self.trainer)
 
     def _check_further(self) -> None:
         """Check the settings of the further methods."""
@@ -164,30 +191,20 @@ class PreferenceConfig:
         """The loss's beta."""
         return self.beta or STRENGTHS[self.method]
 
-    def require_complete(self) -> None:
-        """Raise ConfigError unless data and a model are named."""
-        if not self.data:
-            raise ConfigError(f"no data named; add --data FILE (ludus train {self.method} --help)")
-        if not self.model.path:
-            raise ConfigError(
-                "no model named; add --model.path with a transformers folder, a run, smollm2 or "
-                "tiny"
-            )
-
 
 Objective = Literal["bradley-terry", "plackett-luce", "rating", "steps"]
 
 
 @dataclass(frozen=True)
-class RewardModelConfig:
+class RewardModelConfig(SupervisedConfig):
     """The settings of a run that trains a reward model."""
+
+    models: ClassVar[str] = "a transformers folder, or for kind image an ImageReward.pt"
 
     data: str = ""
     """Rankings, pairs, ratings or steps with labels: a .jsonl, .json or .parquet file, or
     owner/name of a hub.
     """
-    fields: tuple[str, ...] = ()
-    """The data set's own names of fields and roles, OURS=THEIRS each: see docs/data.md."""
     kind: Literal["text", "process", "image"] = "text"
     """What is trained: a head for whole conversations, a head for every step, or ImageReward's head
     over its own network.
@@ -196,12 +213,6 @@ class RewardModelConfig:
     """The loss: bradley-terry over the pairs of rankings, plackett-luce over whole rankings, rating
     for least squares, steps for labelled steps.
     """
-    epochs: float = 1.0
-    """Passes over the data; 0 takes steps instead."""
-    steps: int = 0
-    """Number of updates, where epochs is 0."""
-    batch_size: int = 32
-    """Number of rankings, rated answers or solutions in an update."""
     held_out: float = 0.1
     """Share of prompts that are held out, at most 2,048 examples."""
     eval_every: int = 50
@@ -223,21 +234,12 @@ class RewardModelConfig:
     """For kind image: the share of each encoder's layers, from the bottom, that is not trained; 1
     trains the head alone.
     """
-    seed: int = 0
-    model: ModelConfig = field(default_factory=ModelConfig)
     trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(lr=1e-5, warmup_steps=10))
-    run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        positive("batch_size", self.batch_size)
-        for name in ("epochs", "steps", "eval_every", "max_tokens"):
-            not_negative(name, getattr(self, name))
-        if bool(self.epochs) == bool(self.steps):
-            raise ConfigError(
-                f"epochs is {self.epochs:g} and steps is {self.steps}: set one of them, and the "
-                "other to 0"
-            )
-        check_held_out(self.held_out)
+        super().__post_init__()
+        not_negative("max_tokens", self.max_tokens)
+        self.count_once()
         if not 0 <= self.frozen <= 1:
             raise ConfigError(f"frozen is a share, got {self.frozen}")
         if (self.kind == "process") != (self.objective == "steps"):
@@ -253,23 +255,6 @@ class RewardModelConfig:
             raise ConfigError(f"length_control is a setting of kind text, and kind is {self.kind}")
         if self.trainer.lora.rank:
             raise ConfigError("trainer.lora.rank is set, but reward models are trained whole")
-        refuse_several(self.trainer)
-
-    def require_complete(self) -> None:
-        """Raise ConfigError unless data and a model are named."""
-        if not self.data:
-            raise ConfigError("no data named; add --data FILE (ludus train reward --help)")
-        if not self.model.path:
-            raise ConfigError(
-                "no model named; add --model.path: a transformers folder, or for kind image an "
-                "ImageReward.pt"
-            )
-
-
-def check_held_out(share: float) -> None:
-    """Raise ConfigError where a share of prompts cannot be held out."""
-    if not 0 <= share < 1:
-        raise ConfigError(f"held_out is a share below 1, got {share}")
 
 
 def refuse_several(trainer: TrainerConfig) -> None:

@@ -64,6 +64,11 @@ class ModelConfig:
                 "in half precision are computed with as they are; set both"
             )
 
+    def require_path(self, models: str = "a transformers folder, a run, smollm2 or tiny") -> None:
+        """Raise ConfigError, which says what may be named, unless a model is named."""
+        if not self.path:
+            raise ConfigError(f"no model named; add --model.path with {models}")
+
 
 @dataclass(frozen=True)
 class LoraConfig:

@@ -54,8 +54,12 @@ class RoleConfig:
     name: str
     """The role, as the sampling policy calls it: proposer."""
     model: str = ""
-    """Folder of the weights that play the role, which do not learn; empty is the run's own policy,
-    which learns from the role.
+    """Folder of the weights that play the role, which do not learn unless `learns` says so; empty
+    is the run's own policy, which learns from the role.
+    """
+    learns: bool = False
+    """Whether a second policy plays the role and learns from it alone. It begins as `model`, or as
+    the run's own begins.
     """
 
     def __post_init__(self) -> None:
@@ -87,10 +91,10 @@ def refuse_roles(given: Sequence[RoleConfig], played: Sequence[str]) -> None:
                 f"role {name!r} has no policy: add [[role]] with name = {name!r}, without model if "
                 "the run's own policy plays it"
             )
-    if given and all(each.model for each in given):
+    if given and all(each.model or each.learns for each in given):
         raise ConfigError(
-            "every role has a model of its own, and those do not learn: leave out role.model of "
-            "one of them"
+            "every role has a model of its own, and the run's own policy plays none: leave out "
+            "role.model and role.learns of one of them"
         )
 
 

@@ -134,6 +134,7 @@ class RemoteLearner:
         self.steady = SteadyWeights()
         self.model: Any = None
         self.images = None
+        self.mask = None
         self.value_head = None
         self._first = config.model.path
         self._kept = ""

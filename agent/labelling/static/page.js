@@ -3,7 +3,8 @@
 // the page says so and asks again, so that a server that is started again loses nothing.
 
 const byId = (id) => document.getElementById(id);
-const state = { item: null, shownAt: 0, hiddenMs: 0, hiddenAt: 0, ranked: [], busy: false };
+const REST_MS = 150; // Nobody has read an item after so short a time: a key that bounces labels one item alone.
+const state = { item: null, shownAt: 0, hiddenMs: 0, hiddenAt: 0, ranked: [], busy: true };
 
 function element(tag, text, kind) {
   const made = document.createElement(tag);
@@ -47,7 +48,10 @@ function show(data) {
   byId("choices").replaceChildren();
   byId("criterion").hidden = true;
   document.body.dataset.item = data.item ? data.item.id : "";
-  document.body.dataset.done = data.done;
+  setTimeout(() => {
+    state.busy = false;
+    document.body.dataset.done = data.done;
+  }, REST_MS);
   if (!data.item) {
     byId("prompt").append(element("p", "Nothing is left to label. Thank you."));
     keys([["u", "undo"]]);
@@ -152,8 +156,7 @@ async function send(path, body) {
     } catch { /* the server is away, and is asked again */ }
     if (answer && answer.ok) {
       byId("state").textContent = "";
-      state.busy = false;
-      show(await answer.json());
+      show(await answer.json()); // which takes keys again
       return;
     }
     if (answer && answer.status < 500) {

@@ -72,6 +72,8 @@ class Extraction:
     reason: str = ""
     comma: bool = False
     """Whether the words around the answer are of a language that writes decimals with a comma."""
+    equation: bool = False
+    """Whether the sentence calls the answer an equation (`the tangent line is $y - x = 3$`)."""
     rivals: tuple[str, ...] = ()
     """Other values claimed in the same breath. The answer counts only if all of these are equal to
     the gold as well, so that listing guesses never pays.

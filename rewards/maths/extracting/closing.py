@@ -152,7 +152,7 @@ def short_text(body: str) -> Candidate | None:
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 """A character of Chinese, Japanese or Korean."""
-_SENTENCE = re.compile(r"[A-Z][a-z]*\s.*\d.*\.$")
+_SENTENCE = re.compile(r"[A-Z][a-z]*(?:['’]s)?\s.*\d.*\.$")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
@@ -161,6 +161,10 @@ _LETTERED = re.compile(
 """Words around a capital letter that is not a choice: `A solution exists.`"""
 _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
 """A phrase before one formula: `In conclusion, $x = 7/2$.`"""
+
+
+_GIVEN = re.compile(r"(?:At|For|If|When|With|Since|As)\s+\$[^$]+\$\s*,?\s*\$[^$]+\$[.\s]*$")
+"""A case and what holds in it: `At $t = 2,$ $y = 5$.`"""
 
 
 def _is_prose(text: str) -> bool:
@@ -181,6 +185,8 @@ def _is_prose(text: str) -> bool:
     if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
+        return True
+    if _GIVEN.match(text):
         return True
     # The fewer words a text has, the more it takes to call it prose: a formula or a bold value
     # between words is the answer of a sentence, and the words are not part of the answer.
@@ -238,12 +244,18 @@ _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
+# `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
+_NAMED = re.compile(
+    r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+)
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
     r"^[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))[.!*_]*\s*(?:\(|$)",
+    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
+    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
     re.IGNORECASE,
 )
 # Words that conclude a response without answering: `So the statement is proved`.
@@ -293,7 +305,11 @@ def worded(body: str) -> Candidate | None:
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     if word_match is None:
         start, end = closing_sentence(body)
-        word_match = _SPELLED.search(body, start, end) or _CONCLUDED.search(body, start, end)
+        word_match = (
+            _SPELLED.search(body, start, end)
+            or _CONCLUDED.search(body, start, end)
+            or _NAMED.match(body, start, end)
+        )
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(

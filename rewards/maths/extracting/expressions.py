@@ -16,9 +16,9 @@ from .sentence import (
     denied,
     governed,
     labels,
-    supposed,
     unanswered,
 )
+from .surface import clause_before
 
 TAIL = 3000
 """How many characters at the end of a response are searched for formulas."""
@@ -42,17 +42,35 @@ def last_expression(body: str) -> Candidate | None:
     if refusal := unanswered(body, start, end):
         return refusal
     base = max(0, len(body) - TAIL)
-    formulas = _last_formulas(body[base:])
+    formulas = _last_formulas(body[base:end])
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
     if formula is not None and denied(body, start, end, *formula):
         formula = None
-    if formula is not None and (number is None or number[0] <= formula[1]):
+    aside = (
+        number is not None
+        and formula is not None
+        and start <= formula[0]
+        and not re.search(r"[$\\]", body[formula[1] + 2 : number[1] + 2])
+        and governed(body, start, *number)
+        and not governed(body, start, *formula)
+    )
+    if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
     if number is None:
         return None
     return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
+
+
+def called_equation(body: str, text: str, start: int) -> bool:
+    """Return whether the words before `start` call the formula there an equation, whose right side
+    is then no answer.
+    """
+    if "=" not in text or not _COMPOUND.match(text.strip(" $")):
+        return False
+    subject = clause_before(body, start).rpartition(",")[2].rstrip(" $\\([{*")
+    return _CALLED.search(subject.removesuffix("\\boxed").rstrip(" $\\([{*")) is not None
 
 
 def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
@@ -70,10 +88,6 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
     ]
-    # If the closing sentence has no number, the last number before counts, unless that is only
-    # supposed.
-    while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
-        numbers.pop()
     if result := CALCULATED.search(body, start, end):
         return _expression(body, *result.span("value"))
     if not numbers:
@@ -173,6 +187,7 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
+_NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
 
 
 def _last_formulas(tail: str) -> tuple[int, int] | None:
@@ -196,7 +211,8 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
         spans.pop()
     last = spans.pop()
     start = last[0]
-    while spans and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
+    renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
+    while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         if len({tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last)}) > 1:
             break
         start = spans.pop()[0]
@@ -214,7 +230,8 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 _IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?![a-z])(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
+    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?![a-z])(?:\s"
+    r"|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
 )
 # At the beginning of a sentence: what `is attained for $x = 2, y = 12$` are two values.
 _SUPPOSES = re.compile(
@@ -224,6 +241,38 @@ _SUPPOSED = re.compile(
     r"\s*(?P<name>[A-Za-z](?:_\{?\w+\}?)?)\s*=[^=,]*,(?!\s*(?P=name)\s*=)(?=[^,]*=[^,]*$)"
 )
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
+# `The largest is $n + 1 = 6$`: the words before are what the value is of.
+_STATED = re.compile(
+    r"\s*(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times"
+    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*="
+    r"\s*(?P<value>(?:[^=<>,;&\\A-Za-z]|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right"
+    r"|circ)(?![a-z]))+)$"
+)
+_COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
+_EQUATION = (
+    r"(?:(?:in)?equation|inequalit\w+|relation|constraint|condition|identit\w+|formula|locus"
+    r"|asymptote|directrix)"
+)
+_CURVE = r"(?:line|circle|plane|curve|graph|parabola|ellipse|hyperbola|sphere|axis|tangent|normal)"
+_CALLED = re.compile(
+    rf"\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
+    rf"|our)\s+(?:\w+\s+){{0,2}}"
+    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$",
+    re.IGNORECASE,
+)
+"""Words that call the formula behind them an equation: `the tangent line is $y - x = 3$`."""
+_COMPOUND = re.compile(
+    r"(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times"
+    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=[^=]*$"
+)
+_OF_EQUATIONS = re.compile(
+    rf"\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain|fact"
+    r"|system|form|rule|goal|claim|statement)",
+    re.IGNORECASE,
+)
+_MEMBERS = re.compile(
+    r"(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))", re.DOTALL
+)
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 
@@ -244,6 +293,10 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     if not rows and _CONTINUES.match(tail, start, end) and _CHAIN.search(tail, start, end):
         # `Volume $= \pi r^2 h = 36\pi$`: the words before are the left side.
         return tail.rfind("=", start, end) + 1, end
+    if not rows and (stated := _STATED.match(tail, start, end)):
+        subject = clause_before(tail, start)
+        if _COPULA.search(subject) and not _OF_EQUATIONS.search(subject):
+            return stated.start("value"), end
     if not rows or tail[rows[-1].end() : end].strip(" .\n$"):
         return start, end
     inner = len(tail[: rows[-1].start()].rstrip(" \n.,\\&"))
@@ -253,8 +306,11 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
         if depth < 0 or (depth == 0 and not row_end["begin"]):
             start = row_end.end()
             break
-    continued = _CONTINUES.match(tail, start, inner)
-    return (continued.end() if continued else start), inner
+    if continued := _CONTINUES.match(tail, start, inner):
+        # `&= -I = \begin{pmatrix} ...`: each member of a chain is equal to the row above.
+        further = _MEMBERS.match(tail, continued.end(), inner)
+        return (further or continued).end(), inner
+    return start, inner
 
 
 def _formulas(tail: str) -> list[tuple[int, int]]:

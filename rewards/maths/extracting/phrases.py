@@ -286,7 +286,11 @@ RELATED = _words(
     r"|(?:bounded|divisible|limited) (?:\w+ )?by"
     r"|(?:start|begin)s? with|ends? (?:in|with)|(?:clos|near)e(?:r|st) to"
     r"|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line|figure)"
-    r"|twice|thrice|double|triple|halve|square|negate))\W{0,3}(?:[a-z]\s*=\s*)?$"
+    r"|twice|thrice|double|triple|halve|square|negate|as \w+ as(?: the| an?)?"
+    r"|(?:supplementary|complementary|proportional|adjacent|congruent) to))"
+    r"\W{0,3}(?:[a-z]\s*=\s*)?$"
+    r"|^\W*(?:(?:but|here|now|so),? )?(?:an?|one|another|the) (?:\w+ ){0,3}(?:mistake|error|pitfall"
+    r"|trap|misconception|fallacy)\b[^.,;:]*$"
     r"|\b(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
     r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$"
     r"|\b(?:might|would|could|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe"
@@ -299,6 +303,8 @@ RELATED = _words(
     r"|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
+CONTRAST = _words(r".*,\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
+"""What a clause of contrast leaves behind: words before it say nothing of the value after it."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
     r"|falsa?"
@@ -351,7 +357,8 @@ STANCES = (
         whole=True,
         marked=False,
         words=_words(
-            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected|eliminated"
+            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected"
+            r"|eliminated"
             r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
             r"|other)\s*$"
         ),
@@ -398,13 +405,19 @@ STANCES = (
     StancePhrases(
         stance="SUPPOSITION",
         side="clause",
-        marked=True,
         words=_words(
-            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend"
+            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|say"
             r"|supposons|angenommen"
             r"|supongamos|suponha|supponiamo|предположим|допустим|假设|假設|仮に)"
             r"(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
-            r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="clause",
+        marked=True,
+        words=_words(
+            r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
             r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
             r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
             r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$"
@@ -599,7 +612,8 @@ UPHELD = re.compile(
 )
 """Words that uphold an answer after a doubt."""
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:(?:but|though|although|and|so) )?(?:I|we|you|they|he|she|this|these|that|there"
+    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
+    r"|these|that|there"
     r"|please)\b"
     r"|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m|'ve)? (?:\w+ )?(?:read"
     r"|understood"

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 
 from ..jail import egress, policy, syscalls as sc
-from ..testing import run_many, run_pytest, run_repository, run_tests, solution_server
+from ..testing import run_pytest, run_repository, run_tests, solution_server
 from . import command, fetch, program, repl, uploads
 from .plan import LANDLOCK, UNSAFE, USERNS, JailPlan
 from .request import (
@@ -38,7 +38,7 @@ MODES: dict[str, Mode] = {
     FETCH: fetch.run,
     SERVE: solution_server.run,
     PROVE: run_tests.run,
-    PROVE_MANY: run_many.run,
+    PROVE_MANY: run_tests.run_many,
     PROVE_PYTEST: run_pytest.run,
     PROVE_REPOSITORY: run_repository.run,
     REPL: repl.run,

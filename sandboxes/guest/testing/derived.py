@@ -25,9 +25,8 @@ _MAX_ITEMS = 10_000
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
-_OF_MEMBERS = """
-    __str__ __repr__ __format__ __contains__ __or__ __and__ __xor__ __invert__
-""".split()  # noqa: SIM905 - a list literal would take a line a name
+_OF_MEMBERS = ("__str__", "__repr__", "__format__")
+OF_FLAGS = ("__contains__", "__iter__", "__len__", "__or__", "__and__", "__xor__", "__invert__")
 
 
 def is_derived(item: object) -> bool:
@@ -80,7 +79,7 @@ def defined_anew(kind: type) -> set[str]:
     if enum is None or not issubclass(kind, enum.Enum):
         return overridden
     # These come from the enumeration, also where the solution does not define the methods.
-    return overridden.union(_OF_MEMBERS)
+    return overridden.union(_OF_MEMBERS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
 
 
 def as_plain(item: object, operation: str, *, anew: bool) -> object | None:

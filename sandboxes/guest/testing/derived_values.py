@@ -9,14 +9,14 @@ answer could decide the test: the plain value answers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from . import values
-from .derived import MODULE
+from .derived import MODULE, OF_FLAGS
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, line_of, token_of
+from .proxies import Handle, ask, refuse, state_of
 
 _TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
 _OPERATORS = frozenset(
@@ -49,7 +49,7 @@ class Derived:
         if not isinstance(self, _MUTABLE):
             return getattr(self.ludus_handle_, name)
         if is_changed(self):
-            raise line_of(self.ludus_handle_).fail(
+            raise state_of(self.ludus_handle_).line.fail(
                 "the tests change data that belongs to an object of the solution"
             )
         value = getattr(self.ludus_handle_, name)
@@ -70,7 +70,7 @@ class Derived:
     def _ludus_copied(self, method: str) -> object:
         if not isinstance(self, _MUTABLE):
             return self
-        return line_of(self.ludus_handle_).ask(method, self.ludus_handle_)
+        return ask(self.ludus_handle_, method)
 
 
 def forget() -> None:
@@ -96,12 +96,12 @@ def build(parts: list[object]) -> object:
     kind = _KINDS[base, defined]
     derived: Derived = values.made_again(kind, plain)
     vars(derived).update(ludus_handle_=handle, ludus_content_=values.content(plain))
-    return _MADE.setdefault(token_of(handle), derived)
+    return _MADE.setdefault(state_of(handle).token, derived)
 
 
 def _existing_value(handle: Handle, plain: object) -> Derived | None:
     """Return the value that already stands for the object, with the present content; else None."""
-    existing = _MADE.get(token_of(handle))
+    existing = _MADE.get(state_of(handle).token)
     if existing is None or not isinstance(existing, type(plain)):
         return None
     if isinstance(plain, _MUTABLE):
@@ -114,7 +114,7 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
     exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
     same = exact is not None and exact.__eq__(plain, existing) is True
     if not same:
-        del _MADE[token_of(handle)]
+        del _MADE[state_of(handle).token]
     return existing if same else None
 
 
@@ -127,20 +127,19 @@ def _method(base: type, name: str) -> Callable[..., object]:
     if name in _TEXTS:
         verb = _TEXTS[name]
 
-        def ask(self: Derived, *form: str) -> str:
-            line = line_of(self.ludus_handle_)
-            result = line.ask(verb, self.ludus_handle_, *form)
+        def text(self: Derived, *form: str) -> str:
+            result = ask(self.ludus_handle_, verb, *form)
             if type(result) is not str:
-                raise line.refuse(token_of(self.ludus_handle_), verb)
+                raise refuse(self.ludus_handle_, verb)
             return result
 
-        return ask
-    if base is int and name in _OF_FLAGS:
-        return _has_flag if name == "__contains__" else _combining(name)
+        return text
+    if base is int and name in OF_FLAGS:
+        return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
 
         def missing(self: Derived, key: object) -> object:
-            return line_of(self.ludus_handle_).ask("getitem", self.ludus_handle_, key)
+            return ask(self.ludus_handle_, "getitem", key)
 
         return missing
     inherited: Any = getattr(base, name, None)
@@ -155,11 +154,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
 
 def _is_of(base: type, name: str) -> bool:
     """Return whether a value may have a method: a special method only if its plain value has it."""
-    special = name in _TEXTS or name == "__missing__" or (base is int and name in _OF_FLAGS)
+    special = name in _TEXTS or name == "__missing__" or (base is int and name in OF_FLAGS)
     return special or not name.startswith("__") or hasattr(base, name)
-
-
-_OF_FLAGS = ("__contains__", "__or__", "__and__", "__xor__", "__invert__")
 
 
 def _has_flag(flags: int, flag: object) -> bool:
@@ -170,6 +166,28 @@ def _has_flag(flags: int, flag: object) -> bool:
     return int.__eq__(int.__and__(flags, number), number)
 
 
+def _flags_in(flags: Derived) -> Iterator[object]:
+    """Return the members that are set. Which they are is calculated here; only their order, which
+    is that of the enumeration, is the solution's to say, once.
+    """
+    if "ludus_flags_" not in vars(flags):
+        members: Any = ask(flags.ludus_handle_, "iter")
+        members = list(members) if isinstance(members, Iterator) else []
+        number = int.__int__(flags)  # type: ignore[arg-type]
+        bits = [1 << place for place in range(number.bit_length()) if number >> place & 1]
+        if not all(isinstance(member, int) for member in members) or bits != sorted(
+            map(int.__int__, members)
+        ):
+            raise TypeError("an int is not iterable")
+        vars(flags)["ludus_flags_"] = members
+    return iter(vars(flags)["ludus_flags_"])
+
+
+_FLAG_METHODS: dict[str, Callable[..., object]] = {
+    "__contains__": _has_flag, "__iter__": _flags_in, "__len__": int.bit_count
+}  # fmt: skip
+
+
 def _combining(name: str) -> Callable[..., object]:
     """Return an operator of flags. Its number is calculated here, and only then is the solution
     asked for its member of that number.
@@ -178,7 +196,7 @@ def _combining(name: str) -> Callable[..., object]:
     def combine(self: Any, *operands: int) -> object:
         number = getattr(int, name)(self, *operands)
         with suppress(ValueError, TypeError):
-            member = line_of(self.ludus_handle_).ask("member", self.ludus_handle_, number)
+            member = ask(self.ludus_handle_, "member", number)
             if isinstance(member, Derived) and int.__eq__(number, member) is True:
                 return member
         return number
@@ -193,8 +211,7 @@ def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
         try:
             return method(*arguments, **keywords)
         finally:
-            handle = value.ludus_handle_
             # The answer comes through `build`, which renews the content of the existing value.
-            line_of(handle).ask("as_plain", token_of(handle), "")
+            ask(value.ludus_handle_, "as_plain", "")
 
     return call

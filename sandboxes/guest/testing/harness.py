@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, ModuleType
+from typing import Any
 
 from ..run import one_core
-from . import failures, peer, proxies, scopes, value_wire
+from . import failures, peer, scopes, value_wire
 from .idiom_words import WORDS
-from .proxies import FunctionHandle, kind_of
+from .proxies import FunctionHandle, state_of
 from .scopes import ALIASES, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
@@ -121,7 +122,7 @@ class TestHarness(TestsLine):
         with without_solution():
             from .idioms import examine
 
-            imports = examine(self.trees(), self.interface, has_reference=self.has_reference)
+            imports = examine(self.interface, has_reference=self.has_reference)
         if imports.problem:
             raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
         if imports.output or imports.chance or imports.stdin or imports.lent:
@@ -156,7 +157,7 @@ class TestHarness(TestsLine):
             loaded, bound = scopes.global_names(tuple(sources))
         from_module = str(job.get("module", "solution"))
         if from_module in words:
-            bound -= scopes.imported_from(from_module, self.trees())
+            bound -= self.interface.imported()
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
@@ -174,7 +175,9 @@ class TestHarness(TestsLine):
             for name in wanted & trusted.keys():
                 self._import(name, trusted[name])
         if suspects := wanted & MODULE_NAMES:
-            for name in suspects & self._modules_used():
+            with without_solution():
+                suspects &= self.interface.only_bases()
+            for name in suspects:
                 self._import(name)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
@@ -185,7 +188,10 @@ class TestHarness(TestsLine):
         else:
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
-        objects = "class" in map(kind_of, self._handles.values())
+        objects = any(
+            isinstance(item, FunctionHandle) and state_of(item).kind == "class"
+            for item in self._handles.values()
+        )
         return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
 
     def _marked(self, tests: list[CodeType]) -> list[CodeType]:
@@ -195,7 +201,9 @@ class TestHarness(TestsLine):
         with without_solution():
             rewriting.mark(self.names)
             try:
-                trees = [rewriting.rewritten(tree, self.interface) for tree in self.trees()]
+                trees = [
+                    rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
+                ]
                 return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
             except RecursionError:
                 # Whether the tests are marked depends on the solution, so a failure to mark them
@@ -213,24 +221,6 @@ class TestHarness(TestsLine):
             self._absent[name] = module or ALIASES.get(name, name)
         except AttributeError:
             return
-
-    @without_solution()
-    def _modules_used(self) -> set[str]:
-        """Return the names that are used only as `name.attribute`.
-
-        Where such a name is that of a standard module, the module is meant.
-        """
-        import ast
-
-        bases: set[str] = set()
-        module_names: set[str] = set()
-        for tree in self.trees():
-            nodes = list(ast.walk(tree))
-            attributes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
-            for node in nodes:
-                if isinstance(node, ast.Name):
-                    (bases if id(node) in attributes else module_names).add(node.id)
-        return bases - module_names
 
     # --- names ------------------------------------------------------------------
 
@@ -291,8 +281,7 @@ class TestHarness(TestsLine):
             if category == "class" and not (under_test or name[:1].isupper()):
                 category = "misplaced"
             handle = FunctionHandle(self, token, name, category)
-            if under_test:
-                proxies.adopt(handle)
+            state_of(handle).known = under_test
             defined[name] = self._handles.setdefault(token, handle)
         else:
             self._data[name] = self.effects, detail[0]
@@ -326,12 +315,36 @@ class TestHarness(TestsLine):
         try:
             exec(test, self.names)
             if "unittest" in sys.modules and "TestCase" in all_names([test]):
-                from .cases import run_cases
-
-                problem = run_cases(self.names, self._cases)
+                problem = self._run_cases()
         except BaseException as error:
             problem = describe(error)
         return self.problem() or problem
+
+    def _run_cases(self) -> str:
+        """Run the new `unittest` test cases, and return why a test failed, or "".
+
+        Skipped tests do not count as passed unless others ran: a suite that runs nothing fails.
+        """
+        import unittest
+
+        kinds: list[Any] = [
+            kind
+            for kind in self.names.values()
+            if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+        ]
+        load = unittest.defaultTestLoader.loadTestsFromTestCase
+        suite = unittest.TestSuite(load(kind) for kind in kinds if kind not in self._cases)
+        if self._cases.issuperset(kinds):
+            return ""
+        self._cases.update(kinds)
+        result = unittest.TestResult()
+        suite.run(result)
+        if problems := [*result.failures, *result.errors]:
+            case, text = problems[0]
+            return f"{case.id().rpartition('.')[2]}: {text.strip().rpartition(chr(10))[2]}"
+        if result.unexpectedSuccesses:
+            return "a test passed that was expected to fail"
+        return "no test case ran" if result.testsRun <= len(result.skipped) else ""
 
 
 class SolutionModule(ModuleType):
@@ -385,16 +398,17 @@ def plain(value: object) -> object:
     if not isinstance(value, (list, tuple, dict)):
         return value
     root: list[object] = [value]
+    copies: dict[int, object] = {}
     work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
     while work:
         place, key = work.pop()
         item = place[key]  # type: ignore[call-overload]
-        if isinstance(item, (list, tuple)):
-            fresh: list[object] = list(item)
-            place[key] = fresh  # type: ignore[call-overload]
-            work += [(fresh, position) for position in range(len(fresh))]
-        elif isinstance(item, dict):
-            copied: dict[object, object] = dict(item)
-            place[key] = copied  # type: ignore[call-overload]
-            work += [(copied, name) for name in copied]
+        if not isinstance(item, (list, tuple, dict)):
+            continue
+        copied: Any = copies.get(id(item))
+        if copied is None:
+            copied = copies[id(item)] = {**item} if isinstance(item, dict) else [*item]
+            keys = copied if isinstance(item, dict) else range(len(copied))
+            work += [(copied, name) for name in keys]
+        place[key] = copied  # type: ignore[call-overload]
     return root[0]

@@ -8,11 +8,10 @@ anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from functools import lru_cache
 
 from .idiom_words import FILES, REFUSED
-from .interface import Interface
-from .names import last_name
+from .interface import Interface, last_name
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
 _OF_PATHS = frozenset(
@@ -58,23 +57,20 @@ class Needs:
         """The idiom that cannot be judged; empty if there is none."""
 
 
-def examine(
-    trees: Iterable[ast.Module], interface: Interface, *, has_reference: bool = False
-) -> Needs:
+@lru_cache(maxsize=64)
+def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
     """Return what the tests need, and the first idiom that cannot be judged.
 
     Args:
-        trees: the syntax trees of the tests.
-        interface: how the tests use the names of the solution.
+        interface: how the tests use the names of the solution, with their syntax trees.
         has_reference: whether a reference solution decides what only some solutions can be judged
             by; without one, such tests are refused whatever the solution is.
     """
     needs = Needs()
     reader = _Reader(needs, interface)
-    for tree in trees:
-        for node in ast.walk(tree):
-            problem = reader.problem(node)
-            needs.problem = needs.problem or problem
+    for node in interface.nodes:
+        problem = reader.problem(node)
+        needs.problem = needs.problem or problem
     if not (needs.problem or has_reference):
         needs.problem = _doubtful(interface)
     return needs

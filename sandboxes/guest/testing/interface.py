@@ -1,4 +1,7 @@
-"""Finds the interface of the solution's objects from the way in which the tests use objects.
+"""Finds out from the tests alone what of the solution they use, and in which way.
+
+A name is the solution's where the tests use it and nothing else binds it. The *origin* of a value
+is the name of the solution whose call made it, followed through variables, fixtures and helpers.
 
 A name of the solution is *a class* where the tests use it so: its objects have attributes that no
 plain value has, or attributes are set on them, or `isinstance` names it, or a name in CapWords is
@@ -13,15 +16,38 @@ or `pop` on anything else means a text or a list.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Container, Iterable, Mapping
+from functools import cached_property, lru_cache
 
-from .names import NamesOfTests, last_name
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
+from .scopes import ALIASES, MODULE_NAMES
 
 _LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
 """Syntax that takes a value as a truth value."""
+_LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+"""Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
+_BUILTINS = frozenset(dir(builtins))
+
+
+def last_name(node: ast.expr) -> str:
+    """Return the last name of a path: `c` for `a.b.c` and for `c`; empty for other expressions."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def variable_of(node: ast.expr) -> str:
+    """Return the key of a variable: a name, or `self.name`; empty for other expressions."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return f"self.{name}"
+    return ""
 
 
 def _crosses(kind: ast.ClassDef) -> bool:
@@ -30,7 +56,24 @@ def _crosses(kind: ast.ClassDef) -> bool:
     return bool(kind.bases or defined & {"__call__", "__next__"})
 
 
-class Interface(NamesOfTests):
+_COPYING = ("copy", "deepcopy")
+
+
+def _inside(node: ast.AST | None) -> Iterable[ast.AST]:
+    return ast.walk(node) if node else ()
+
+
+def _sides(node: ast.AST) -> list[ast.expr]:
+    """Return both or more sides of a comparison by value; none for `is` and for other syntax."""
+    match node:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot(), *_]):
+            return []
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+    return []
+
+
+class Interface:
     """The tests' use of the solution's names.
 
     Args:
@@ -42,12 +85,30 @@ class Interface(NamesOfTests):
 
     def __init__(
         self,
-        trees: list[ast.Module],
+        trees: Iterable[ast.Module],
         declared: Mapping[str, Iterable[str]],
         module: str,
         entry_point: str = "",
     ) -> None:
-        super().__init__(trees, module)
+        nodes = (node for tree in trees for node in ast.walk(tree))
+        self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
+        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self._functions: dict[str, list[ast.FunctionDef]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                self._functions.setdefault(node.name, []).append(node)
+        self.module = module
+        self.modules: set[str] = set()
+        """The names under which the tests import the module of the solution."""
+        self.bound: set[str] = set()
+        """Names to which the tests themselves assign a value."""
+        self._renamed: dict[str, str] = {}
+        self._values: dict[str, list[ast.expr | None]] = {}
+        self._helpers: dict[str, list[ast.expr | None]] = {}
+        for node in self.nodes:
+            self._read_binding(node)
+        self.names = {self.free(node) for node in self.nodes} - {""}
+        """Every name of the solution that the tests use."""
         self.classes: set[str] = set(declared)
         self.makers: set[str] = set(declared)
         self.attributes: set[str] = {name for names in declared.values() for name in names}
@@ -60,9 +121,171 @@ class Interface(NamesOfTests):
         """Every attribute that the tests name, of any value."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
         declared_class = entry_point in declared or entry_point[:1].isupper()
-        self._function = "" if declared_class else entry_point
-        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
-        self._read_uses()
+        self._read_uses("" if declared_class else entry_point)
+
+    # --- what names are bound to ----------------------------------------------
+
+    def _read_binding(self, node: ast.AST) -> None:
+        """Record the names that a node binds, and the values that it gives them."""
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    (self.modules if alias.name == self.module else self.bound).add(name)
+            case ast.ImportFrom(names=names, module=self.module):
+                self._renamed |= {alias.asname: alias.name for alias in names if alias.asname}
+            case ast.ImportFrom(names=names):
+                self.bound |= {alias.asname or alias.name for alias in names}
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                inside = list(ast.walk(node))
+                self.bound |= {name, *(part.arg for part in inside if isinstance(part, ast.arg))}
+                given = [part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))]
+                self._helpers[name] = given
+                if any("fixture" in ast.dump(mark) for mark in node.decorator_list):
+                    self._values.setdefault(name, []).extend(given)
+            case (
+                ast.ClassDef(name=name)
+                | ast.ExceptHandler(name=str(name))
+                | ast.Name(id=name, ctx=ast.Store() | ast.Del())
+            ):
+                self.bound.add(name)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value)
+            case (
+                ast.AnnAssign(target=target, value=value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
+            ):
+                self._bind(target, value)
+            case (
+                ast.For(target=target, iter=items)
+                | ast.AsyncFor(target=target, iter=items)
+                | ast.comprehension(target=target, iter=items)
+            ):
+                is_literal = isinstance(items, (ast.List, ast.Tuple, ast.Set))
+                for item in items.elts if is_literal else [None]:  # type: ignore[attr-defined]
+                    self._bind(target, item)
+            case ast.Call(func=ast.Name(id=name)):
+                # `check(f)` passes the solution's `f` as the parameter `candidate`.
+                for callee in self._functions.get(name, ()):
+                    for parameter, argument in zip(callee.args.args, node.args, strict=False):
+                        if isinstance(argument, ast.Name) and argument.id != parameter.arg:
+                            self._renamed[parameter.arg] = argument.id
+
+    def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            same = len(elements) == len(target.elts)
+            for number, part in enumerate(target.elts):
+                self._bind(part, elements[number] if same else None)
+        elif key := variable_of(target):
+            self._values.setdefault(key, []).append(value)
+
+    def free(self, node: ast.AST) -> str:
+        """Return the solution's name that an expression is; empty for other expressions."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=base), attr=name):
+                return name if base in self.modules else ""
+            case ast.Name(id=name):
+                if (meant := self._renamed.get(name, name)) != name:
+                    return meant
+                known = (self.bound, _BUILTINS, self.modules, MODULE_NAMES, ALIASES)
+                return "" if any(name in names for names in known) else name
+        return ""
+
+    def imported(self) -> set[str]:
+        """Return the names that the tests take from the solution's module, by `from module import
+        name` or by `name = module.name`.
+
+        They are the module's, although the tests bind them.
+        """
+        names: set[str] = set()
+        for node in self.nodes:
+            match node:
+                case ast.ImportFrom(module=self.module, names=aliases):
+                    names |= {alias.name for alias in aliases if alias.asname in (None, alias.name)}
+                case ast.Assign(
+                    targets=[ast.Name(id=name), *_],
+                    value=ast.Attribute(value=ast.Name(id=self.module), attr=source),
+                ) if name == source:
+                    names.add(name)
+        return names
+
+    def only_bases(self) -> set[str]:
+        """Return the names that the tests use only as `name.attribute`.
+
+        Where such a name is that of a standard module, the module is meant.
+        """
+        names = [node for node in self.nodes if isinstance(node, ast.Name)]
+        bases = [node for node in names if isinstance(self._parents[node], ast.Attribute)]
+        return {node.id for node in bases} - {node.id for node in {*names}.difference(bases)}
+
+    # --- where a value comes from ---------------------------------------------
+
+    def origin(self, node: ast.expr | None, depth: int = 8) -> str:
+        """Return the solution's name whose call made the value of `node`; empty if that is not
+        sure.
+        """
+        match node if depth else None:
+            case None:
+                return ""
+            case ast.Await(value=value) | ast.NamedExpr(value=value):
+                return self.origin(value, depth - 1)
+            case ast.Call(func=function, args=[value]) if last_name(function) in _COPYING:
+                return self.origin(value, depth - 1)
+            case ast.Call(func=ast.Subscript(value=kind)):
+                # `Stack[int]()` makes an object of `Stack`.
+                name = self.free(kind)
+                return name if name[:1].isupper() else ""
+            case ast.Call(func=function):
+                name = self.free(function)
+                helper = function.id if isinstance(function, ast.Name) else ""
+                return name or self._same(self._helpers.get(helper, []), depth)
+            case expression:
+                key = variable_of(expression)
+                return self._same(self._values_given(key), depth) if key else ""
+
+    def _values_given(self, key: str) -> list[ast.expr | None]:
+        """Return what a variable is given, except values reached from itself: `node =
+        node.next`.
+        """
+        return [
+            value
+            for value in self._values.get(key, [])
+            if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
+        ]
+
+    def given(self, name: str) -> list[ast.expr]:
+        """Return what the tests give a variable."""
+        return [
+            value
+            for value in self._values_given(name)
+            if value is not None and variable_of(value) != name
+        ]
+
+    def _same(self, values: list[ast.expr | None], depth: int) -> str:
+        origins = {self.origin(value, depth - 1) for value in values}
+        return origins.pop() if len(origins) == 1 else ""
+
+    def loose_origin(self, node: ast.AST | None) -> str:
+        """Return the origin of an expression, also if the value is calculated from an object."""
+        match node:
+            case ast.Name(id=name):
+                values = [
+                    value
+                    for value in self._values_given(name)
+                    if not any(isinstance(n, ast.Name) and n.id == name for n in _inside(value))
+                ]
+                origins = set(map(self.loose_origin, values))
+                return origins.pop() if len(origins) == 1 else ""
+            case ast.BinOp(left=left, right=right):
+                return self.loose_origin(left) or self.loose_origin(right)
+            case ast.UnaryOp(operand=operand):
+                return self.loose_origin(operand)
+            case ast.expr() as expression:
+                return self.origin(expression)
+        return ""
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""
@@ -70,60 +293,66 @@ class Interface(NamesOfTests):
 
     # --- what it is used for --------------------------------------------------
 
-    def _read_uses(self) -> None:
+    def _read_uses(self, function: str) -> None:
+        """Find the classes, makers and attributes; `function`: a name that is neither."""
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
-        everywhere = self.said
+        alike: set[str] = set()
+        for node in self.nodes:
+            match node:
+                case ast.Attribute(value=value, attr=name):
+                    self.said.add(name)
+                    origin = self.loose_origin(value)
+                    uses.setdefault(origin, set()).add(name)
+                    objects.add(self.free(value))
+                    if self._of_an_object(node):
+                        objects.add(origin)
+                case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
+                    name in _ACCESSORS
+                ):
+                    self.said.add(str(said))
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                    objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
+                case ast.Compare():
+                    alike.add(self._compares_its_like(node))
+        arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
+        plain = PLAIN_ATTRIBUTES | arrays
+        compared = self._compared()
+        objects |= alike - compared
+        objects |= {name for name, attributes in uses.items() if attributes - plain}
+        if function not in uses:
+            objects.discard(function)
+        objects &= self.names
+        self.makers |= objects
+        self.classes |= objects
+        self.shown |= self.makers
+        undecided = self.names - objects - compared - {function}
+        self.classes |= {name for name in undecided if name[:1].isupper()}
+        self.attributes |= (self.said - plain).union(*(uses.get(name, ()) for name in self.shown))
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
-                everywhere.add(node.attr)
-                origin = self.loose_origin(node.value)
-                uses.setdefault(origin, set()).add(node.attr)
-                if self._of_an_object(node):
-                    objects.add(origin)
-                objects.add(self.free(node.value))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                objects |= self._asked_for(node, everywhere)
-        plain = PLAIN_ATTRIBUTES | (
-            ARRAY_ATTRIBUTES if not self.bound.isdisjoint(("np", "numpy")) else frozenset()
-        )
-        objects |= {name for name, places in uses.items() if places - plain}
-        same_kind = {
-            self._compares_its_like(node) for node in self.nodes if isinstance(node, ast.Compare)
-        }
-        objects |= same_kind - self._compared()
-        objects = objects - {"", self._function} | (objects & {self._function} & set(uses))
-        shown_objects = self.names & objects
-        self.makers |= shown_objects
-        self.classes |= shown_objects
-        self.shown = shown_objects | self.makers
-        undecided = self.names - objects - self._compared() - {self._function}
-        self.classes |= {name for name in undecided if name[:1].isupper()}
-        self.attributes |= everywhere - plain
-        for name in self.shown:
-            self.attributes |= uses.get(name, set())
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute) and self._gives_data(node):
-                self.data_methods.add(node.attr)
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute) and self.free(node.value):
-                self.attributes.add(node.attr)
+                if self._gives_data(node):
+                    self.data_methods.add(node.attr)
+                if self.free(node.value):
+                    self.attributes.add(node.attr)
+
+    def _called(self, node: ast.AST) -> ast.Call | None:
+        """Return the call of an expression, if it is called."""
+        parent = self._parents.get(node)
+        return parent if isinstance(parent, ast.Call) and parent.func is node else None
 
     def _of_an_object(self, node: ast.Attribute) -> bool:
         """Return whether the use of an attribute shows that only an object can have the
         attribute.
         """
-        parent = self._parents.get(node)
+        call = self._called(node)
         if not isinstance(node.ctx, ast.Load):
             return True
-        is_called = isinstance(parent, ast.Call) and parent.func is node
-        if node.attr in PLAIN_METHODS and not is_called and not node.attr.startswith("_"):
+        if node.attr in PLAIN_METHODS and not call and not node.attr.startswith("_"):
             return True
-        origin = self.origin(node.value)
-        capital = origin[:1].isupper()
-        statement = is_called and isinstance(self._parents.get(parent), ast.Expr)  # type: ignore[arg-type]
+        statement = call and isinstance(self._parents.get(call), ast.Expr)
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
-        return capital and (statement or bare)
+        return self.origin(node.value)[:1].isupper() and bool(statement or bare)
 
     def _gives_data(self, node: ast.Attribute) -> bool:
         """Return whether a method of a class under test returns data that the tests examine.
@@ -131,24 +360,10 @@ class Interface(NamesOfTests):
         That is so in `evens.index(4) == 2`, but not in `name.startswith("a")`, where the result
         itself is the outcome of the test.
         """
-        call = self._parents.get(node)
-        if not isinstance(call, ast.Call) or call.func is not node:
-            return False
-        if node.attr in PREDICATES or self.origin(node.value) not in self.classes:
+        call = self._called(node)
+        if not call or node.attr in PREDICATES or self.origin(node.value) not in self.classes:
             return False
         return not isinstance(self._parents.get(call), _DECIDING)
-
-    def _asked_for(self, call: ast.Call, everywhere: set[str]) -> set[str]:
-        """Return the classes that `isinstance` or `issubclass` names; record attributes named by
-        constants.
-        """
-        name: str = call.func.id  # type: ignore[attr-defined]
-        if name in _ACCESSORS and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
-            everywhere.add(str(call.args[1].value))
-        if name not in ("isinstance", "issubclass") or len(call.args) != 2:
-            return set()
-        kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
-        return {self.free(kind) for kind in kinds} - {""}
 
     def _compared(self) -> set[str]:
         """Return the names whose results are compared with values, calculated with or asserted.
@@ -156,95 +371,94 @@ class Interface(NamesOfTests):
         These names make plain values.
         """
         compared: set[str] = set()
-        same_kind = {
+        alike = {
             inner
             for node in self.nodes
             if isinstance(node, ast.Compare) and self._compares_its_like(node)
             for inner in ast.walk(node)
         }
         for node in self.nodes:
-            if isinstance(node, ast.Assert):
-                compared.add(self.origin(node.test))
-            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-                compared.add(self.origin(node.left))
-            elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                origins = {self.loose_origin(side) for side in (node.left, *node.comparators)}
-                compared |= origins if len(origins) > 1 else set()
-            elif isinstance(node, ast.BinOp) and node not in same_kind:
-                origins = {self.origin(node.left), self.origin(node.right)}
-                compared |= origins if len(origins) > 1 else set()
+            origins: set[str] = set()
+            match node:
+                case (
+                    ast.Assert(test=result)
+                    | ast.Compare(left=result, ops=[ast.In() | ast.NotIn(), *_])
+                ):
+                    compared.add(self.origin(result))
+                case ast.Compare():
+                    origins = set(map(self.loose_origin, _sides(node)))
+                case ast.BinOp(left=left, right=right) if node not in alike:
+                    origins = {self.origin(left), self.origin(right)}
+            compared |= origins if len(origins) > 1 else set()
         return compared
 
     def _compares_its_like(self, node: ast.Compare) -> str:
         """Return the CapWords name whose results (or values calculated from results) are on all
         sides.
         """
-        origins = {self.loose_origin(side) for side in (node.left, *node.comparators)}
+        origins = set(map(self.loose_origin, (node.left, *node.comparators)))
         name = origins.pop() if len(origins) == 1 else ""
         return name if name[:1].isupper() else ""
 
-    def means_objects(self, node: ast.expr) -> bool:
+    def _means_objects(self, node: ast.AST | None) -> bool:
         """Return whether an expression is sure to be, or to hold, objects under test."""
-        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-            return any(map(self.means_objects, node.elts))
-        if isinstance(node, ast.Dict):
-            keys = [key for key in node.keys if key]
-            return any(map(self.means_objects, [*keys, *node.values]))
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            return self.means_objects(node.elt)
-        if isinstance(node, ast.BinOp):
-            return self.means_objects(node.left) or self.means_objects(node.right)
-        return self.is_object(node)
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return any(map(self._means_objects, parts))
+            case ast.Dict(keys=keys, values=values):
+                return any(map(self._means_objects, [*keys, *values]))
+            case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
+                return self._means_objects(part)
+            case ast.BinOp(left=left, right=right):
+                return self._means_objects(left) or self._means_objects(right)
+            case ast.expr() as expression:
+                return self.is_object(expression)
+        return False
 
     @property
     def compares_objects(self) -> bool:
         """Whether the tests are sure to compare or to look up objects under test."""
         return any(map(self._compares, self.nodes))
 
+    def _compares(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
+                return looks and sum(map(self._means_objects, [left, *others])) > 1
+            case ast.Set() | ast.Dict():
+                return self._means_objects(node)
+            case ast.Subscript(slice=key):
+                return self.is_object(key)
+            case ast.Call(func=function, args=given) if not self.free(function):
+                name = last_name(function)
+                looks = name in _LOOKING or name.startswith("assert")
+                return looks and any(map(self._means_objects, given))
+        return False
+
     def judges_by_equality(self) -> str:
         """Return a CapWords name whose result the tests compare with the result of another name of
         the solution, as in `f(1) == P(1)`; else "".
         """
         for node in self.nodes:
-            if isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-                origins = {self.origin(side) for side in (node.left, *node.comparators)} - {""}
-                capitals = sorted(name for name in origins if name[:1].isupper())
-                if len(origins) > 1 and capitals:
-                    return capitals[0]
+            origins = set(map(self.origin, _sides(node))) - {""}
+            capitals = sorted(name for name in origins if name[:1].isupper())
+            if len(origins) > 1 and capitals:
+                return capitals[0]
         return ""
 
-    @property
+    @cached_property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
-    def _compares(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            looks = any(not isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-            return looks and sum(map(self.means_objects, sides)) > 1
-        if isinstance(node, (ast.Set, ast.Dict)):
-            return self.means_objects(node)
-        if isinstance(node, ast.Subscript):
-            return self.is_object(node.slice)
-        if not isinstance(node, ast.Call) or self.free(node.func):
-            return False
-        name = last_name(node.func)
-        looks = name in _LOOKING or name.startswith("assert")
-        return looks and any(map(self.means_objects, node.args))
-
     def own_argument(self) -> str:
         """Return a class or coroutine function of the tests of which they pass an object to the
         solution, or "".
         """
-        own = {
-            node.name: node
-            for node in self.nodes
-            if isinstance(node, ast.AsyncFunctionDef)
-            or (isinstance(node, ast.ClassDef) and not _crosses(node))
-        }
-        coroutines = {name for name, node in own.items() if isinstance(node, ast.AsyncFunctionDef)}
+        coroutines = {node.name for node in self.nodes if isinstance(node, ast.AsyncFunctionDef)}
+        classes = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+        own = coroutines | {node.name for node in classes if not _crosses(node)}
         for node in self.nodes:
             if isinstance(node, ast.Call) and (
                 self.free(node.func)
@@ -253,20 +467,21 @@ class Interface(NamesOfTests):
                 for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                     if isinstance(argument, ast.Name) and argument.id in coroutines:
                         return argument.id
-                    if kind := self._own_kind(argument, own.keys()):
+                    if kind := self._own_kind(argument, own):
                         return kind
         return ""
 
     def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
         """Return the class of the tests or file in memory that an expression makes, or ""."""
-        if isinstance(node, ast.Call):
-            name = last_name(node.func)
-            return name if name in own or name in ("StringIO", "BytesIO") else ""
         nodes: list[ast.expr] = []
-        if isinstance(node, (ast.List, ast.Tuple)):
-            nodes = node.elts
-        elif isinstance(node, ast.Name) and depth:
-            nodes = self.given(node.id)
+        match node:
+            case ast.Call(func=function):
+                name = last_name(function)
+                return name if name in own or name in ("StringIO", "BytesIO") else ""
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                nodes = parts
+            case ast.Name(id=name) if depth:
+                nodes = self.given(name)
         return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
 
     def makes(self, name: str) -> bool:
@@ -276,3 +491,16 @@ class Interface(NamesOfTests):
             isinstance(node, ast.Call) and node not in raised and self.free(node.func) == name
             for node in self.nodes
         )
+
+
+@lru_cache(maxsize=64)
+def interface_of(
+    sources: tuple[str, ...],
+    declared: tuple[tuple[str, tuple[str, ...]], ...],
+    module: str,
+    entry_point: str,
+) -> Interface:
+    """Return the interface that tests show; kept, since a test runner meets the tests of a task
+    with many solutions. Bounded, since it holds the tests' syntax trees.
+    """
+    return Interface(map(ast.parse, sources), dict(declared), module, entry_point)

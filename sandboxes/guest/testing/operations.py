@@ -1,4 +1,4 @@
-"""The operators and built-in functions that are applied to objects of the solution, by name."""
+"""The operations on objects of the solution that need nothing but the object, by name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,29 @@ def _member(item: object, value: object) -> object:
     return type(item)(value)  # type: ignore[call-arg]
 
 
+def _step(act: Callable[[Any], object], given: object) -> tuple[object, bool]:
+    """Act on a generator; return (item or result, whether more may come)."""
+    try:
+        return act(given), True
+    except StopIteration as stop:
+        return stop.value, False
+
+
+def _kind(item: object) -> str:
+    """Return the name of an object's class, for messages."""
+    return type(item).__name__ + " (a class)" * isinstance(item, type)
+
+
+def _signature(function: Callable[..., object]) -> object:
+    """Return the parameters of a function: (name, kind, default or nothing)."""
+    import inspect
+
+    return [
+        (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
+        for part in inspect.signature(function).parameters.values()
+    ]
+
+
 def _operations() -> dict[str, Callable[..., object]]:
     import copy
 
@@ -36,7 +59,12 @@ def _operations() -> dict[str, Callable[..., object]]:
         "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
         "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
         "unassign": delattr, "isinstance": _is_instance, "issubclass": issubclass,
-        "member": _member,
+        "member": _member, "kind": _kind, "signature": _signature,
+        "enter": lambda target: type(target).__enter__(target),
+        "exit": lambda target: type(target).__exit__(target, None, None, None),
+        "send": lambda generator, value: _step(generator.send, value),
+        "throw": lambda generator, error: _step(generator.throw, error),
+        "close": lambda generator: generator.close(),
     }  # fmt: skip
 
 

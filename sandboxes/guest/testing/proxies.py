@@ -48,72 +48,107 @@ _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
 
 
+class HandleState:
+    """What this side knows of an object that stays with the solution.
+
+    Args:
+        line: the connection to the process of the object.
+        token: the handle token.
+    """
+
+    __slots__ = ("called", "kind", "known", "line", "name", "plain", "token")
+
+    def __init__(self, line: SolutionLine, token: str) -> None:
+        self.line = line
+        self.token = value_wire.Ready("h" + token[1:])
+        self.known = False
+        """Whether it is an object or class under test, or made by one."""
+        self.called = False
+        """Whether the tests made it by calling a class by name."""
+        self.plain: dict[str | None, tuple[int, object]] = {}
+        """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
+        self.name, self.kind = "", ""
+        """Of a function or class that the tests name."""
+
+
+def state_of(handle: Handle) -> HandleState:
+    """Return what is known of an object. This is not an attribute or method of the proxy, since
+    those are the solution's.
+    """
+    state: HandleState = object.__getattribute__(handle, "_state")
+    return state
+
+
+def ask(handle: Handle, verb: str, *arguments: object, source: str | bool = False) -> Any:
+    """Send a request about an object to the solution."""
+    state = state_of(handle)
+    return state.line.ask(verb, state.token, *arguments, source=source)
+
+
+def refuse(handle: Handle, use: str) -> BaseException:
+    """Return the error of a failed test: an object crossed where a value was meant."""
+    state = state_of(handle)
+    return state.line.refuse(state.token, use)
+
+
 class Handle:
     """A proxy of an object that stays with the solution."""
 
-    __slots__ = ("_called", "_known", "_line", "_plain", "_token")
-
-    _line: SolutionLine
-    _token: value_wire.Ready
-    _known: bool
-    _called: bool
+    __slots__ = ("_state",)
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        object.__setattr__(self, "_line", line)
-        object.__setattr__(self, "_token", value_wire.Ready("h" + token[1:]))
-        object.__setattr__(self, "_known", False)
-        object.__setattr__(self, "_called", False)
-        object.__setattr__(self, "_plain", {})
+        object.__setattr__(self, "_state", HandleState(line, token))
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
-        return _call(self, "call", arguments, keywords, source=is_known(self))
+        return _call(self, "call", arguments, keywords, source=state_of(self).known)
 
     def __getattr__(self, name: str) -> object:
         if name in _REFLECTED:
-            return line_of(self).ask("reflect", token_of(self), name)
+            return ask(self, "reflect", name)
         if name.startswith("__") and name.endswith("__"):
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
-        if is_known(self) and name in READING_METHODS:
+        if state_of(self).known and name in READING_METHODS:
             plain = as_plain(self, name)
             if hasattr(plain, name):
                 return getattr(plain, name)
-        line_of(self).check_attribute(token_of(self), name, is_known=is_known(self))
-        return line_of(self).ask("attribute", token_of(self), name, source=is_known(self))
+        state = state_of(self)
+        state.line.check_attribute(state.token, name, is_known=state.known)
+        return ask(self, "attribute", name, source=state_of(self).known)
 
     def __setattr__(self, name: str, value: object) -> None:
-        line_of(self).ask("assign", token_of(self), name, value)
+        ask(self, "assign", name, value)
 
     def __delattr__(self, name: str) -> None:
-        line_of(self).ask("unassign", token_of(self), name)
+        ask(self, "unassign", name)
 
     def __iter__(self) -> Iterator[object]:
         iterator = forward("iter", self)
         if not isinstance(iterator, Iterator):
-            raise line_of(self).refuse(token_of(self), "an iterator")
+            raise refuse(self, "an iterator")
         return iterator
 
     def __next__(self) -> object:
         return forward("next", self)
 
     def __contains__(self, item: object) -> bool:
-        if not is_known(self):
-            raise line_of(self).refuse(token_of(self), "in")
+        if not state_of(self).known:
+            raise refuse(self, "in")
         if isinstance(self, MeantHandle):
             return bool(_exactly(bool, self, "contains", item))
         return any(item is other or item == other for other in self)
 
     def __enter__(self) -> object:
-        return line_of(self).ask("enter", token_of(self), source=is_known(self))
+        return ask(self, "enter", source=state_of(self).known)
 
     def __exit__(self, *_: object) -> None:
-        line_of(self).ask("exit", token_of(self))
+        ask(self, "exit")
 
     async def __aenter__(self) -> object:
-        return line_of(self).ask("aenter", token_of(self), source=is_known(self))
+        return ask(self, "aenter", source=state_of(self).known)
 
     async def __aexit__(self, *_: object) -> None:
-        line_of(self).ask("aexit", token_of(self))
+        ask(self, "aexit")
 
     def __bool__(self) -> bool:
         if is_function(self):
@@ -125,34 +160,36 @@ class Handle:
             return other is not None
         handles = [side for side in (self, other) if isinstance(side, Handle)]
         own = any(has_own(handle, "__eq__") for handle in handles)
-        if not own and (len(handles) == 2 or is_known(self)):
+        if not own and (len(handles) == 2 or state_of(self).known):
             return False
         plain = as_plain(self, "__eq__")
         if plain is not None and isinstance(other, Handle):
             other = as_plain(other, "__eq__")
         if plain is not None and other is not None:
             return bool(plain == other)
-        raise line_of(self).refuse(token_of(self), "==")
+        raise refuse(self, "==")
 
     def __hash__(self) -> int:
         if is_function(self):
-            return hash(token_of(self))
+            return hash(state_of(self).token)
         if (plain := as_plain(self, "__hash__")) is not None:
             return hash(plain)
-        if not is_known(self):
-            raise line_of(self).refuse(token_of(self), "hash()")
+        if not state_of(self).known:
+            raise refuse(self, "hash()")
         if has_own(self, "__hash__") or has_own(self, "__eq__"):
-            raise line_of(self).refuse(token_of(self), "hash()")
-        return hash(token_of(self))
+            raise refuse(self, "hash()")
+        return hash(state_of(self).token)
 
     def __repr__(self) -> str:
-        return str(_exactly(str, self, "repr")) if is_known(self) else "<object of the solution>"
+        return (
+            str(_exactly(str, self, "repr")) if state_of(self).known else "<object of the solution>"
+        )
 
     def __str__(self) -> str:
-        return str(_exactly(str, self, "str")) if is_known(self) else repr(self)
+        return str(_exactly(str, self, "str")) if state_of(self).known else repr(self)
 
     def __format__(self, form: str) -> str:
-        if not is_known(self):
+        if not state_of(self).known:
             return repr(self)
         return str(_exactly(str, self, "format", form))
 
@@ -172,39 +209,12 @@ class Handle:
         instance = held(instance)
         if not isinstance(instance, Handle):
             return False
-        return line_of(self).ask("isinstance", token_of(instance), token_of(self)) is True
+        return ask(instance, "isinstance", self) is True
 
     def __subclasscheck__(self, kind: object) -> bool:
         if not isinstance(kind, Handle):
             return False
-        return line_of(self).ask("issubclass", token_of(kind), token_of(self)) is True
-
-
-def token_of(handle: Handle) -> value_wire.Ready:
-    """Return the token that names the object on the line.
-
-    This is not a method, since every attribute of a proxy is the solution's.
-    """
-    token: value_wire.Ready = object.__getattribute__(handle, "_token")
-    return token
-
-
-def line_of(handle: Handle) -> SolutionLine:
-    """Return the connection to the process of the object."""
-    line: SolutionLine = object.__getattribute__(handle, "_line")
-    return line
-
-
-def is_known(handle: Handle) -> bool:
-    """Return whether an object is of a class or maker under test."""
-    is_known_handle: bool = object.__getattribute__(handle, "_known")
-    return is_known_handle
-
-
-def is_called(handle: Handle) -> bool:
-    """Return whether the tests made an object by calling a class by name."""
-    was_called: bool = object.__getattribute__(handle, "_called")
-    return was_called
+        return ask(kind, "issubclass", self) is True
 
 
 class MeantHandle(Handle):
@@ -221,7 +231,7 @@ class MeantHandle(Handle):
 def is_same(left: object, right: object) -> bool:
     """Return whether both are the same object, or proxies of the same object."""
     if isinstance(left, Handle) and isinstance(right, Handle):
-        return token_of(left) == token_of(right)
+        return state_of(left).token == state_of(right).token
     return left is right
 
 
@@ -240,28 +250,23 @@ class FunctionHandle(Handle):
         kind: `function`, `class`, or `misplaced` for a class where the tests ask for a function.
     """
 
-    __slots__ = ("_asked_as", "_kind")
+    __slots__ = ()
 
     def __init__(self, line: SolutionLine, token: str, name: str, kind: str) -> None:
         super().__init__(line, token)
-        object.__setattr__(self, "_asked_as", name)
-        object.__setattr__(self, "_kind", kind)
+        state = state_of(self)
+        state.name, state.kind = name, kind
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
-        if kind_of(self) == "misplaced":
-            raise line_of(self).refuse(token_of(self), "a class where a function is asked for")
-        name: str = object.__getattribute__(self, "_asked_as")
-        verb = "make" if is_known(self) else "call"
-        result = line_of(self).meant(_call(self, verb, arguments, keywords, source=name), name)
-        if kind_of(self) == "class" and isinstance(result, Handle):
-            object.__setattr__(result, "_called", True)
+        state = state_of(self)
+        if state.kind == "misplaced":
+            raise refuse(self, "a class where a function is asked for")
+        verb = "make" if state.known else "call"
+        result = _call(self, verb, arguments, keywords, source=state.name)
+        result = state.line.meant(result, state.name)
+        if state.kind == "class" and isinstance(result, Handle):
+            state_of(result).called = True
         return result
-
-
-def kind_of(handle: object) -> str:
-    """Return the kind of a function or class that the tests name; "" for other objects."""
-    kind: str = object.__getattribute__(handle, "_kind") if is_function(handle) else ""
-    return kind
 
 
 def _call(
@@ -273,22 +278,17 @@ def _call(
     source: str | bool,
 ) -> object:
     extra = (keywords,) if keywords else ()
-    return line_of(handle).ask(verb, token_of(handle), arguments, *extra, source=source)
-
-
-def adopt(handle: Handle) -> None:
-    """Register an object or class as under test."""
-    object.__setattr__(handle, "_known", True)
+    return ask(handle, verb, arguments, *extra, source=source)
 
 
 def _copied(handle: Handle, name: str) -> object:
     copied = forward(name, handle)
-    return line_of(handle).meant(copied, "") if isinstance(handle, MeantHandle) else copied
+    return state_of(handle).line.meant(copied, "") if isinstance(handle, MeantHandle) else copied
 
 
 def _reflect(name: str) -> property:
     def read(self: Handle) -> object:
-        return line_of(self).ask("reflect", token_of(self), name)
+        return ask(self, "reflect", name)
 
     return property(read)
 
@@ -302,13 +302,12 @@ for _kind in (Handle, MeantHandle, FunctionHandle):
 def _signature(self: Handle) -> object:
     import inspect
 
-    signature: Any = line_of(self).ask("signature", token_of(self))
     empty = inspect.Parameter.empty
     parameters = [
         inspect.Parameter(
             name, getattr(inspect.Parameter, kind), default=default[0] if default else empty
         )
-        for name, kind, default in signature
+        for name, kind, default in ask(self, "signature")
     ]
     return inspect.Signature(parameters)
 
@@ -322,8 +321,8 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
-    if is_known(first):
-        return line_of(first).ask(name, *operands, source=True)
+    if state_of(first).known:
+        return state_of(first).line.ask(name, *operands, source=True)
     return operate_on_plain(name, first, operands)
 
 
@@ -334,7 +333,7 @@ def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) ->
         for item in operands
     ]
     if any(item is None for item in plain):
-        raise line_of(handle).refuse(token_of(handle), name)
+        raise refuse(handle, name)
     from .operations import OPERATIONS
 
     return OPERATIONS[name](*plain)
@@ -343,14 +342,15 @@ def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) ->
 def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
     result = forward(name, handle, *operands)
     if type(result) is not kind:
-        raise line_of(handle).refuse(token_of(handle), name)
+        raise refuse(handle, name)
     return result
 
 
 def _pair(name: str, left: object, right: object) -> object:
     """Apply an operation to objects of the solution, or to one that is meant and plain data."""
     handles = [side for side in (left, right) if isinstance(side, Handle)]
-    if all(map(is_known, handles)) and (len(handles) == 2 or isinstance(handles[0], MeantHandle)):
+    known = all(state_of(handle).known for handle in handles)
+    if known and (len(handles) == 2 or isinstance(handles[0], MeantHandle)):
         return forward(name, left, right)
     return operate_on_plain(name, handles[0], (left, right))
 
@@ -360,16 +360,16 @@ _COMPARISON = opmap["COMPARE_OP"]
 
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
-    if is_function(handle) or not (is_known(handle) or is_called(handle)):
+    state = state_of(handle)
+    if is_function(handle) or not (state.known or state.called):
         return None
-    line = line_of(handle)
-    taken: dict[str | None, tuple[int, object]] = object.__getattribute__(handle, "_plain")
+    line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
     # Taken once, whatever the use, and kept until the solution runs again; a number or text for
     # good. An object that answers each comparison anew could be less than one number and more than
     # another.
     if since != line.effects:
-        plain = line.ask("as_plain", token_of(handle), operation, is_called(handle))
+        plain = ask(handle, "as_plain", operation, state.called)
         plain = None if isinstance(plain, Handle) else plain
         if plain is not None:
             since, first = taken.get(None, (-1, None))
@@ -388,7 +388,7 @@ def held(item: object) -> object:
 
 def has_own(handle: Handle, name: str) -> bool:
     """Return whether the class of an object defines a special method itself."""
-    return line_of(handle).ask("owns", token_of(handle), name) is True
+    return ask(handle, "owns", name) is True
 
 
 def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]:
@@ -414,7 +414,9 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         # A comparison that is written down would be decided by the solution. `sorted` and `max`
         # only put its objects in order.
         written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
-        both_known = is_known(self) and isinstance(operand, Handle) and is_known(operand)
+        both_known = (
+            state_of(self).known and isinstance(operand, Handle) and state_of(operand).known
+        )
         if written or not both_known:
             return operate_on_plain(name, self, (self, operand))
         return _exactly(bool, self, name, operand)

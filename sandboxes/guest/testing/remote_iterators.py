@@ -18,7 +18,7 @@ class RemoteIterator(Iterator[object]):
     """
 
     def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
-        self._line, self.number, self._prefetch = line, int(token[1:]), prefetch
+        self._line, self.token, self._prefetch = line, value_wire.Ready("h" + token[1:]), prefetch
         self._items: list[object] = []
         self._more, self._count, self._drawn = True, 1, 0
 
@@ -29,11 +29,11 @@ class RemoteIterator(Iterator[object]):
         # An open file, for example, is an iterator with methods.
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(Handle(self._line, f"h{self.number}"), name)
+        return getattr(Handle(self._line, self.token), name)
 
     def __next__(self) -> object:
         if not self._items and self._more:
-            answer = self._line.ask("advance", self.number, self._count)
+            answer = self._line.ask("advance", self.token, self._count)
             if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
                 raise value_wire.Malformed("items of an iterator")
             items: list[object] = answer[0]
@@ -52,13 +52,13 @@ class RemoteAsyncIterator:
     """An asynchronous iterator of the solution."""
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        self._line, self.number, self._drawn = line, int(token[1:]), 0
+        self._line, self._token, self._drawn = line, value_wire.Ready("h" + token[1:]), 0
 
     def __aiter__(self) -> RemoteAsyncIterator:
         return self
 
     async def __anext__(self) -> object:
-        answer = self._line.ask("anext", self.number)
+        answer = self._line.ask("anext", self._token)
         if type(answer) is not tuple or len(answer) > 1:
             raise value_wire.Malformed("an item of an asynchronous iterator")
         self._drawn += 1
@@ -78,10 +78,9 @@ def generate(
     if prefetch:
         yield from RemoteIterator(line, token, prefetch=True)
         return None
-    number, sent = int(token[1:]), None
-    verb: str = "send"
+    named, sent, verb = value_wire.Ready("h" + token[1:]), None, "send"
     while True:
-        answer: Any = line.ask(verb, number, sent)
+        answer: Any = line.ask(verb, named, sent)
         if type(answer) is not tuple or len(answer) != 2:
             raise value_wire.Malformed("an item of a generator")
         if answer[1] is not True:
@@ -89,7 +88,7 @@ def generate(
         try:
             sent, verb = (yield answer[0]), "send"
         except GeneratorExit:
-            line.ask("close", number)
+            line.ask("close", named)
             raise
         except Exception as error:
             sent, verb = error, "throw"
@@ -97,4 +96,4 @@ def generate(
 
 async def awaited(line: SolutionLine, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
-    return line.ask("await", int(token[1:]))
+    return line.ask("await", value_wire.Ready("h" + token[1:]))

@@ -11,15 +11,15 @@ from typing import Any
 
 from . import proxies
 from .interface import Interface
-from .proxies import Handle, as_plain, held, is_known, line_of, token_of
+from .proxies import Handle, as_plain, ask, held, state_of
 from .values import OpaqueClass
 
 
 def type_of(item: object) -> object:
     """Return the class of an object; for an object under test, a proxy of the solution's class."""
     handle = held(item)
-    if isinstance(handle, Handle) and (is_known(handle) or handle is not item):
-        return line_of(handle).ask("class", token_of(handle))
+    if isinstance(handle, Handle) and (state_of(handle).known or handle is not item):
+        return ask(handle, "class")
     return type(item)
 
 
@@ -48,9 +48,9 @@ def mark(names: dict[str, object]) -> None:
     names.update(_MARKS)
 
 
-def rewritten(tree: ast.Module, interface: Interface) -> ast.Module:
-    """Return the tests with the calls in place; `tree` itself is changed."""
-    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(tree)
+def rewritten(source: str, interface: Interface) -> ast.Module:
+    """Return tests with the calls in place."""
+    rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
     return ast.fix_missing_locations(rewritten_tree)
 
 

@@ -48,12 +48,16 @@ class _Results:
 
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Run a test that is a coroutine function."""
-        from .cases import run_async
+        import asyncio
+        import inspect
 
+        if not inspect.iscoroutinefunction(pyfuncitem.obj):
+            return None
         # As in pytest's own hook: the fixtures that the function names, and none used by others.
         names = pyfuncitem._fixtureinfo.argnames  # pyright: ignore[reportPrivateUsage]
         fixtures = {name: pyfuncitem.funcargs[name] for name in names}
-        return run_async(pyfuncitem.obj, fixtures) or None
+        asyncio.run(pyfuncitem.obj(**fixtures))
+        return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         wrong = self._harness.problem() if report.when != "teardown" else ""
@@ -127,5 +131,4 @@ def _prepared(job: Job, harness: TestHarness) -> str:
         from .rewriting import mark, rewritten
 
         mark(builtins.__dict__)
-        (tree,) = harness.trees()
-        return ast.unparse(rewritten(tree, harness.interface))
+        return ast.unparse(rewritten(source, harness.interface))

@@ -18,13 +18,9 @@ import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from types import CodeType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import ast
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that the sources load and the names that they bind at module level.
 
@@ -49,26 +45,6 @@ def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[st
                 bound.add(symbol.get_name())
         waiting += table.get_children()
     return frozenset(loaded), frozenset(bound)
-
-
-def imported_from(module: str, trees: Iterable[ast.Module]) -> set[str]:
-    """Return the names that tests take from a module, by `from module import name` or by
-    `name = module.name`.
-
-    They are the module's, although the tests bind them.
-    """
-    import ast
-
-    names: set[str] = set()
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.ImportFrom) and node.module == module:
-            names |= {alias.name for alias in node.names if alias.asname in (None, alias.name)}
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
-            target, source = node.targets[0], node.value
-            names_alike = isinstance(target, ast.Name) and target.id == source.attr
-            if names_alike and isinstance(source.value, ast.Name) and source.value.id == module:
-                names.add(source.attr)
-    return names
 
 
 def loaded_before_bound(sources: list[str], names: Iterable[str]) -> str:

@@ -14,11 +14,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
-from .proxies import Handle, MeantHandle, token_of
+from .proxies import Handle, MeantHandle, state_of
 
 if TYPE_CHECKING:
-    import ast
-
     from .interface import Interface
     from .surroundings import Surroundings
 
@@ -226,10 +224,10 @@ class TestsLine:
         """
         if not isinstance(result, Handle) or (name and name not in self.interface.shown):
             return result
-        token = token_of(result)
+        token = state_of(result).token
         if token not in self._meant:
             self._meant[token] = MeantHandle(self, token)
-            proxies.adopt(self._meant[token])
+            state_of(self._meant[token]).known = True
         return self._meant[token]
 
     def fail(self, reason: str) -> BaseException:
@@ -250,21 +248,16 @@ class TestsLine:
     def interface(self) -> Interface:
         """The interface of the solution, as used by the tests; read on first use."""
         if self._interface is None:
-            from .interface import Interface
+            from .interface import interface_of
 
-            self._interface = Interface(
-                self.trees(),
-                self._job.get("interface") or {},  # type: ignore[arg-type]
+            declared: Mapping[str, list[str]] = self._job.get("interface") or {}  # type: ignore[assignment]
+            self._interface = interface_of(
+                tuple(sources_of(self._job)),
+                tuple((name, tuple(attributes)) for name, attributes in declared.items()),
                 str(self._job.get("module", "solution")),
                 str(self._job.get("entry_point", "")),
             )
         return self._interface
-
-    def trees(self) -> list[ast.Module]:
-        """Return the syntax trees of the tests."""
-        import ast  # a large module that is rarely needed
-
-        return list(map(ast.parse, sources_of(self._job)))
 
     # --- the line ---------------------------------------------------------------
 
@@ -291,9 +284,9 @@ class TestsLine:
     def _name(self, item: object) -> str:
         """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
-            return token_of(item)
+            return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
-            return f"h{item.number}"
+            return item.token
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
         # An open file is an iterator as well, but the solution would want to read from it.
@@ -333,7 +326,7 @@ class TestsLine:
         if token[0] == "h" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:
-                proxies.adopt(existing)  # type: ignore[arg-type]
+                state_of(existing).known = True  # type: ignore[arg-type]
         return existing
 
     @property

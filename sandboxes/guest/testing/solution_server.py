@@ -20,7 +20,7 @@ from .operations import OPERATIONS
 
 if TYPE_CHECKING:
     import asyncio
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from contextlib import AbstractAsyncContextManager
 
     from .surroundings import Printed
 
@@ -196,14 +196,6 @@ class SolutionServer:
         crosses = not own or hasattr(result, "_fields") or values.is_member(result)
         return result if crosses else value_wire.Ready(self._name(result))
 
-    def enter(self, target: AbstractContextManager[object]) -> object:
-        """Enter a context manager of the solution."""
-        return type(target).__enter__(target)
-
-    def exit(self, target: AbstractContextManager[object]) -> None:
-        """Leave a context manager of the solution; the return value is ignored."""
-        type(target).__exit__(target, None, None, None)
-
     def owns(self, target: object, name: str) -> bool:
         """Return whether the object's class defines a special method and does not use the
         default.
@@ -218,29 +210,14 @@ class SolutionServer:
         """Return a plain value that answers a use in the object's place (`derived.as_plain`)."""
         return derived.as_plain(target, operation, anew=anew)
 
-    def kind(self, target: object) -> str:
-        """Return the name of an object's class, for messages."""
-        kind = type(target)
-        return f"{kind.__name__} (a class)" if isinstance(target, type) else kind.__name__
-
     def class_(self, target: object) -> object:
         """Return a handle of an object's class."""
         return value_wire.Ready(self._name(type(target)))
 
-    def signature(self, target: Callable[..., object]) -> object:
-        """Return the parameters of a function: (name, kind, default or nothing)."""
-        import inspect
-
-        return [
-            (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
-            for part in inspect.signature(target).parameters.values()
-        ]
-
     # --- iterators, coroutines --------------------------------------------------
 
-    def advance(self, number: int, count: int) -> object:
+    def advance(self, iterator: Iterator[object], count: int) -> object:
         """Return up to `count` items of an iterator: (items, whether more may come)."""
-        iterator: Iterator[object] = self._objects[number]  # type: ignore[assignment]
         items: list[object] = []
         # A group of `groupby` is empty once the next group is drawn, so groups cross one by one.
         max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
@@ -250,48 +227,8 @@ class SolutionServer:
                 return items, True
         return items, False
 
-    def send(self, number: int, value: object) -> object:
-        """Send a value to a generator; return (item or result, whether more may come)."""
-        return self._step(number, lambda generator: generator.send(value))
-
-    def throw(self, number: int, error: BaseException) -> object:
-        """Throw an exception into a generator; return (item or result, whether more may come)."""
-        return self._step(number, lambda generator: generator.throw(error))
-
-    def _step(self, number: int, act: Callable[[Any], object]) -> object:
-        try:
-            return act(self._objects[number]), True
-        except StopIteration as stop:
-            return stop.value, False
-
-    def close(self, number: int) -> None:
-        """Close a generator of the solution."""
-        generator: Any = self._objects[number]
-        generator.close()
-
-    def await_(self, number: int) -> object:
+    def await_(self, awaitable: Any) -> object:
         """Wait for a coroutine and return the result."""
-        return self._complete(self._objects[number])
-
-    def anext(self, number: int) -> object:
-        """Return the next item of an asynchronous iterator in a tuple, which is empty at the
-        end.
-        """
-        iterator: Any = self._objects[number]
-        try:
-            return (self._complete(iterator.__anext__()),)
-        except StopAsyncIteration:
-            return ()
-
-    def aenter(self, target: AbstractAsyncContextManager[object]) -> object:
-        """Enter an asynchronous context manager."""
-        return self._complete(type(target).__aenter__(target))
-
-    def aexit(self, target: AbstractAsyncContextManager[object]) -> None:
-        """Leave an asynchronous context manager."""
-        self._complete(type(target).__aexit__(target, None, None, None))
-
-    def _complete(self, awaitable: Any) -> object:
         import asyncio
 
         if self._loop is None:
@@ -301,6 +238,23 @@ class SolutionServer:
             return await awaitable
 
         return self._loop.run_until_complete(complete())
+
+    def anext(self, iterator: Any) -> object:
+        """Return the next item of an asynchronous iterator in a tuple, which is empty at the
+        end.
+        """
+        try:
+            return (self.await_(iterator.__anext__()),)
+        except StopAsyncIteration:
+            return ()
+
+    def aenter(self, target: AbstractAsyncContextManager[object]) -> object:
+        """Enter an asynchronous context manager."""
+        return self.await_(type(target).__aenter__(target))
+
+    def aexit(self, target: AbstractAsyncContextManager[object]) -> None:
+        """Leave an asynchronous context manager."""
+        self.await_(type(target).__aexit__(target, None, None, None))
 
     # --- what is shared with the tests' process ---------------------------------
 

@@ -8,12 +8,14 @@ neither side recurses and nesting costs nothing:
 `:2` takes two tokens' values off the stack and makes a dict of them. A container of bare scalars is
 a single token, an array that begins with its tag. What is not plain stays where it is and is named
 by a handle. Containers, bytearrays and arrays are numbered in the order of their completion; `@3`
-is the fourth again, which keeps aliases, and `=3 5` puts five parts into it.
+is the fourth again, which keeps aliases, and `=3 5` puts five parts into it. A list, dict or deque
+that contains itself is sent with null in that place, and then with the parts that it has.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from . import derived
@@ -54,6 +56,7 @@ awaitable, an asynchronous iterator. (From the tests, `f` is a function.)
 
 _Work = tuple[bool, object, str]
 """(whether the parts are done, the value, the token that closes the value, or `_BARE`)."""
+_FILLED_LATER = (list, dict, deque)
 _BARE = "bare"
 """Marks a value to be sent as the plain value that its class derives from."""
 
@@ -79,7 +82,10 @@ class Encoder:
         self.tokens: list[Token] = tokens or []
         self.containers: list[object] = list(known_items)
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
-        self._open: set[int] = set()
+        self._open: dict[int, object] = {}
+        """The containers whose parts are being sent, the innermost last."""
+        self._holes: list[object] = []
+        """Containers with null in the place of an open container."""
         self._name = name
 
     def add(self, value: object) -> None:
@@ -100,7 +106,7 @@ class Encoder:
             while work:
                 complete, item, closing = work.pop()
                 if complete:
-                    self._open.discard(id(item))
+                    self._open.pop(id(item), None)
                     self._append(closing, item)
                     continue
                 if len(self.tokens) > MAX_TOKENS:
@@ -119,6 +125,9 @@ class Encoder:
                     self._open_container(item, work)
                 else:
                     self.tokens.append(token)  # type: ignore[arg-type]
+            holes, self._holes = self._holes, []
+            for container in holes:
+                self.update(self._numbers[id(container)])
 
     def _add_derived(self, item: object, work: list[_Work]) -> bool:
         """Append a value whose class derives from plain data, or the value's name; False for
@@ -139,6 +148,10 @@ class Encoder:
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
+        if id(item) in self._open and type(inner := [*self._open.values()][-1]) in _FILLED_LATER:
+            self.tokens.append(None)
+            self._holes.append(inner)
+            return
         new_parts = parts_of(item) if id(item) not in self._open else None
         if new_parts is None:
             token = buffer(item)
@@ -154,7 +167,7 @@ class Encoder:
             if is_small(min(numbers)) and is_small(max(numbers)):
                 self._append([tag, *parts], item)  # type: ignore[list-item]
                 return
-        self._open.add(id(item))
+        self._open[id(item)] = item
         work.append((True, item, f"{tag}{len(parts)}"))
         work.extend((False, part, "") for part in reversed(parts))
 

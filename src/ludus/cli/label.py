@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from ludus.agent.labelling.agreement import LabelReport, report_of
 from ludus.agent.labelling.journal import LabelJournal
 from ludus.agent.labelling.server import LabelServer
 from ludus.agent.labelling.sheet import LabelQuestion, load_items
-from ludus.agent.viewer.server import serve
+from ludus.agent.viewer.server import serve_until_interrupted
 from ludus.errors import ConfigError
 
 from .arguments import Flag, VerbHelp, parse
@@ -165,21 +164,12 @@ def _text(path: str) -> str:
 
 
 def _serve(options: LabelOptions, server: LabelServer) -> None:
-    def listening(port: int) -> None:
-        host = f"[{options.host}]" if ":" in options.host else options.host
+    def listening(address: str) -> None:
         for name, token in server.tokens.items():
-            print(f"{name}  http://{host}:{port}/?token={token}", flush=True)
+            print(f"{name}  {address}/?token={token}", flush=True)
         print(f"rows go to {options.out}; Ctrl-C ends the page", file=sys.stderr)
 
-    try:
-        asyncio.run(serve(server.application(), options.host, options.port, listening))
-    except KeyboardInterrupt:
-        return
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen at {options.host}:{options.port}: {error.strerror}; "
-            "choose another --port"
-        ) from None
+    serve_until_interrupted(server.application(), options.host, options.port, listening)
 
 
 def table_of(report: LabelReport) -> Table:

@@ -16,6 +16,7 @@ from ludus.envs.curation import (
     CandidateTasks,
     MeasureSettings,
     ServerModel,
+    TaskAuthor,
     TaskCollection,
     TaskModel,
     WriteSettings,
@@ -145,52 +146,36 @@ async def collected(options: TasksOptions) -> TaskCollection:
     shares: dict[str, Any] = {
         "validation": options.validation, "test": options.test, "seed": options.seed
     }  # fmt: skip
-    if not options.write:
-        candidates = read_candidates(
-            options.sources,
-            question=options.question,
-            answer=options.answer,
-            verifier=options.verifier,
-        )
-        shares["verifier"] = options.verifier
-        if not options.model:
-            return candidates.divided(**shares)
+    fields = {"question": options.question, "answer": options.answer}
+    if options.write:
         async with open_model(options) as model:
-            result = await measure_tasks(
+            author = TaskAuthor(model, options.writing, options.seed)
+            candidates, usage = await written(options, author, fields)
+        return replace(candidates.divided(**shares), usage=usage)
+    candidates = read_candidates(options.sources, **fields, verifier=options.verifier)
+    if options.model:
+        async with open_model(options) as model:
+            candidates = await measure_tasks(
                 candidates, model, options.measure, verifier=options.verifier
             )
-        return _divided(result, shares)
-    async with open_model(options) as model:
-        if options.write == "verilog":
-            result = await round_trip(options.sources, model, options.writing, seed=options.seed)
-            usage = "'ludus/verilog-v0?source=train.jsonl&test_source=test.jsonl'"
-        elif options.write == "rubrics":
-            result = await write_rubrics(
-                options.sources,
-                options.corpus,
-                model,
-                options.writing,
-                question=options.question,
-                answer=options.answer,
-                seed=options.seed,
-            )
-            rows = Path(options.out) / "train.jsonl"
-            usage = f"ludus serve 'evolving-rubric?rubric={rows}&base_url=URL&model=NAME'"
-            return replace(_divided(result, shares), usage=usage)
-        else:
-            (corpus,) = options.sources
-            result = await write_questions(corpus, model, options.writing, seed=options.seed)
-            questions = "questions=train.jsonl&validation=0&test=0"
-            usage = f"'ludus/search-v0?corpus={corpus}&{questions}'"
-    collection = _divided(result, shares)
-    return replace(collection, usage=f"ludus train grpo --env {usage}")
+    return candidates.divided(**shares, verifier=options.verifier)
 
 
-def _divided(
-    result: tuple[CandidateTasks, dict[str, dict[str, Any]], dict[str, Any]], shares: dict[str, Any]
-) -> TaskCollection:
-    candidates, columns, measured = result
-    return replace(candidates.divided(**shares), columns=columns, measured=measured)
+async def written(
+    options: TasksOptions, author: TaskAuthor, fields: dict[str, str]
+) -> tuple[CandidateTasks, str]:
+    """Return the tasks that a model writes, and a command that uses them."""
+    env = "ludus train grpo --env 'ludus/{}'"
+    if options.write == "verilog":
+        source = "verilog-v0?source=train.jsonl&test_source=test.jsonl"
+        return await round_trip(options.sources, author), env.format(source)
+    if options.write == "rubrics":
+        rows = Path(options.out) / "train.jsonl"
+        usage = f"ludus serve 'evolving-rubric?rubric={rows}&base_url=URL&model=NAME'"
+        return await write_rubrics(options.sources, options.corpus, author, **fields), usage
+    (corpus,) = options.sources
+    source = f"search-v0?corpus={corpus}&questions=train.jsonl&validation=0&test=0"
+    return await write_questions(corpus, author), env.format(source)
 
 
 @asynccontextmanager

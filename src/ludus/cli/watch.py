@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from typing import Annotated
 import msgspec
 import tyro
 
-from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
 
 from .arguments import Flag, Token, VerbHelp, parse
@@ -97,29 +95,17 @@ def _write_file(options: WatchOptions, places: list[Path]) -> int:
 
 
 def _serve(options: WatchOptions, places: list[Path]) -> int:
-    from ludus.agent.viewer.server import WatchServer, refuse_open_door, serve
+    from ludus.agent.viewer.server import WatchServer, refuse_open_door, serve_until_interrupted
 
     token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
     refuse_open_door(options.host, token)
     server = WatchServer(places, token=token, prefix=options.prefix, tokenizer=_tokenizer(options))
 
-    def listening(port: int) -> None:
-        host = f"[{options.host}]" if ":" in options.host else options.host
+    def listening(address: str) -> None:
         asked = f"?token={token}" if token else ""
         count = len(server.runs.readers)
-        print(
-            f"{count} run{'s' * (count != 1)} at http://{host}:{port}{server.prefix}{asked}",
-            flush=True,
-        )
+        print(f"{count} run{'s' * (count != 1)} at {address}{server.prefix}{asked}", flush=True)
         print("Ctrl-C ends the page; no run depends on it", file=sys.stderr)
 
-    try:
-        asyncio.run(serve(server.application(), options.host, options.port, listening))
-    except KeyboardInterrupt:
-        return 0
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen at {options.host}:{options.port}: {error.strerror}; "
-            "choose another --port"
-        ) from None
+    serve_until_interrupted(server.application(), options.host, options.port, listening)
     return 0

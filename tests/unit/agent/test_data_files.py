@@ -144,13 +144,10 @@ def write(path: Path, rows: list[Any]) -> str:
 
 
 def test_a_file_tells_what_was_left_out_and_repeats_nothing(tmp_path: Path) -> None:
-    rows = [{"messages": [U, A]}, {"prompt": "2+2?", "completion": "4"}, {"messages": [U]}]
+    same = [{"from": "human", "value": U["content"]}, {"from": "gpt", "value": A["content"]}]
+    rows = [{"messages": [U, A]}, {"conversations": same}, {"messages": [U]}]
     rows += [{"messages": [U, {**A, "content": str(n)}]} for n in range(3)]
-    loaded = load_items(
-        write(tmp_path / "a.jsonl", rows),
-        ConversationReader(tmp_path).read,
-        identity=lambda each: repr(each.messages).encode(),
-    )
+    loaded = load_items(write(tmp_path / "a.jsonl", rows), ConversationReader(tmp_path).read)
     assert (len(loaded.items), loaded.rows, loaded.repeated) == (4, 6, 1)
     report = loaded.report()
     assert "4 of 6 rows; left out 1 repeated; 1 without a turn of the assistant" in report

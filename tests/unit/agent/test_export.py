@@ -73,6 +73,16 @@ def test_a_table_of_windows_keeps_every_id_as_it_was_sampled(
     assert [row["ordinal"] for row in rows(only)] == [0]
 
 
+def test_a_table_without_rows_leaves_no_file_of_an_earlier_export(
+    reader: RunReader, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow", reason="the extra export is not installed")
+    (tmp_path / "rollouts.parquet").write_bytes(b"of another run")
+    names = [path.name for path in export(reader, "parquet", tmp_path, filters={})]
+    assert names == ["windows.parquet", "metrics.parquet"]
+    assert not (tmp_path / "rollouts.parquet").exists()
+
+
 def test_chats_are_what_was_said_and_a_failure_is_no_label(
     reader: RunReader, tmp_path: Path
 ) -> None:

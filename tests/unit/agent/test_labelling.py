@@ -92,6 +92,25 @@ def test_what_cannot_be_asked_is_refused_by_its_row(
         load_items(source)
 
 
+def test_items_are_read_as_training_reads_them(tmp_path: Path) -> None:
+    """What both answers begin with is the prompt; ranks that are not one for each are refused."""
+    rows = [
+        {
+            "chosen": f"\n\nHuman: hi\n\nAssistant: {said}",
+            "rejected": "\n\nHuman: hi\n\nAssistant: no",
+        }
+        for said in ("yo", "ya")
+    ]
+    items = load_items(lines(tmp_path / "hh.jsonl", rows))
+    reader = PreferenceReader(tmp_path)
+    for row, shown in zip(rows, items, strict=True):
+        pair = reader.pair(row)
+        assert (shown.prompt, shown.answers) == (pair.prompt, pair.answers)
+    wrong = {"prompt": "q", "answers": ["a", "b", "c"], "ranks": [1, 2]}
+    with pytest.raises(ConfigError, match="row 1, cannot be asked: with 3 answers and 2 ranks"):
+        load_items(lines(tmp_path / "ranks.jsonl", [wrong]))
+
+
 def test_questions_are_not_mixed_and_tests_say_what_is_right(tmp_path: Path) -> None:
     mixed = lines(tmp_path / "a.jsonl", [*pairs(1), {"prompt": "q", "answer": "a"}])
     with pytest.raises(ConfigError, match="label one kind of question at a time"):

@@ -11,13 +11,23 @@ import pytest
 
 import ludus
 from ludus.cli.main import main
-from ludus.envs.curation import curate, likeness, words_of, write_collection
+from ludus.envs.curation import (
+    TaskCollection,
+    likeness,
+    read_candidates,
+    words_of,
+    write_collection,
+)
 from ludus.errors import ConfigError
 
 
 def lines(path: Path, rows: list[Any]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
+
+
+def curate(sources: list[str], *, verifier: str = "maths", **shares: float) -> TaskCollection:
+    return read_candidates(sources, verifier=verifier).divided(**shares)  # type: ignore[arg-type]
 
 
 NOUNS = ["apple", "river", "tower", "horse", "lamp", "garden", "winter", "letter", "bridge"]

@@ -383,6 +383,23 @@ async def test_hypo_pulls_what_is_sampled_towards_the_reference(
     assert 0 <= distances[1.0] < 0.8 * distances[0.0]
 
 
+async def test_answers_of_hypo_follow_the_seed_of_the_run(model: Path, tmp_path: Path) -> None:
+    """The same examples in the same order: only what is sampled may differ."""
+    data = lines(tmp_path / "pairs.jsonl", pairs(8))
+    said = []
+    for number, seed in enumerate((0, 0, 1)):
+        settings = replace(
+            preferences("hypo", model, tmp_path / f"run{number}", data),
+            samples=3, sample_tokens=6, seed=seed, batch_size=2,
+        )  # fmt: skip
+        async with AsyncExitStack() as stack:
+            run, drawn = await opened_preferences(settings, stack)
+            said.append([row.ids.tolist() for _, row in await run.sampled(drawn)])
+    assert said[0] == said[1] != said[2]
+    places = [said[0][first : first + 3] for first in (0, 3)]
+    assert all(len({*map(tuple, answers)}) == 3 for answers in places)  # of a prompt, none again
+
+
 def test_pairs_of_rso_follow_seed_and_prompt_and_are_ordered_by_reward() -> None:
     settings = PreferenceConfig(method="rso", keep=4, rso_beta=0.5)
     rewards = [0.0, 1.0, 2.0, 2.0, 5.0]

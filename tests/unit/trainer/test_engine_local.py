@@ -1,6 +1,7 @@
 """The local engine against the model itself."""
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,10 @@ from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.engines.requests import sample
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.models.mask_policy import MaskPolicy
 from ludus.trainer.models.tiny import build_model
 from ludus.trainer.models.weights import MemoryWeights
+from ludus.trainer.recipes.recipe import VocabularySettings
 from ludus.trainer.rollout.batch import as_row, pad
 
 END = 2
@@ -43,6 +46,95 @@ async def test_logprobs_equal_those_of_a_full_forward_pass() -> None:
         expected = reference_logprobs(made, prompt + one.ids, 0.7)[len(prompt) - 1 :]
         assert torch.allclose(torch.tensor(one.logprobs), expected, atol=1e-5)
     await made.close()
+
+
+def nucleus(logits: torch.Tensor, top_p: float) -> set[int]:
+    """The likeliest tokens until their probabilities reach `top_p`, one after the other."""
+    kept: set[int] = set()
+    sum_of_kept = 0.0
+    for token in sorted(range(len(logits)), key=lambda one: -float(logits.detach()[one])):
+        if kept and sum_of_kept >= top_p:
+            break
+        kept.add(token)
+        sum_of_kept += float(logits.detach().softmax(-1)[token])
+    return kept
+
+
+async def test_a_mask_leaves_the_likeliest_tokens_of_another_model() -> None:
+    """Rows share prompts, join and leave at different times, and weights change on the way."""
+    shape: dict[str, Any] = {"hidden": 32, "layers": 2, "heads": 2, "max_length": 128}
+    mask = MaskPolicy(build_model(60, seed=1, **shape), top_p=0.6, every=2)
+    made = engine(mask=mask)
+    lengths = [12, 3, 7, 5]
+    for weights in (None, build_model(60, seed=2, **shape)):
+        if weights is not None:
+            await made.set_weights(MemoryWeights.of(weights), 1)
+        sampling = [
+            Sampling(max_tokens=length, temperature=0.7, seed=n)
+            for n, length in enumerate(lengths * 2)
+        ]
+        got = await asyncio.gather(*map(made.generate, PROMPTS * 2, sampling))
+        for prompt, one in zip(PROMPTS * 2, got, strict=True):
+            ids = torch.tensor([prompt + one.ids])
+            with torch.no_grad():
+                own, other = made.model(ids).logits[0], mask.model(ids).logits[0]
+            for place, (token, logprob) in enumerate(
+                zip(one.ids, one.logprobs, strict=True), len(prompt) - 1
+            ):
+                kept = nucleus(other[place], 0.6)
+                assert token in kept
+                assert len(kept) < 55
+                held = own[place][sorted(kept)] / 0.7
+                expected = torch.log_softmax(held, -1)[sorted(kept).index(token)]
+                assert logprob == pytest.approx(float(expected), abs=1e-5)
+    await made.close()
+
+
+def test_a_learner_computes_over_the_likeliest_tokens_of_its_copy() -> None:
+    """Scores and gradient against one row after the other, without slices or packing."""
+    settings = TrainerConfig(lr=1e-2, tokens_per_pass=40)
+    reading = ReadingOptions(
+        temperature=0.7, vocabulary=VocabularySettings(top_p=0.6, every=2), logits_at_once=60 * 3
+    )
+    learner = Learner(build_model(60, hidden=32, layers=2, heads=2, max_length=128), settings)
+    masked = Learner(copy.deepcopy(learner.model), settings, reading)
+    segments = [
+        Segment(prompt_ids=prompt, turns=[Turn(out_ids=[9 + n, 3, 40], logprobs=[-1.0] * 3)])
+        for n, prompt in enumerate(PROMPTS)
+    ]
+    rows = [row for segment in segments if (row := as_row(segment)) is not None]
+    batch = pad(rows)
+
+    def loss(part: Any, predicted: Any) -> Any:
+        return (predicted.logp * part.mask).sum(), part.mask.sum()
+
+    every = torch.arange(len(rows))
+    frozen = copy.deepcopy(masked.model)
+    assert masked.mask is not None
+    for step in range(1, 5):
+        oracle = copy.deepcopy(masked.model)
+        total, scores = torch.zeros(()), masked.score(batch)
+        for number, (prompt, row) in enumerate(zip(PROMPTS, rows, strict=True)):
+            ids = torch.tensor([row.ids])
+            own, other = oracle(ids).logits[0], frozen(ids).logits[0].detach()
+            for place in range(len(prompt), len(row.ids)):
+                kept = sorted(nucleus(other[place - 1], 0.6) | {row.ids[place]})
+                logp = torch.log_softmax(own[place - 1][kept] / 0.7, -1)
+                value = logp[kept.index(row.ids[place])]
+                assert float(scores[number, place]) == pytest.approx(
+                    float(value.detach()), abs=1e-5
+                )
+                total = total + value
+        (total / float(batch.mask.sum())).backward()
+        norm = torch.nn.utils.get_total_norm([one.grad for one in oracle.parameters()])
+        assert masked.update(batch, every, loss)["grad_norm"] == pytest.approx(
+            float(norm), rel=1e-4
+        )
+        assert bool(masked.score_entropy(batch).isfinite().all())
+        masked.mask.after_step()
+        if step % 2 == 0:
+            frozen = copy.deepcopy(masked.model)
+    assert not torch.allclose(learner.score(batch), masked.score(batch), atol=0.1)
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 8, 12])

@@ -41,7 +41,7 @@ def grpo_advantages(
         singleton: a group of one gets "zero" (TRL, open-instruct) or its "raw" reward over 1 + eps
             (verl).
 
-    Source: DeepSeekMath, arXiv 2402.03300.
+    Source: DeepSeekMath, arXiv 2402.03300, section 4.1.2.
 
     >>> r, g = torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.tensor([0, 0, 0, 0])
     >>> grpo_advantages(r, g, eps=0.0)
@@ -65,7 +65,7 @@ def dr_grpo_advantages(rewards: Tensor, groups: Tensor, *, singleton: Singleton 
         groups: [B] int.
         singleton: a group of one gets "zero" or its "raw" reward.
 
-    Source: Understanding R1-Zero-like training, arXiv 2503.20783.
+    Source: Understanding R1-Zero-like training, arXiv 2503.20783, the objective of Dr. GRPO.
 
     >>> dr_grpo_advantages(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.zeros(4, dtype=torch.long))
     tensor([ 0.7500, -0.2500, -0.2500, -0.2500])
@@ -118,7 +118,7 @@ def lite_ppo_advantages(
         eps: added to the standard deviation: 1e-6 ROLL, 1e-4 TRL.
         singleton: a group of one gets "zero", or its "raw" reward over the same standard deviation.
 
-    Source: Tricks or traps, arXiv 2508.08221.
+    Source: Tricks or traps, arXiv 2508.08221, the Lite PPO configuration.
 
     >>> r, g = torch.tensor([1.0, 0.0, 1.0, 1.0]), torch.tensor([0, 0, 1, 1])
     >>> lite_ppo_advantages(r, g, eps=0.0)

@@ -165,7 +165,7 @@ def gae_advantages(
         Two tensors [B, T], 0 in untrained slots. The advantages are not whitened; `whiten` does
         that, and is not meant for the returns.
 
-    Source: arXiv 1506.02438.
+    Source: arXiv 1506.02438, equation 16; cut after T steps, arXiv 1707.06347, equation 11.
 
     >>> r, v = torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[0.2, 0.5, 0.8]])
     >>> gae_advantages(r, v, torch.ones(1, 3))

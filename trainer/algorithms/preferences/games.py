@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from ..aggregation import Sum
 from ..groups import group_index, group_size, group_sum
 from ..masked import blank
-from .pairs import log_ratio_sums, over_pairs, pair_sums
+from .pairs import log_ratio_sums, over_pairs, pair_means, pair_sums
 
 
 def sppo_loss(
@@ -250,7 +250,5 @@ def rso_mask(
 
 def _of_answers(values: Tensor, pairs: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """The value of each answer, [P] each, from values [B] that its rows repeat."""
-    ones = torch.ones(len(values), 1, device=values.device)
-    sums = pair_sums(values.unsqueeze(1), pairs, chosen, ones)
-    rows = pair_sums(ones.to(values.dtype), pairs, chosen, ones)
-    return sums[0] / rows[0], sums[1] / rows[1]
+    each = values.unsqueeze(1)
+    return pair_means(each, pairs, chosen, torch.ones_like(each))

@@ -12,11 +12,7 @@ from .pairs import over_pairs
 
 
 def bradley_terry_loss(
-    scores: Tensor,
-    groups: Tensor,
-    ranks: Tensor,
-    margins: Tensor | None = None,
-    extra: Tensor | None = None,
+    scores: Tensor, groups: Tensor, ranks: Tensor, margins: Tensor | None = None
 ) -> Sum:
     """Bradley and Terry: the better answer of every pair wins with `sigmoid(s_i - s_j)`.
 
@@ -27,8 +23,6 @@ def bradley_terry_loss(
         groups: [N] int, the ranking of each answer.
         ranks: [N], the least is the best; equal ranks are a tie and compare nothing.
         margins: [N], m of the answer's ranking, by which the better answer shall win; None is 0.
-        extra: [N], added to the scores here alone: what explains preferences besides quality, such
-            as a multiple of the length, and is left out of the score.
 
     Source: Bradley and Terry (1952); InstructGPT, arXiv 2203.02155, equation 1, whose mean over the
     pairs of a prompt this is; ImageReward, arXiv 2304.05977; margins: Llama 2, arXiv 2307.09288,
@@ -38,22 +32,19 @@ def bradley_terry_loss(
     >>> bradley_terry_loss(scores, torch.tensor([0, 0]), ranks)  # -log sigmoid(1)
     (tensor(0.3133), tensor(1.))
     """
-    told = scores if extra is None else scores + extra
     losses: list[Tensor] = []
     for rows in _members(groups):
         better, worse = _pairs(ranks[rows])
         if not len(better):
             continue
-        gaps = told[rows][better] - told[rows][worse]
+        gaps = scores[rows][better] - scores[rows][worse]
         if margins is not None:
             gaps = gaps - margins[rows][better]
         losses.append(-logsigmoid(gaps).mean())
     return over_pairs(torch.stack(losses)) if losses else over_pairs(scores[:0])
 
 
-def plackett_luce_loss(
-    scores: Tensor, groups: Tensor, ranks: Tensor, extra: Tensor | None = None
-) -> Sum:
+def plackett_luce_loss(scores: Tensor, groups: Tensor, ranks: Tensor) -> Sum:
     """Plackett and Luce: the likelihood of a whole ranking, chosen best first from what is left.
 
     `-sum_k (s_k - log sum_{j ranked k or worse} exp s_j)` over all but the last place, mean over
@@ -63,7 +54,6 @@ def plackett_luce_loss(
         scores: [N].
         groups: [N] int.
         ranks: [N], the least is the best.
-        extra: [N], as in `bradley_terry_loss`.
 
     Source: Plackett (1975), Luce (1959); of two answers it is Bradley and Terry's.
 
@@ -71,10 +61,9 @@ def plackett_luce_loss(
     >>> plackett_luce_loss(scores, torch.tensor([0, 0, 0]), ranks)  # log(1 + 2 / e) + log 2
     (tensor(1.2446), tensor(1.))
     """
-    told = scores if extra is None else scores + extra
     losses: list[Tensor] = []
     for rows in _members(groups):
-        of, place = told[rows], ranks[rows]
+        of, place = scores[rows], ranks[rows]
         if not bool((place != place[0]).any()):
             continue
         beaten = place.unsqueeze(0) >= place.unsqueeze(1)
@@ -84,38 +73,19 @@ def plackett_luce_loss(
     return over_pairs(torch.stack(losses)) if losses else over_pairs(scores[:0])
 
 
-def rating_loss(scores: Tensor, ratings: Tensor, extra: Tensor | None = None) -> Sum:
+def rating_loss(scores: Tensor, ratings: Tensor) -> Sum:
     """Half the squared error of scores against ratings, mean over answers.
 
     Args:
         scores: [N].
         ratings: [N].
-        extra: [N], as in `bradley_terry_loss`.
 
     Source: least squares.
 
     >>> rating_loss(torch.tensor([1.0]), torch.tensor([3.0]))
     (tensor(2.), tensor(1.))
     """
-    told = scores if extra is None else scores + extra
-    return over_pairs((told - ratings).square() / 2)
-
-
-def agreement(scores: Tensor, groups: Tensor, ranks: Tensor) -> tuple[float, int]:
-    """Over how many pairs of rankings the better answer has the higher score, and how many there
-    are; equal scores count half.
-
-    >>> scores, ranks = torch.tensor([2.0, 1.0, 3.0]), torch.tensor([1, 2, 2])
-    >>> agreement(scores, torch.tensor([0, 0, 0]), ranks)
-    (1.0, 2)
-    """
-    right, count = 0.0, 0
-    for rows in _members(groups):
-        better, worse = _pairs(ranks[rows])
-        gaps = scores[rows][better] - scores[rows][worse]
-        right += float((gaps > 0).sum()) + float((gaps == 0).sum()) / 2
-        count += len(better)
-    return right, count
+    return over_pairs((scores - ratings).square() / 2)
 
 
 def _members(groups: Tensor) -> list[Tensor]:

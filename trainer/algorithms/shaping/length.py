@@ -27,7 +27,7 @@ def overlong_penalty_rewards(
         factor: the greatest penalty.
         clamp: False lets the ramp go on beyond -1 (verl).
 
-    Source: arXiv 2503.14476 (20480 and 4096).
+    Source: arXiv 2503.14476, equation 13 (20480 and 4096).
 
     >>> lengths = torch.tensor([16384, 18432, 20480, 21000])
     >>> overlong_penalty_rewards(lengths, max_length=20480, buffer=4096)
@@ -65,7 +65,7 @@ def l1_exact_rewards(
         target: [B], the length the prompt asked for.
         alpha: reward per token.
 
-    Source: arXiv 2503.04697.
+    Source: arXiv 2503.04697, the reward of L1-Exact.
 
     >>> l1_exact_rewards(torch.tensor([1]), torch.tensor([1200]), torch.tensor([1000]))
     tensor([0.9400], dtype=torch.float64)
@@ -93,7 +93,7 @@ def l1_max_rewards(
         alpha: reward per token.
         slope: "paper" or "repository".
 
-    Source: arXiv 2503.04697.
+    Source: arXiv 2503.04697, the reward of L1-Max.
 
     >>> one, length, target = torch.tensor([1]), torch.tensor([1200]), torch.tensor([1000])
     >>> l1_max_rewards(one, length, target)
@@ -239,7 +239,7 @@ def kimi_length_rewards(correct: Tensor, lengths: Tensor, groups: Tensor) -> Ten
     Returns:
         [B]; 0 in a group of equal lengths.
 
-    Source: arXiv 2501.12599.
+    Source: arXiv 2501.12599, section 2.3.3.
 
     >>> correct, lengths = torch.tensor([1, 0, 1]), torch.tensor([100, 200, 300])
     >>> kimi_length_rewards(correct, lengths, torch.tensor([0, 0, 0]))

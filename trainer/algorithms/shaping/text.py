@@ -76,7 +76,8 @@ def format_reward(text: str, tags: Sequence[str] = ("think", "answer")) -> float
         text: the text of one response.
         tags: without brackets, in their order.
 
-    Source: the format reward of DeepSeek-R1, arXiv 2501.12948, as trainers implement it.
+    Source: the format reward of DeepSeek-R1, arXiv 2501.12948, section 2.2.2, as trainers implement
+    it.
 
     >>> format_reward("<think>a</think> <answer>b</answer>")
     1.0
@@ -154,7 +155,9 @@ def urpo_referee_reward(predicted: Sequence[float], true: Sequence[float]) -> fl
         predicted: the scores that the referee gave.
         true: the true scores, in the same order; ties count 0.
 
-    Source: URPO, by its description; tau-a of Kendall (1938).
+    The verifier `ranking-agreement` has tau-b, in which ties of the truth count for nothing.
+
+    Source: URPO, arXiv 2507.17515, by its description; tau-a of Kendall (1938).
 
     >>> round(urpo_referee_reward([1, 2, 3], [1, 3, 2]), 6)
     0.333333

@@ -26,7 +26,8 @@ def covariance_mask(
     Returns:
         [B, T] bool, True for the marked tokens. Clip-Cov drops some of them, KL-Cov penalises them.
 
-    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617.
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617, the covariance of
+    each token.
 
     >>> logp, advantages = torch.tensor([[-1.0, -2.0, -3.0]]), torch.tensor([[1.0, 0.0, 0.0]])
     >>> covariance_mask(logp, advantages, torch.ones(1, 3))
@@ -74,7 +75,8 @@ def clip_cov_mask(
         [B, T] bool, False for what is left out. The method multiplies `ppo_clip_loss` by it
         (`weights=`), so the tokens stay in the denominator.
 
-    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617; verl "clip_cov".
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617, its Clip-Cov; verl
+    "clip_cov".
 
     Covariances are 2/3 * 2, 1/3 * 1 and 1/3 * 1: the first alone is above 1.
 
@@ -126,7 +128,7 @@ def kl_cov_loss(
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
 
-    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617.
+    Source: The entropy mechanism of RL for reasoning models, arXiv 2505.22617, its KL-Cov.
 
     >>> logp, old = torch.tensor([[2.0]]).log(), torch.zeros(1, 1)
     >>> kl_cov_loss(logp, old, torch.tensor([1.0]), torch.ones(1, 1))  # -2 + ln 2

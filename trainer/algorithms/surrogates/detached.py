@@ -47,7 +47,7 @@ def cispo_loss(
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
 
-    Source: MiniMax-M1, arXiv 2506.13585.
+    Source: MiniMax-M1, arXiv 2506.13585, equations 4 and 5.
 
     >>> logp = torch.tensor([[0.6, 0.1]]).log().requires_grad_()
     >>> old, advantages = torch.tensor([[0.4, 0.4]]).log(), torch.tensor([[1.0, -1.0]])
@@ -235,7 +235,7 @@ def decoupled_ppo_loss(
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
 
-    Source: AReaL, arXiv 2505.24298.
+    Source: AReaL, arXiv 2505.24298, the decoupled PPO objective.
 
     >>> pi, mu = torch.tensor([[0.6]]).log(), torch.tensor([[0.3]]).log()
     >>> decoupled_ppo_loss(pi, pi, mu, torch.tensor([1.0]), torch.ones(1, 1))

@@ -177,6 +177,29 @@ def min_p_proxy_logp(
     return torch.where(torch.isneginf(chosen), dropped, chosen)
 
 
+def nlpo_vocabulary(logits: Tensor, *, top_p: float = 0.9) -> Tensor:
+    """NLPO's mask: the fewest likeliest tokens of a masking policy whose probabilities reach
+    `top_p`; the policy may sample these alone, and is renormalised over them.
+
+    Args:
+        logits: [..., V], of the masking policy, an earlier copy of the policy.
+        top_p: in (0, 1]; the likeliest token is always kept.
+
+    Returns:
+        [..., V] bool, True is kept.
+
+    Source: NLPO, arXiv 2210.01241, Algorithm 1.
+
+    >>> nlpo_vocabulary(torch.tensor([0.1, 0.6, 0.3]).log(), top_p=0.8)
+    tensor([False,  True,  True])
+    """
+    probabilities = logits.detach().to(torch.promote_types(logits.dtype, torch.float32)).softmax(-1)
+    ranked, order = probabilities.sort(-1, descending=True)
+    kept = ranked.cumsum(-1) - ranked < top_p
+    kept[..., 0] = True
+    return torch.zeros_like(kept).scatter(-1, order, kept)
+
+
 def kimi_loss(
     logp: Tensor,
     old_logp: Tensor,
@@ -199,7 +222,7 @@ def kimi_loss(
         weights: [B, T] or [B]; detached.
         agg: how token losses become one number.
 
-    Source: arXiv 2501.12599.
+    Source: arXiv 2501.12599, section 2.3.2.
 
     >>> logp, old, one = torch.tensor([[-1.0]]), torch.tensor([[-2.0]]), torch.tensor([1.0])
     >>> kimi_loss(logp, old, one, torch.ones(1, 1), tau=0.5)

@@ -69,7 +69,7 @@ def ppo_clip_loss(
         agg: how token losses become one number.
         max_log_ratio: see `log_ratio`.
 
-    Source: arXiv 1707.06347; two bounds, arXiv 2503.14476.
+    Source: arXiv 1707.06347, equation 7; two bounds, arXiv 2503.14476, section 3.1.
 
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> ppo_clip_loss(pi, old, torch.tensor([[1.0, -1.0]]), torch.ones(1, 2))  # -1.2 + 0.8
@@ -112,7 +112,8 @@ def dapo_loss(
         agg: the method's own is "token_mean".
         max_log_ratio: see `log_ratio`.
 
-    Source: arXiv 2503.14476. (Not Direct Advantage Policy Optimization, which shares the name.)
+    Source: arXiv 2503.14476, equation 8. (Not Direct Advantage Policy Optimization, which shares
+    the name.)
 
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> dapo_loss(pi, old, torch.tensor([1.0]), torch.ones(1, 2))  # -1.28 - 0.25

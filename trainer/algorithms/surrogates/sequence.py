@@ -26,7 +26,7 @@ def sequence_ratio(
         mask: [B, T] in {0, 1}.
         max_log_ratio: nats; clamp the mean to +- this (verl: at most 10).
 
-    Source: GSPO, arXiv 2507.18071.
+    Source: GSPO, arXiv 2507.18071, equation 7.
 
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> sequence_ratio(pi, old, torch.ones(1, 2))
@@ -64,7 +64,7 @@ def gspo_loss(
             (TRL).
         max_log_ratio: see `sequence_ratio`.
 
-    Source: arXiv 2507.18071.
+    Source: arXiv 2507.18071, equations 5 and 7.
 
     >>> pi, old = torch.tensor([[0.6, 0.1]]).log(), torch.tensor([[0.4, 0.4]]).log()
     >>> gspo_loss(pi, old, torch.tensor([1.0]), torch.ones(1, 2), eps_low=0.2, eps_high=0.28)
@@ -104,7 +104,7 @@ def gspo_token_loss(
         agg: how token losses become one number.
         max_log_ratio: see `sequence_ratio`.
 
-    Source: arXiv 2507.18071.
+    Source: arXiv 2507.18071, the objective of GSPO-token.
 
     >>> logp = torch.tensor([[0.6, 0.1]]).log().requires_grad_()
     >>> old, mask = torch.tensor([[0.4, 0.4]]).log(), torch.ones(1, 2)

@@ -25,7 +25,8 @@ from torch import Tensor
 from ludus.errors import SaveFailed
 from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.learning.reader import ReadingOptions
+from ludus.trainer.learning.policy_model import MovingReference
+from ludus.trainer.learning.reader import PolicyReader, ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.adapters import add_adapter
 from ludus.trainer.models.checkpoint import (
@@ -48,16 +49,17 @@ from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.recipes.resolution import resolve
 
 SETTINGS = TrainerConfig(
-    lr=1e-4, tokens_per_pass=96, critic="separate", critic_lr=2e-4, ema_decay=0.5
+    lr=1e-4, tokens_per_pass=96, critic="separate", critic_lr=2e-4, ema_decay=0.5, reference_every=1
 )
+PULL: dict[str, Any] = {"algorithm": {"kl": {"place": "loss", "coefficient": 2.0}}}
 SHAPE: dict[str, Any] = {"hidden": 16, "layers": 2, "heads": 2, "max_length": 128}
 
 
 def updater(ranks: Ranks | None, start: Path | None = None, *, half: bool = False) -> Updater:
-    """Make a PPO updater, whose learner has a critic and an average, from scratch or from a
-    checkpoint.
+    """Make a PPO updater, whose learner has a critic, an average and a moving reference, which is
+    another model at first, from scratch or from a checkpoint.
     """
-    algorithm = resolve(load_recipe("ppo"), max_tokens=20)
+    algorithm = resolve(load_recipe("ppo", PULL), max_tokens=20)
     if start is None:
         model = build_model(len(build_tokenizer()), **SHAPE)
     elif shards_alone(start):  # its weights follow when the learner is restored
@@ -72,11 +74,18 @@ def updater(ranks: Ranks | None, start: Path | None = None, *, half: bool = Fals
         if ranks is None
         else ShardedLearner(model, SETTINGS, reading, ranks=ranks)
     )
+    other = build_model(len(build_tokenizer()), seed=1, **SHAPE)
+    reference = MovingReference(
+        learner,
+        PolicyReader(other, SETTINGS, ReadingOptions())
+        if ranks is None
+        else ShardedLearner(other, TrainerConfig(tokens_per_pass=96), ranks=ranks),
+    )
     if start is not None:
         restore_learner(learner, load_state(start)["learner"], start)
     if ranks is None or ranks.rank:
-        return Updater(algorithm, learner)
-    return LeadUpdater(algorithm, learner, ranks=ranks)
+        return Updater(algorithm, learner, reference=reference)
+    return LeadUpdater(algorithm, learner, reference=reference, ranks=ranks)
 
 
 def step(made: Updater, seed: int) -> None:
@@ -108,7 +117,7 @@ def weights(made: Updater) -> dict[str, Tensor]:
 
 def save_others(ranks: Ranks, folder: Path) -> None:
     """Save an adapter that has learned, whole, and a model that reads images, as shards alone."""
-    settings = replace(SETTINGS, critic="shared", lora=LoraConfig(rank=4))
+    settings = replace(SETTINGS, critic="shared", reference_every=0, lora=LoraConfig(rank=4))
     model = load_model(folder / "base")
     add_adapter(model, settings.lora, base=str(folder / "base"))
     algorithm = resolve(load_recipe("grpo"), max_tokens=20)

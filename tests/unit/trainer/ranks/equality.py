@@ -24,6 +24,7 @@ from ludus.envs import Task
 from ludus.trainer.config import LoraConfig, TrainerConfig
 from ludus.trainer.learning.experience import Experience, gather
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.policy_model import MovingReference
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.adapters import add_adapter
@@ -101,6 +102,8 @@ class Case:
     """Whether the head's product is computed in float32."""
     scale: float = 0.0
     """What the loss is first scaled by, in float16; 0 leaves it as it is."""
+    pulled: bool = False
+    """Whether a strong KL pulls towards a reference, which is another model at first."""
 
 
 LORA = LoraConfig(rank=4)
@@ -119,6 +122,11 @@ CASES = {
     "an adapter and a critic": Case("ppo", settings={"critic": "separate", "lora": LORA}),
     "values alone at first": Case("ppo", settings={"value_updates": 2}),
     "a moving average": Case(settings={"ema_decay": 0.5}),
+    "a reference that stays": Case(pulled=True),
+    "a moving reference": Case(pulled=True, settings={"reference_every": 1}),
+    "a moving reference of an adapter": Case(
+        pulled=True, settings={"reference_every": 1, "lora": LORA}
+    ),
     "bfloat16": Case(dtype=torch.bfloat16),
     "a float32 head in bfloat16": Case("scale_rl", dtype=torch.bfloat16, head=True),
     "float16": Case(dtype=torch.float16),
@@ -141,9 +149,13 @@ class Trained(NamedTuple):
     """What an engine is given while the moving average is in place."""
 
 
-def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
+PULL: dict[str, Any] = {"algorithm": {"kl": {"place": "loss", "coefficient": 0.5}}}
+
+
+def learner_of(case: Case, ranks: Ranks | None, *, values: bool, seed: int = 0) -> Learner:
     model = build_model(
         48,
+        seed=seed,
         hidden=16,
         layers=2,
         heads=2,
@@ -168,7 +180,7 @@ def learner_of(case: Case, ranks: Ranks | None, *, values: bool) -> Learner:
 
 def trained(case: Case, ranks: Ranks | None) -> Trained:
     """Train two steps."""
-    algorithm = resolve(load_recipe(case.recipe), max_tokens=20)
+    algorithm = resolve(load_recipe(case.recipe, PULL if case.pulled else None), max_tokens=20)
     made = learner_of(case, ranks, values="values" in algorithm.needs)
     if case.mean and isinstance(made, ShardedLearner):
         for module in made.root.modules():
@@ -177,10 +189,15 @@ def trained(case: Case, ranks: Ranks | None) -> Trained:
     made.scale.factor = case.scale or made.scale.factor
     plan = plan_updates(algorithm, groups=case.groups)
     tracker = algorithm.recipe.sampling.tracker
+    reference: Any = None
+    if "ref_logp" in algorithm.needs:
+        reference = learner_of(case, ranks, values=False, seed=int(case.pulled))
+    if made.anchor.every:
+        reference = MovingReference(made, reference)
     updater = Updater(
         algorithm,
         made,
-        reference=learner_of(case, ranks, values=False) if "ref_logp" in algorithm.needs else None,
+        reference=reference,
         tracker=None if tracker is None else SuccessTracker(tracker),
         updates=plan.settings,
     )

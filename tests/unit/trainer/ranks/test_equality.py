@@ -11,6 +11,7 @@ import pytest
 from ludus.trainer.recipes.recipe import recipe_names
 
 WRONG = "a mean of gradients"
+PULLED = ("reference that stays", "moving reference")
 HALF = {
     "bfloat16": 0.05,
     "a float32 head in bfloat16": 0.05,
@@ -36,6 +37,9 @@ def test_ranks_have_the_gradients_weights_and_metrics_of_one_process(
     wrong = found.pop(WRONG)
     assert wrong["gradient"] == pytest.approx(1 - 1 / world, rel=0.01)  # the test can fail
     assert found["a moving average"]["averaged"] > 2e-7  # it is not what is trained
+    pulled = [found[f"a {name}"]["metrics"]["loss"] for name in PULLED]
+    assert all(loss > 0.01 for loss in pulled[0])  # it is far, until it is reset
+    assert all(abs(loss) < 1e-6 for loss in pulled[1])
     assert found["float16, overflows"]["metrics"]["loss_scale"][0] < 2.0**40
     for name, case in found.items():
         assert case["updates"] > 1, name
