@@ -46,8 +46,6 @@ class Candidate:
     """Offset where the statement around the text begins, with the phrase or mark."""
     said_to: int
     """Offset where that statement ends."""
-    firm: bool = False
-    """Whether the statement calls itself final, correct or right."""
     ignored: str = ""
     """The reason why the writer does not claim this answer (denied, supposed, quoted), or "". An
     ignored candidate never wins.

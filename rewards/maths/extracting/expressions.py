@@ -229,10 +229,6 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 """A formula that is no value, such as the sign at the end of a proof."""
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
-_IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?![a-z])(?:\s"
-    r"|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
-)
 # At the beginning of a sentence: what `is attained for $x = 2, y = 12$` are two values.
 _SUPPOSES = re.compile(
     r"(?:^|[.!?:]\s|\n)\s*(?:With|For|If|When|Since|As|Setting|Substituting)[\s$\\(]*$"
@@ -281,11 +277,6 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     of the formula.
     """
     rows = list(_ROWS.finditer(tail, start, end))
-    implied = [] if rows else list(_IMPLIES.finditer(tail, start, end))
-    if implied:
-        rest = tail[implied[-1].end() : end]
-        if rest.count("{") == rest.count("}"):  # the arrow of a limit stands within braces
-            return implied[-1].end(), end
     if not rows and _SUPPOSES.search(tail, max(0, start - 16), start):
         # `With $T=2, x=5$`: the value follows from what is supposed before the comma.
         supposed = _SUPPOSED.match(tail, start, end)

@@ -194,13 +194,6 @@ DETERMINERS = re.compile(
     re.IGNORECASE,
 )
 """Articles and adjectives before the noun, which belong to the statement."""
-FIRM = re.compile(
-    r"\b(?:final|correct|right|actual|true|definitive|finale|correcte|bonne|richtige|korrekte"
-    r"|endgültige|correcta|correta|corretta|giusta|правильный|верный|окончательный)\b"
-    r"|正しい|正解|正确|正確|最终|最終|정답|최종",
-    re.IGNORECASE,
-)
-"""Words with which an announcement replaces an earlier box even if no reason is stated."""
 
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
@@ -369,16 +362,6 @@ STANCES = (
         words=_words(
             r"^\W*(?:expected|reference|gold|target|ground[- ]truth|dummy)"
             r"(?:\s+(?:answer|output|result|solution))?\W*(?::|=|\bis\b|(?=\s*$))[\s*$\\(\[]*$"
-        ),
-    ),
-    StancePhrases(
-        stance="CHECK",
-        side="before",
-        marked=False,
-        words=_words(
-            r"(?:\b(?:verify|check|confirm|test|double[- ]check|vérifi\w+|prüf\w+|comprob\w+"
-            r"|verific\w+"
-            r"|провер\w+)|验证|检验|検証|검증)(?: that| whether)?[\s:]*$"
         ),
     ),
     StancePhrases(
@@ -604,13 +587,6 @@ GIVES = re.compile(
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
-UPHELD = re.compile(
-    r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
-    r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"
-    r"|my answer) (?:is|was) (?:right|correct))\b",
-    re.IGNORECASE,
-)
-"""Words that uphold an answer after a doubt."""
 REASON = re.compile(
     r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
     r"|these|that|there"
