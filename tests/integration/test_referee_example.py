@@ -61,7 +61,8 @@ def test_a_judgement_earns_the_share_of_pairs_in_order(example: Any, tmp_path: P
     assert env.step("A is best")[1] == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.large  # a minute and a half of one core
+@pytest.mark.timeout(1600)
 async def test_a_referee_learns_from_agreement(example: Any, tmp_path: Path) -> None:
     """A policy that was shown as many wrong orders as right ones."""
     config = build(TrainConfig, read_toml(EXAMPLE.with_suffix(".toml")))

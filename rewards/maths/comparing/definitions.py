@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from ..proving.judge import Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, has, is_scalar, rename, symbols, text, walk
+from ..reading.nodes import Node, has, is_scalar, mul, rename, symbols, text, walk
+from ..reading.vocabulary import UNIT_LETTERS
 from .quantities import MARKS, same_value
 
 TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
@@ -91,7 +92,13 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
         return None
     if len(heads) > 1 and value.op == "sym":
         return None
-    true = all(is_name(head) or _same_side(head, value, judge) for head in heads[1:])
+    # A side with letters cannot be refuted by a number: `E = m v^2 / 2 = 10 J`.
+    true = all(
+        is_name(head)
+        or (bool(symbols(head)) and is_scalar(head) and value.op in MARKS)
+        or _same_side(head, value, judge)
+        for head in heads[1:]
+    )
     return (heads[0], value) if true else None
 
 
@@ -115,6 +122,11 @@ def exact_sides(node: Node) -> list[Node]:
             sides[-1] = side
         else:
             break
+    last = sides[-1]
+    marked = any(side.op == "quantity" for side in sides)
+    if marked and last.op == "mul" and last.args[-1].note in UNIT_LETTERS:
+        # Behind a name the letter of a unit reads as another name: `F = 2 kg · 3 m/s^2 = 6 N`.
+        sides[-1] = Node("quantity", (mul(*last.args[:-1]),), 0, last.args[-1].note)
     return sides
 
 

@@ -194,13 +194,6 @@ DETERMINERS = re.compile(
     re.IGNORECASE,
 )
 """Articles and adjectives before the noun, which belong to the statement."""
-FIRM = re.compile(
-    r"\b(?:final|correct|right|actual|true|definitive|finale|correcte|bonne|richtige|korrekte"
-    r"|endgültige|correcta|correta|corretta|giusta|правильный|верный|окончательный)\b"
-    r"|正しい|正解|正确|正確|最终|最終|정답|최종",
-    re.IGNORECASE,
-)
-"""Words with which an announcement replaces an earlier box even if no reason is stated."""
 
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
@@ -286,7 +279,11 @@ RELATED = _words(
     r"|(?:bounded|divisible|limited) (?:\w+ )?by"
     r"|(?:start|begin)s? with|ends? (?:in|with)|(?:clos|near)e(?:r|st) to"
     r"|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line|figure)"
-    r"|twice|thrice|double|triple|halve|square|negate))\W{0,3}(?:[a-z]\s*=\s*)?$"
+    r"|twice|thrice|double|triple|halve|square|negate|as \w+ as(?: the| an?)?"
+    r"|(?:supplementary|complementary|proportional|adjacent|congruent) to))"
+    r"\W{0,3}(?:[a-z]\s*=\s*)?$"
+    r"|^\W*(?:(?:but|here|now|so),? )?(?:an?|one|another|the) (?:\w+ ){0,3}(?:mistake|error|pitfall"
+    r"|trap|misconception|fallacy)\b[^.,;:]*$"
     r"|\b(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
     r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$"
     r"|\b(?:might|would|could|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe"
@@ -299,6 +296,8 @@ RELATED = _words(
     r"|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
+CONTRAST = _words(r".*,\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
+"""What a clause of contrast leaves behind: words before it say nothing of the value after it."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
     r"|falsa?"
@@ -351,7 +350,8 @@ STANCES = (
         whole=True,
         marked=False,
         words=_words(
-            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected|eliminated"
+            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected"
+            r"|eliminated"
             r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
             r"|other)\s*$"
         ),
@@ -362,16 +362,6 @@ STANCES = (
         words=_words(
             r"^\W*(?:expected|reference|gold|target|ground[- ]truth|dummy)"
             r"(?:\s+(?:answer|output|result|solution))?\W*(?::|=|\bis\b|(?=\s*$))[\s*$\\(\[]*$"
-        ),
-    ),
-    StancePhrases(
-        stance="CHECK",
-        side="before",
-        marked=False,
-        words=_words(
-            r"(?:\b(?:verify|check|confirm|test|double[- ]check|vérifi\w+|prüf\w+|comprob\w+"
-            r"|verific\w+"
-            r"|провер\w+)|验证|检验|検証|검증)(?: that| whether)?[\s:]*$"
         ),
     ),
     StancePhrases(
@@ -398,13 +388,19 @@ STANCES = (
     StancePhrases(
         stance="SUPPOSITION",
         side="clause",
-        marked=True,
         words=_words(
-            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend"
+            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|say"
             r"|supposons|angenommen"
             r"|supongamos|suponha|supponiamo|предположим|допустим|假设|假設|仮に)"
             r"(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
-            r"|\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="clause",
+        marked=True,
+        words=_words(
+            r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
             r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
             r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
             r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$"
@@ -591,15 +587,9 @@ GIVES = re.compile(
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
-UPHELD = re.compile(
-    r"\b(?:still (?:holds|stands|correct)|is (?:right|correct|fine) after all|no mistake|not wrong"
-    r"|yes,? (?:that|it|this)|(?:answer|result|box|it) stands|confirmed?|so (?:it|that|the answer"
-    r"|my answer) (?:is|was) (?:right|correct))\b",
-    re.IGNORECASE,
-)
-"""Words that uphold an answer after a doubt."""
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:(?:but|though|although|and|so) )?(?:I|we|you|they|he|she|this|these|that|there"
+    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
+    r"|these|that|there"
     r"|please)\b"
     r"|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m|'ve)? (?:\w+ )?(?:read"
     r"|understood"

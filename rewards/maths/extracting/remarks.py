@@ -21,11 +21,6 @@ _LINK = re.compile(
     r"^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)",
     re.IGNORECASE,
 )
-_CLOSING = re.compile(
-    r"(?:\\text\s*+\{\s*+)?(?<![a-z])(?:is|as) (?:the|our|my) (?:final |correct )?"
-    r"(?:answer|solution|result)\s*[.}]*\s*$",
-    re.IGNORECASE,
-)
 # `(about 0.56)`, `(since x > 0)` at the end: repeats or explains the value.
 _ASIDE = re.compile(
     r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly"
@@ -65,8 +60,6 @@ def answer_alone(answer: str) -> str:
         answer = answer[label.end() :]
         answer = answer.replace("}", " ", 1) if open_braces else answer
     answer = _LINK.sub("", answer)
-    if "answer" in answer or "solution" in answer or "result" in answer:
-        answer = _CLOSING.sub("", answer)
     if not answer.rstrip("$.} ").endswith(")"):
         return answer
     without = _ASIDE.sub("", answer)

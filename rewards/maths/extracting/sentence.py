@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BY_VERB, RELATED, VERIFIES
+from .phrases import DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
+from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
@@ -34,10 +35,15 @@ POINT = re.compile(
     r"| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
     rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?(?![\w/])"
+    r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
+    r"|lbs?)"
+    r",?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
+    r"|ounces?|oz)\b"
     r"|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
-    r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
+    r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"
+    r"|whether|not sure|unsure|between|depends"
     r"|anything|would be\b.*\bif)\b",
     re.IGNORECASE,
 )
@@ -51,14 +57,17 @@ GIVEN_UP = re.compile(
     r"|cases to (?:consider"
     r"|check)"
     r"|(?:many|some|most) (?:people|students)|guessed?"
-    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell))\b|\bwould be\b.*\bif\b",
+    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) (?:sure|certain|clear) (?:how"
+    r"|what))\b"
+    r"|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 OWN_WORK = re.compile(
     r"^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
     r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*"
-    r"\b(?:lines?|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes"
+    r"\b(?:lines?|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds"
+    r"|minutes"
     r"|hours)\b|\b\d+ ?% (?:sure|certain|confident)\b"
     r"|^\W*(?:this|the) (?:problem|question|exercise|task) (?:is|was|comes|came|appeared)"
     r" (?:\w+ )?(?:from|in|on|by|at)\b",
@@ -72,7 +81,9 @@ DENIAL = re.compile(
     r"|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?"
-    r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
+    r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's"
+    r"|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
+    r"|(?:不是|不等于|不可能|并非|不为)[^,。;\n]*"
     r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
     re.IGNORECASE,
 )
@@ -94,6 +105,8 @@ _GOVERNED = re.compile(
     r"|of these|of those|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por"
     r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
     r"|each|every|first|last|next|other|remaining))*[ *$]*$"
+    r"|\b(?:over|within|during|across|in) (?:an?|the) (?:\w+ )?(?:distance|period|span|course|time"
+    r"|duration|interval|space|stretch) of[ *$]*$"
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
@@ -102,10 +115,14 @@ _VALUE_VERB = re.compile(
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
     r"|equals|totals|amounts|adds|sums|means|leaves|yields|implies"
-    r"|simplifies|reduces|evaluates|forces|rounds))|where"
+    r"|simplifies|reduces|evaluates|forces|rounds))|where|whose"
     r"|when|while|although|though|if|since|because|as long as|working|using|having"
-    r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
-    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
+    r"|assuming|attained|reached|achieved|twice|half"
+    r"|(?:von|unter) denen|dont|de l[oa]s (?:cuales|que)|d[ao]s quais|(?:di|tra) cui|из (?:них"
+    r"|которых))"
+    r"\b[^,;]*|\bi\.e\.[^;]*"
+    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is"
+    r"|are|was|has|have)\b[^,;]*",
     re.IGNORECASE,
 )
 """A clause beside the main clause."""
@@ -115,7 +132,6 @@ _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 # A remark with such words may hold the real answer, and is kept.
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
-_SUPPOSES = re.compile(r"^\W*(?:assume|suppose|imagine)\b", re.IGNORECASE)
 # `4 of which`, `3 older than`: the number counts a part or a difference.
 _OF_THEM = re.compile(
     r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
@@ -135,7 +151,7 @@ def closing_sentence(body: str) -> tuple[int, int]:
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
-    last = base + len(body[base:end].rstrip(" .!?\n*_`"))
+    last = base + len(body[base:end].rstrip(" .!?。\n*_`"))
     return last - len(clause_before(body, last)), end
 
 
@@ -198,12 +214,14 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     before = body[max(start, place - 60) : place].lower()
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
         return True
-    if RELATED.search(body[max(start, place - 120) : place]):
+    if related(body[max(start, place - 120) : place]):
         return True
     ranges = _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop)
     if ranges and "ratio is " not in before:
         return True
-    if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
+    if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)) or (
+        not body.isascii() and DENIED_BEHIND.match(body[stop : stop + 12])
+    ):
         return True
     sentence = body[start:end]
     return any(
@@ -218,11 +236,6 @@ def labels(body: str, place: int) -> bool:
 
 _RANGE_BEFORE = re.compile(r"\d\s+to\s+$")
 _RANGE_BEHIND = re.compile(r"\s+to\s+\d|\?")
-
-
-def supposed(body: str, place: int) -> bool:
-    """Return whether the sentence around `place` only supposes the value."""
-    return _SUPPOSES.match(clause_before(body, place)) is not None
 
 
 # `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.
