@@ -1,37 +1,48 @@
 """What an audit says about environments: a line of JSON for each, and the pages made of them.
 
-python benchmarks/audit.py measure FILE [ID]...     # our own environments, or those that are named
-python benchmarks/audit.py families FILE            # reasoning-gym's and TextArena's, if installed
-python benchmarks/audit.py cards FILE > docs/cards.md
-python benchmarks/audit.py table FILE               # the rows of a table
+python benchmarks/audit.py pages FILE             # measure what FILE lacks, and write both pages
+python benchmarks/audit.py own FILE [ID]...       # measure our environments, or those named
+python benchmarks/audit.py families FILE [ID]...  # reasoning-gym's and TextArena's, if installed
+
+The pages are docs/cards.md and docs/families.md. A run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
 import msgspec
 
 from ludus.agent.audit import AttackTally, Audit, audit, report_of
+from ludus.agent.audit.measures import TASKS
 from ludus.envs import env_ids, make
 from ludus.envs.outside.kinds import catalogue
 from ludus.envs.tasks import TaskSet
 from ludus.errors import UnknownTask
 
-COUNTED = 300
+COUNTED = 100
 """Tasks of a split that are compared and counted."""
 BOUND = 0.05
 """The share of the expert's reward that an attack may earn without solving."""
-BUDGET_S = 240.0
-"""Seconds for the attacks on one; a search that was cut short is told on its card."""
+BUDGET_S = 3000.0
+"""Seconds for the attacks on one of ours; a search that was cut short is told on its card."""
+FAMILY_BUDGET_S = 240.0
+"""The same for somebody else's: some draw each task for seconds."""
 FAMILY_TASKS = 6
 """Tasks that each attacker plays in somebody else's environments, which are many."""
+SLOW_TASKS = 12
 SANDBOXED = ("coding-tools", "coding", "files", "maths-tools", "repair", "verilog")
-"""Environments whose steps run programs: fewer tasks, and no search."""
+"""Environments whose steps run programs: each attacker plays fewer tasks."""
+STEP_S = 60.0
+"""Seconds of a reset or step: some draw a puzzle by search."""
+FAMILIES = ("reasoning-gym", "textarena")
+MOST_NAMED = 6
+"""Winners that are named in a row of a table."""
 CURVES = {
     "ludus/arithmetic-v0": "[vision.md](vision.md), [training.md](training.md)",
     "ludus/image-prompt-v0": "[environments.md](environments.md): 0.138, 0.279 and 0.061 rose to "
@@ -76,6 +87,8 @@ class Card(msgspec.Struct):
     cpu_s: float
     attacked: int
     """Tasks that each attacker played."""
+    unplayed: str = ""
+    """Why it was not audited; empty if it was."""
 
     @property
     def best(self) -> Attack | None:
@@ -83,12 +96,12 @@ class Card(msgspec.Struct):
         return max(self.attacks, key=lambda attack: attack.unsolved, default=None)
 
 
-def card_of(env: str, *, tasks: int = 24, searches: bool = True) -> Card:
-    """Audit an environment and count its tasks."""
+def card_of(env: str, *, tasks: int, searches: bool, budget_s: float, counted: int = 0) -> Card:
+    """Audit an environment, and count that many tasks of each split."""
     started = time.process_time()
-    audited = audit(env, tasks=tasks, searches=searches, budget_s=BUDGET_S)
+    audited = audit(env, tasks=tasks, searches=searches, budget_s=budget_s, step_timeout_s=STEP_S)
     report = report_of(audited)
-    counts, difficulty, about = _counted(env)
+    counts, difficulty, about = _counted(env, counted)
     return Card(
         env=env,
         about=about,
@@ -125,7 +138,7 @@ def _attack(audited: Audit, tally: AttackTally) -> Attack:
 
 
 def _counted(
-    env: str,
+    env: str, most: int
 ) -> tuple[dict[str, tuple[int | None, int, int]], tuple[float, float, float] | None, str]:
     gym = make(env)
     counts: dict[str, tuple[int | None, int, int]] = {}
@@ -135,7 +148,7 @@ def _counted(
             tasks: TaskSet = gym.tasks(split)
         except UnknownTask:
             continue
-        looked = COUNTED if tasks.size is None else min(COUNTED, tasks.size)
+        looked = most if tasks.size is None else min(most, tasks.size)
         shown = set[str]()
         for task in map(tasks.at, range(looked)):
             shown.add(repr(gym.reset(seed=0, options={"task": task.id})))
@@ -149,30 +162,53 @@ def _counted(
     return counts, spread, doc[0] if doc else ""
 
 
-def _families() -> Iterator[str]:
-    """Yield the families of reasoning-gym and TextArena that can be played here."""
-    for kind in ("reasoning-gym", "textarena"):
+def measure_own(path: Path, ids: Sequence[str] = ()) -> None:
+    """Append a card for each environment of ours that the file does not have yet."""
+    for env in ids or [name for name in env_ids() if name.startswith("ludus/")]:
+        slow = env.removeprefix("ludus/")[:-3] in SANDBOXED
+        tasks = SLOW_TASKS if slow else TASKS
+        measured = partial(
+            card_of, env, tasks=tasks, searches=True, budget_s=BUDGET_S, counted=COUNTED
+        )
+        _append(path, env, measured)
+
+
+def measure_families(path: Path, ids: Sequence[str] = ()) -> None:
+    """Append a card for each family of reasoning-gym and TextArena, also for those that cannot be
+    played here.
+    """
+    for kind in FAMILIES:
         listed = catalogue(kind)
         for family in listed.families if listed is not None else ():
-            if not family.needs and not family.problem:
-                yield f"{kind}/{family.name}-v0"
+            env, why = f"{kind}/{family.name}-v0", family.problem or family.needs
+            if ids and env not in ids:
+                continue
+            if why:
+                _append(path, env, partial(unplayed_card, env, why))
+                continue
+            measured = partial(
+                card_of, env, tasks=FAMILY_TASKS, searches=False, budget_s=FAMILY_BUDGET_S
+            )
+            _append(path, env, measured)
 
 
-def measure(path: Path, ids: Sequence[str], *, tasks: int, searches: bool) -> None:
-    """Append a line for each environment that the file does not have yet."""
-    known = {card.env for card in read(path)}
-    for env in ids:
-        if env in known:
-            continue
-        try:
-            card = card_of(env, tasks=tasks, searches=searches)
-        except Exception as error:  # of somebody else's packages, too
-            print(f"{env}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            continue
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(card) + b"\n")
-        best = card.best
-        print(env, card.verdict, best and (best.name, round(best.unsolved, 3)), flush=True)
+def unplayed_card(env: str, why: str) -> Card:
+    """Return the card of an environment that was not audited."""
+    return Card(env, "", {}, None, None, 0.0, [], "", [], "", [], 0.0, 0, why)
+
+
+def _append(path: Path, env: str, measured: Callable[[], Card]) -> None:
+    if any(card.env == env for card in read(path)):
+        return
+    try:
+        card = measured()
+    except Exception as error:  # of somebody else's packages, too
+        card = unplayed_card(env, f"{type(error).__name__}: {error}")
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(card) + b"\n")
+    best = card.best
+    print(env, card.verdict or card.unplayed, best and (best.name, round(best.unsolved, 3)))
+    sys.stdout.flush()
 
 
 def read(path: Path) -> list[Card]:
@@ -183,6 +219,8 @@ def read(path: Path) -> list[Card]:
 
 def row_of(card: Card) -> str:
     """Return the row of a table."""
+    if card.unplayed:
+        return f"| {card.env} | not audited: {card.unplayed.replace('|', '/')} |{' |' * 6}"
     expert = "none" if card.expert is None else f"{card.expert:.2f}"
     cells = [card.env, expert, f"{card.floor:.2f}"]
     for name in ("unsolved", "counts"):
@@ -190,7 +228,12 @@ def row_of(card: Card) -> str:
         best = max(figures, key=lambda each: figures[each], default="")
         most = figures.get(best, 0.0)
         cells.append(f"{most:.2f} ({best})" if most > 0.005 else "0.00")
-    winners = ", ".join(attack.name for attack in card.attacks if attack.wins) or "none"
+    winning = [attack.name for attack in card.attacks if attack.wins]
+    winners = ", ".join(winning) or "none"
+    if len(winning) > MOST_NAMED:
+        winners = f"{len(winning)} of {len(card.attacks)}"
+    if card.skipped:
+        winners += f"; no time for {len(card.skipped)}"
     return f"| {' | '.join([*cells, winners, f'{card.cpu_s:.0f}', card.verdict])} |"
 
 
@@ -241,29 +284,49 @@ def page_of(card: Card) -> Iterator[str]:
     yield f"\n{nothing} of {len(card.attacks)} attackers earn nothing on any task.\n"
 
 
+CARDS = f"""\
+# Cards
+
+A table and a card for each environment of ours, made by `python benchmarks/audit.py pages FILE`
+with the attackers of [audit.md](audit.md), the search included. The bound: an attack that does not
+solve a task ("unsolved") earns at most {BOUND} of the expert's reward.
+
+"""
+OTHERS = f"""\
+# Families of other projects
+
+Every family of reasoning-gym and TextArena, generated by `python benchmarks/audit.py pages FILE`:
+{FAMILY_TASKS} tasks each, and the attackers of [audit.md](audit.md) without the search and the
+learned rules. More than {MOST_NAMED} winners are told by their number. TextArena tells neither
+expert nor gold, so that every reward counts, that of a game that was played on also: a `fail` there
+is mostly the missing expert, and a number to look at. "No time" is of families that draw each task
+for seconds; CPU seconds are ours, without those of the package's own process.
+
+"""
+
+
+def write_pages(path: Path, docs: Path) -> None:
+    """Write the pages of the environments that were measured."""
+    cards = sorted(read(path), key=lambda card: card.env)
+    own = [card for card in cards if card.env.startswith("ludus/")]
+    others = [card for card in cards if card.env.split("/")[0] in FAMILIES]
+    details = ["\n".join(page_of(card)) for card in own if not card.unplayed]
+    table = "\n".join([HEAD, *map(row_of, own)])
+    text = f"{CARDS}{table}\n\n" + "\n".join(details)
+    (docs / "cards.md").write_text(text.rstrip("\n") + "\n")
+    (docs / "families.md").write_text("\n".join([f"{OTHERS}{HEAD}", *map(row_of, others), ""]))
+
+
 def main() -> None:
-    """Measure, or print pages."""
+    """Measure, and write pages."""
     verb, file, *ids = sys.argv[1:]
     path = Path(file)
-    if verb == "measure":
-        own = ids or [name for name in env_ids() if name.startswith("ludus/")]
-        slow = [name for name in own if name.removeprefix("ludus/")[:-3] in SANDBOXED]
-        measure(path, [name for name in own if name not in slow], tasks=24, searches=True)
-        measure(path, slow, tasks=8, searches=False)
-    elif verb == "families":
-        measure(path, ids or list(_families()), tasks=FAMILY_TASKS, searches=False)
-    elif verb == "table":
-        print(HEAD, *map(row_of, read(path)), sep="\n")
-    else:
-        print("# Cards\n")
-        print(
-            "A card for each environment of ours, generated by `python benchmarks/audit.py measure "
-            f"FILE` and `cards FILE`, with the attackers of [audit.md](audit.md). The "
-            f"bound: an attack that does not solve a task earns at most {BOUND} of the expert's "
-            "reward.\n"
-        )
-        for card in sorted(read(path), key=lambda card: card.env):
-            print("\n".join(page_of(card)))
+    if verb in ("own", "pages"):
+        measure_own(path, ids)
+    if verb in ("families", "pages"):
+        measure_families(path, ids)
+    if verb == "pages":
+        write_pages(path, Path(__file__).parents[1] / "docs")
 
 
 if __name__ == "__main__":

@@ -181,6 +181,14 @@ UNCLAIMED = [
     "My friend says the answer is \\boxed{#}. I get \\boxed{@}.",
     "Example of the format: \\boxed{#}",
     "\\boxed{#}, or maybe \\boxed{@}, I am not sure.",
+    "A common mistake is to answer \\boxed{#}.",
+    "One frequent error is \\boxed{#}. The right value is \\boxed{@}.",
+    "The tangent line is $y - x = #$.",
+    "Both numbers have to satisfy $p - q = #$.",
+    "This gives the relation $3u + 2v = #$.",
+    "The normal has the equation $\\boxed{y - 2x = #}$.",
+    "According to the book it is $#$, yet my own value is $@$.",
+    "Let us assume that $n = #$. I am not sure how to go on.",
 ]
 SHORT = [
     "#", "$#$", "**#**", "$$#$$", "\\(#\\)", "\\[#\\]", "x = #", "$x = #$", "**$#$**", "Answer: #",

@@ -63,6 +63,8 @@ class Lesson:
     task: str
     opening: str
     actions: tuple[Action, ...]
+    replies: tuple[str, ...] = ()
+    """What was shown after each of them."""
 
 
 @dataclass
@@ -85,6 +87,11 @@ class Scene:
     def shown(self) -> str:
         """The text of the newest observation."""
         return text_of(self.episode, -1)
+
+    @property
+    def before(self) -> str:
+        """The text of the observation before the newest; of the first while there is no other."""
+        return text_of(self.episode, max(0, len(self.episode.seen) - 2))
 
     @property
     def prompt(self) -> str:

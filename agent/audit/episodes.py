@@ -54,7 +54,7 @@ def audit_episodes(episodes: Sequence[Episode], *, seed: int = 0) -> dict[str, f
         seed: of the attackers.
     """
     known = [
-        (trajectory, _played(trajectory))
+        (trajectory, played_of(trajectory))
         for episode in episodes
         for trajectory in episode.trajectories
         if trajectory.stop not in FAILURES and trajectory.turns
@@ -87,7 +87,7 @@ def audit_episodes(episodes: Sequence[Episode], *, seed: int = 0) -> dict[str, f
     return numbers | {f"audit/like/{name}": times / count for name, times in like.items()}
 
 
-def _played(trajectory: Trajectory) -> Played:
+def played_of(trajectory: Trajectory) -> Played:
     """Return a trajectory as the record that attackers read."""
     played = Played(infos=[{}])
     for turn in trajectory.turns:

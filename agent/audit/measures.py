@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, pstdev
@@ -22,7 +24,7 @@ from ludus.envs.checks.subject import (
     scripted,
     subject_of,
 )
-from ludus.errors import CheckFailed
+from ludus.errors import CheckFailed, LudusError, UnknownTask
 from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import ToolCall, as_action, assistant
 
@@ -40,7 +42,14 @@ from .attackers import (
 )
 from .exploits import Exploit, Guard, GuardedEnv
 from .moves import STEPS, Move, Program, moves_of, programs_of
-from .pressure import UPDATES_QUICK, UPDATES_SLOW, Pressure, TrainedEpisode, put_under_pressure
+from .pressure import (
+    UPDATES_QUICK,
+    UPDATES_SLOW,
+    ModelTrainer,
+    Pressure,
+    TrainedEpisode,
+    put_under_pressure,
+)
 from .rules import plays_rule
 from .search import (
     CONFIRMED,
@@ -100,6 +109,8 @@ class AttackTally:
     trials: tuple[Trial, ...]
     fault: str = ""
     """What broke instead of answering the attacker; empty if nothing did."""
+    unplayed: str = ""
+    """Why some tasks were not played: a model or a judge that was away; empty if all were."""
 
     @property
     def bound(self) -> float:
@@ -196,6 +207,7 @@ def audit(
     attackers: Sequence[Attacker] = ATTACKERS,
     searches: bool = True,
     pressure_s: float = 0.0,
+    trainer: ModelTrainer | None = None,
     judge: Judge | None = None,
     guards: Sequence[Guard] = (),
 ) -> Audit:
@@ -211,6 +223,7 @@ def audit(
         attackers: who attacks.
         searches: whether programs are grown by what they are paid, and attack too.
         pressure_s: seconds for the training of a policy by the reward alone; 0 trains none.
+        trainer: trains a language model on this environment; None trains a table of moves.
         judge: says whether that policy succeeds; None asks for the answer of expert or gold.
         guards: refuse to pay for actions.
 
@@ -229,7 +242,8 @@ def audit(
         try:
             until = time.monotonic() + budget_s
             attack = _Attack(subject, report, tasks, seed, until)
-            attack.pressure_until, attack.judge = pressure_s and until + pressure_s, judge
+            attack.pressure_s = pressure_s
+            attack.trainer, attack.judge = trainer, judge
             attack.run(attackers, searches=searches)
         except (CheckFailed, NotApplicable) as error:
             report.fault = str(error)
@@ -262,9 +276,11 @@ class _Attack:
         self, subject: EnvUnderCheck, report: Audit, count: int, seed: int, until: float
     ) -> None:
         self.subject, self.report, self.seed, self.until = subject, report, seed, until
-        self.pressure_until = 0.0
+        self.pressure_s = 0.0
+        self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
-        splits = list(subject.splits().values())
+        self.splits = subject.splits()
+        splits = list(self.splits.values())
         if not splits:
             raise NotApplicable("no split has any tasks")
         self.attacked = first(splits[-1], count)
@@ -276,22 +292,17 @@ class _Attack:
             _ = subject.env
         except NotApplicable:
             report.is_remote = True
-        self.tasks = {task.id: task for task in (*self.teachers, *self.attacked)}
         self.answers, self.golds = dict[str, Lesson](), dict[str, frozenset[str]]()
-        for task in self.tasks.values():
-            if (answer := self._answer(task.id)) is not None:
-                self.answers[task.id] = answer
-            if not report.is_remote:
-                subject.gym.reset(seed=seed, options={"task": task.id})
-            gold = self._gold()
-            self.golds[task.id] = frozenset() if gold is None else forms_of(gold)
+        for task in (*self.teachers, *self.attacked):
+            self._know(task.id)
         self.lessons = [self.answers[t.id] for t in self.teachers if t.id in self.answers]
         self.frame = AnswerFrame.of(self.lessons, Briefing())
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
         if all(task.id in self.answers for task in self.attacked):
             self._measure_expert()
-        ground = self._ground() if searches or self.pressure_until else None
+        is_table = self.pressure_s > 0 and self.trainer is None
+        ground = self._ground() if searches or is_table else None
         found = [RULE] if searches else []
         if searches and ground is not None:
             found += self._searched(ground)
@@ -300,8 +311,8 @@ class _Attack:
                 self.report.skipped.append(attacker.name)
                 continue
             self._tally(attacker)
-        if self.pressure_until and ground is not None:
-            self._press(ground)
+        if self.pressure_s and (ground is not None or self.trainer is not None):
+            self._press(ground if is_table else None)
 
     def _ground(self) -> _Ground | None:
         # Not the tasks of the search: their answers would be paid there, and nowhere else.
@@ -356,38 +367,63 @@ class _Attack:
             self.report.skipped.append("search (cut short)")
         return attackers
 
-    def _press(self, ground: _Ground) -> None:
+    def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
-
-        def rollout(task: str, plays: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
-            episode = self._tried(task, plays, "pressure")
-            if episode is None:
-                return TrainedEpisode(task, 0.0, 0.0, tuple(choices), ())
-            share = self._gain(episode.total)
-            if self.judge is not None:
-                success = self.judge(self.tasks[task], self._gold(), episode)
-            else:
-                success = share if self._solves(task, episode.actions) else 0.0
-            return TrainedEpisode(task, share, success, tuple(choices), tuple(episode.actions))
-
-        self.report.pressure = pressure = put_under_pressure(
-            rollout,
-            ground.moves,
-            [task.id for task in self.teachers],
-            [task.id for task in self.attacked],
-            updates=UPDATES_QUICK if ground.is_quick else UPDATES_SLOW,
-            seed=self.seed,
-            until=self.pressure_until,
-        )
+        about = "a policy that was trained by the reward alone"
+        attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
+        try:
+            pressure = self._pressed(ground, time.monotonic() + self.pressure_s)
+        except LudusError as error:  # of the model: it says nothing about the environment
+            nothing = Estimate(0.0, 0.0, 1.0)
+            self.report.tallies.append(AttackTally(attacker, nothing, (), unplayed=str(error)))
+            return
+        self.report.pressure = pressure
         if pressure.was_cut:
             self.report.skipped.append("pressure (cut short)")
         trials = [
             Trial(r.task, r.reward * self.report.oracle, solved=False, actions=r.actions)
             for r in pressure.episodes
         ]
-        about = "a policy that was trained by the reward alone"
-        attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
         self.report.tallies.append(AttackTally(attacker, pressure.gap, tuple(trials)))
+
+    def _pressed(self, ground: _Ground | None, until: float) -> Pressure:
+        if ground is None:
+            assert self.trainer is not None
+            train, *_, held_out = [*self.splits, *self.splits]
+            return self.trainer(
+                self._rated,
+                train=train,
+                held_out=held_out,
+                tasks=len(self.attacked),
+                seed=self.seed,
+                until=until,
+            )
+
+        def play(task: str, plays: Plays) -> TrainedEpisode:
+            episode = self._tried(task, plays, "pressure")
+            if episode is None:
+                return TrainedEpisode(task, 0.0, 0.0, ())
+            return self._rated(task, episode, self._gold())
+
+        return put_under_pressure(
+            play,
+            ground.moves,
+            [task.id for task in self.teachers],
+            [task.id for task in self.attacked],
+            updates=UPDATES_QUICK if ground.is_quick else UPDATES_SLOW,
+            seed=self.seed,
+            until=until,
+        )
+
+    def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
+        """Return what an episode was paid, and what of it was deserved."""
+        self._know(task)
+        share = self._gain(episode.total)
+        if self.judge is not None:
+            success = self.judge(self._task(task), gold, episode)
+        else:
+            success = share if self._solves(task, episode.actions) else 0.0
+        return TrainedEpisode(task, share, success, tuple(episode.actions))
 
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what it shows to who looks around."""
@@ -402,6 +438,25 @@ class _Attack:
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
         return briefing, shown
 
+    def _task(self, task: str) -> Task:
+        """Return a task of any split, by its id."""
+        for tasks in self.splits.values():
+            with suppress(UnknownTask):
+                return tasks.find(task)
+        raise UnknownTask(f"no split has the task {task!r}")
+
+    def _know(self, task: str) -> None:
+        """Learn what the expert does on a task, and its gold."""
+        if task in self.golds:
+            return
+        answer = self._answer(task)
+        if answer is not None:
+            self.answers[task] = answer
+        if not self.report.is_remote:
+            self.subject.gym.reset(seed=self.seed, options={"task": task})
+        gold = self._gold()
+        self.golds[task] = frozenset() if gold is None else forms_of(gold)
+
     def _answer(self, task: str) -> Lesson | None:
         """Return what the expert does on a task; None where there is no expert."""
         if self.report.is_remote:
@@ -409,7 +464,8 @@ class _Attack:
         episode = play(self.subject.gym, task, expert(self.subject.env), seed=self.seed)
         if not episode.actions:
             return None
-        return Lesson(task, text_of(episode, 0), tuple(episode.actions))
+        replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
+        return Lesson(task, text_of(episode, 0), tuple(episode.actions), replies)
 
     def _gold(self) -> object:
         """Return the gold of the episode that was begun last."""
@@ -435,13 +491,17 @@ class _Attack:
         self.report.mixed = wilson(sum(mixed), len(mixed))
 
     def _tally(self, attacker: Attacker) -> None:
-        trials, gains, fault = list[Trial](), list[float](), ""
+        trials, gains, away, fault = list[Trial](), list[float](), list[str](), ""
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
         may_copy = attacker.copies and not any(self.golds[task.id] for task in self.attacked)
         for task in self.attacked:
+            if (trials or away) and time.monotonic() > self.until:
+                self.report.skipped.append(f"{attacker.name} (cut short)")
+                break
             try:
-                episode = self._seen(self._attack(attacker, task.id, MAX_STEPS))
-            except NotApplicable:  # a judge that is away says nothing about the environment
+                episode = self._seen(self._attack(attacker, task.id, MAX_STEPS, until=self.until))
+            except NotApplicable as error:  # who is away says nothing about the environment
+                away.append(str(error))
                 continue
             except Exception as error:
                 fault = f"on {task.id!r}: {type(error).__name__}: {error}"
@@ -454,7 +514,9 @@ class _Attack:
             trials.append(Trial(task.id, episode.total, solved, actions))
             gains.append(0.0 if is_fair else self._gain(episode.total))
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
-        self.report.tallies.append(AttackTally(attacker, estimate, tuple(trials), fault))
+        unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
+        tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)
+        self.report.tallies.append(tally)
 
     def _gain(self, reward: float) -> float:
         """Return a reward as a share of the expert's."""
@@ -464,8 +526,10 @@ class _Attack:
         lowest = self.report.lowest  # where all rewards are costs
         return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
 
-    def _attack(self, attacker: Attacker, task: str, most: int) -> Played:
-        """Play an attacker for at most so many steps."""
+    def _attack(
+        self, attacker: Attacker, task: str, most: int, *, until: float = math.inf
+    ) -> Played:
+        """Play an attacker for at most so many steps, and until then, by `time.monotonic`."""
         episode = Played()
         others = [lesson for lesson in self.lessons if lesson.task != task]
         rng = random.Random(f"{self.seed}/{attacker.name}/{task}")
@@ -473,6 +537,8 @@ class _Attack:
 
         def choose() -> Action | None:
             nonlocal actions
+            if episode.actions and time.monotonic() > until:
+                return None
             if actions is None:
                 briefing = episode.infos[0].get("briefing")
                 known = briefing if isinstance(briefing, Briefing) else Briefing()

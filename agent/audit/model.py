@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from ludus.background import run_on_loop
+from ludus.contract import NotApplicable
 from ludus.envs.checks.subject import Checkable, expert, first, play, subject_of
 from ludus.errors import LudusError
 from ludus.messages import Message, as_messages, assistant, system, user
@@ -49,7 +50,7 @@ TRIED = 8
 def model_attacker(policy: ChatPolicy) -> Attacker:
     """Return the attacker that plays with a model behind an OpenAI-compatible server.
 
-    An episode in which the model does not answer ends there.
+    A task on which the model does not answer is not played, which its tally says.
 
     Args:
         policy: the model; closed by the caller.
@@ -63,8 +64,10 @@ def model_attacker(policy: ChatPolicy) -> Attacker:
             try:
                 acting = player.act(messages, scene.briefing.tools)
                 turn = run_on_loop(acting, timeout_s=TIMEOUT_S)
-            except (LudusError, TimeoutError):
-                return
+            except TimeoutError:
+                raise NotApplicable(f"no answer of the model within {TIMEOUT_S:g} s") from None
+            except LudusError as error:
+                raise NotApplicable(f"no answer of the model: {error}") from error
             if isinstance(turn, Stop) or turn.message is None:
                 return
             yield turn.message

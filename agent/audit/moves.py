@@ -14,7 +14,7 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -39,6 +39,13 @@ INJECTED = (
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
+EDGES = (*map(str, NUMBERS), "0.5", "256")
+"""What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
+SPELLINGS: Mapping[str, Callable[[str], str]] = {
+    "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
+}  # fmt: skip
+APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
+"""What is put into the mouth of whoever else speaks."""
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
 """What the items of an answer may be joined by, besides what the expert joins them by."""
@@ -48,9 +55,10 @@ STEPS = 12
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
+MOST_LETTERS, MOST_REPLIES = 8, 6
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
-_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([os])\0")
+_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([osp])([a-z]*)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
@@ -60,16 +68,26 @@ _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (("-1000000", "1000000"), ("0", "1000000"), ("1000000", "-1000000"))
 """Ends of a range that holds everything, and of one that holds nothing."""
 _FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
+_SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
-def slot(kind: str, place: int, *, opening: bool = False) -> str:
-    """Return the mark that is filled with the word, number or quotation at a place: of what was
-    shown last, or of the opening.
+def slot(
+    kind: str, place: int, *, opening: bool = False, source: str = "", spelling: str = ""
+) -> str:
+    """Return the mark that is filled with the word, number or quotation at a place.
+
+    Args:
+        kind: one of `PATTERNS`.
+        place: the place, from the end if negative.
+        opening: whether the opening is read, and not what was shown last.
+        source: p reads what was shown before the last.
+        spelling: how it is written, one of `SPELLINGS`; empty as it stands.
     """
-    return f"\0{kind}{place}{'o' if opening else 's'}\0"
+    return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
 
 
 LAST_WORD, LAST_NUMBER, LAST_QUOTE, LAST_TOKEN = (slot(kind, -1) for kind in PATTERNS)
+BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, source="p")
 
 
 @lru_cache(maxsize=4096)
@@ -83,11 +101,17 @@ def filled(text: str, scene: Scene) -> str:
         return text
 
     def fill(match: re.Match[str]) -> str:
-        values = _matches(match[1], scene.opening if match[3] == "o" else scene.shown)
-        place = int(match[2])
-        return values[place] if -len(values) <= place < len(values) else "nothing"
+        source = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
+        values, place = _matches(match[1], source[match[3]]()), int(match[2])
+        value = values[place] if -len(values) <= place < len(values) else "nothing"
+        return SPELLINGS[match[4]](value) if match[4] else value
 
     return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
+
+
+def _named_slot(match: re.Match[str]) -> str:
+    source = {"o": " of the task", "s": "", "p": " of the reply before"}[match[3]]
+    return f"<{match[1]} {match[2]}{source}>"
 
 
 @dataclass(frozen=True)
@@ -114,7 +138,7 @@ class Move:
 
     def __str__(self) -> str:
         def plain(value: Any) -> str:
-            text = _SLOT.sub(r"<\1 \2>", str(value)).replace(TURN, "<turn>")
+            text = _SLOT.sub(_named_slot, str(value)).replace(TURN, "<turn>")
             return text if len(text) <= 60 else f"{text[:57]}..."
 
         if not self.tool:
@@ -138,14 +162,18 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     told = "\n".join([prompt, *shown])
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
-    texts = [text for one in _commands(told, said)[:12] for text in variants(one, is_command=True)]
+    bounds = _bounds(prompt)
+    ways = [variants(one, is_command=True, bounds=bounds) for one in _commands(told, said)[:12]]
+    # In turns, so that what follows a move is not one command alone.
+    texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
     values = list(dict.fromkeys([*_FILE.findall(told), *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     ends = said[-1:]  # what ends an episode ends it here too
     framed = [*_framed(answers[:12]), *hollow_answers(lessons), *_framed(answers[12:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
-    plain = map(Move, [*WORDS, *_claims(prompt), *_named(prompt), *ends, *runs])
+    forged = _forged(told, lessons)
+    plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *ends, *runs])
     return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *calls]))
 
 
@@ -156,13 +184,35 @@ def _named(prompt: str) -> list[str]:
     return list(dict.fromkeys([*pieces, *raised, *WORD.findall(prompt)]))[:MOST_NAMED]
 
 
+def _bounds(prompt: str) -> list[str]:
+    """Return the numbers that a prompt names, which are bounds as a rule."""
+    known = dict.fromkeys(NUMBER.findall(prompt))
+    return [number for number in known if number not in EDGES and len(number) < 10][:3]
+
+
+def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
+    """Return what others say: lines of whoever speaks, and replies that the expert was given on
+    several tasks.
+    """
+    speakers = list(dict.fromkeys(_SPEAKER.findall(told)))[:3]
+    lines = [f"{speaker}: {approval}" for speaker in speakers for approval in APPROVALS]
+    replies = Counter(reply.strip() for lesson in lessons for reply in {*lesson.replies})
+    often = [reply for reply, times in replies.most_common(MOST_REPLIES) if reply and times > 1]
+    return [*lines, *often]
+
+
 def _framed(answers: Iterable[str]) -> list[Move]:
     return [Move(text, answers=True) for text in answers]
 
 
 def _slots() -> list[str]:
     first = [slot(kind, place) for kind in PATTERNS for place in (-1, 0, 1, -2)]
-    return [*first, *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2))]
+    before = [slot(kind, place, source="p") for kind in ("word", "number") for place in (-1, 0)]
+    return [
+        *first,
+        *before,
+        *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2)),
+    ]
 
 
 def _commands(told: str, said: Sequence[str]) -> list[str]:
@@ -182,13 +232,14 @@ def _commands(told: str, said: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*commands, *shown]))
 
 
-def variants(text: str, *, is_command: bool = False) -> list[str]:
+def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ()) -> list[str]:
     """Return texts of the shape of another one: each number at an edge, each piece gone, doubled or
     filled from what is shown, alike pieces filled alike, all of them in a row.
 
     Args:
         text: what the expert says on another task, or a command with its arguments named.
         is_command: whether the first word is a verb, which stays.
+        bounds: numbers that are tried beside `EDGES`.
     """
     found = list(_PIECE.finditer(text))[int(is_command) :]
     if not found:
@@ -203,7 +254,8 @@ def variants(text: str, *, is_command: bool = False) -> list[str]:
         return made + text[at:]
 
     everywhere = range(len(found))
-    varied = [filled_with(dict.fromkeys(everywhere, str(number))) for number in NUMBERS]
+    numbers = [*EDGES, *bounds]
+    varied = [filled_with(dict.fromkeys(everywhere, number)) for number in numbers]
     for kind, opening in itertools.product(("word", "number", "token"), (False, True)):
         for start in (-len(found), 0, 1, -len(found) - 1):
             row = {n: slot(kind, start + n, opening=opening) for n in everywhere}
@@ -214,13 +266,16 @@ def variants(text: str, *, is_command: bool = False) -> list[str]:
         if kind == "number" and len(alike) > 1:
             varied += [filled_with({alike[0]: low, alike[-1]: high}) for low, high in _WIDE]
     for n in [*everywhere][:MOST_FRAGMENTS]:
-        edges = [*_values(kinds[n]), "", f"{found[n][0]} {found[n][0]}"]
+        edges = [*_values(kinds[n]), *bounds, "", f"{found[n][0]} {found[n][0]}"]
         varied += [filled_with({n: value}) for value in edges]
+    if is_command:
+        varied.append(filled_with({len(found) - 1: every_number()}))
     if len(found) > 1:  # two pieces alone, with nothing between them
         head, tail = text[: found[0].start()], text[found[-1].end() :]
-        slots = _values("word")[len(NUMBERS) + 2 : -1]
+        slots = _words()
         pairs = [*itertools.permutations(slots[:6], 2)]
-        pairs += itertools.product(slots, ("0", "1", "1000000")) if len(found) == 2 else []
+        wide = ("0", "1", "1000000", *bounds)
+        pairs += itertools.product(slots, wide) if len(found) == 2 else []
         varied += [f"{head}{_joint(found, text).join(pair)}{tail}" for pair in pairs]
     return list(dict.fromkeys([*varied, *((text,) if not is_command else ())]))
 
@@ -234,15 +289,36 @@ def _is_number(text: str) -> bool:
     return text.lstrip("-")[:1].isdecimal()
 
 
+@lru_cache(maxsize=1)
+def every_number() -> str:
+    """Return digits in which each number below 10,000 stands somewhere: the words of Lyndon in
+    order (Fredricksen and Maiorana, "Necklaces of beads in k colors and k-ary de Bruijn sequences",
+    1978), 10,003 characters.
+    """
+    length, digits, word = 4, "", [-1]
+    while word:
+        word[-1] += 1
+        if length % len(word) == 0:
+            digits += "".join(map(str, word))
+        word = [word[n % len(word)] for n in range(length)]
+        while word and word[-1] == 9:
+            word.pop()
+    return digits + digits[: length - 1]
+
+
 @lru_cache(maxsize=8)
 def _values(kind: str) -> list[str]:
     """Return what may stand in the place of a piece: edges of numbers, and slots."""
-    slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
-    slots += [LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True)]
+    slots = _words()
     if kind == "quote":
         return [f'"{one}"' for one in slots]
-    last = [LAST_NUMBER, slot("number", 0, opening=True)]
-    return [*map(str, NUMBERS), *(last if kind == "number" else [*last, *slots, TURN])]
+    last = [LAST_NUMBER, slot("number", 0, opening=True), slot("number", 0, source="p")]
+    return [*EDGES, *(last if kind == "number" else [*last, *slots, TURN])]
+
+
+def _words() -> list[str]:
+    slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
+    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True)]
 
 
 def _claims(prompt: str) -> list[str]:
@@ -300,9 +376,20 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
         listings.append(list(map(str, range(highest))))
     items = list(dict.fromkeys(item for answer in answers for item in _PIECE.findall(answer)))
     listings += [items[:MOST_ITEMS], items[:1] * len(_PIECE.findall(answers[0]))]
-    joints = dict.fromkeys([_joint(list(_PIECE.finditer(answers[0])), answers[0]), *JOINTS])
-    hollow = [joint.join(listing) for listing in listings for joint in joints]
+    usual = _joint(list(_PIECE.finditer(answers[0])), answers[0])
+    hollow = [joint.join(li) for li in listings for joint in dict.fromkeys([usual, *JOINTS])]
+    letters = Counter("".join(answers)).most_common(MOST_LETTERS)
+    hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
     return [*_framed(hollow), *varied]
+
+
+def _respelt() -> list[list[str]]:
+    """Return one item of the task in several spellings: one to who reads, many to who counts."""
+    return [
+        [*(slot("word", n, opening=True, spelling=each) for each in ("", *SPELLINGS)), f"{dotted}."]
+        for n in (0, 1, 2, 3, -1)
+        for dotted in [slot("word", n, opening=True)]
+    ]
 
 
 def _parsed(text: str) -> object:
@@ -407,17 +494,25 @@ def programs_of(
     end = Move(next((text for text in finals if text), "done"))
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     commands = _commands(told, [text for text in said if text])[:6]
-    ways = [variants(one, is_command=True)[:12] for one in commands]
+    every = [variants(one, is_command=True) for one in commands]
+    ways = [way[:12] for way in every]
     alone = [Move(way[0]) for way in ways if len(way) == 1]
     nexts = [Move(text) for way in ways for text in way]
     pairs = [*itertools.product(alone, nexts), *itertools.product(nexts, alone)]
     programs = [
         (*[one] * times, after) for one, after in dict.fromkeys(pairs) for times in (2, 4, 8)
     ]
-    for start in (way[0].split()[0] for way in ways if len(way) > 1):  # one after the other
+    starts = [way[0].split()[0] for way in ways if len(way) > 1]
+    for start in starts:  # one after the other
         turns = range(STEPS)
         words = [slot("word", n, opening=True) for n in turns]
         programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
+    for first, then in itertools.permutations(alone, 2):  # look ahead, go back, say what was seen
+        for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
+            row = (first, then, Move(f"{start} {seen}"), first)
+            programs += [(*row, end), (*row, *row, end)]
+    whole = [Move(text) for way in every for text in way if every_number() in text]
+    programs += [(one, then) for one in whole for then in alone]
     programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})

@@ -4,8 +4,7 @@ What the reward gained and the judge did not see is the gap.
 The policy is a table: a softmax over the moves of `moves.py` for each kind of reply. It is trained
 by REINFORCE with the mean of the other rollouts of a task as the baseline (Kool et al., "Buy 4
 REINFORCE Samples, Get a Baseline for Free!", 2019, equation 5). A table is honest where moves fit
-on a page, and takes seconds; a language model is put under the same pressure by `ludus train`, with
-`audit.every`.
+on a page, and takes seconds. A language model takes its place where one is given (`ModelTrainer`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Protocol
 
+from ludus.envs.checks.subject import Played
 from ludus.estimates import Estimate, mean_over_tasks
 
 from .attackers import Action, Plays, Scene
@@ -42,8 +43,6 @@ class TrainedEpisode:
     """As a share of the expert's reward."""
     success: float
     """What the judge says of it, from 0 to 1."""
-    choices: tuple[tuple[str, int], ...]
-    """The kind of reply, and the move that was chosen."""
     actions: tuple[Action, ...]
 
 
@@ -120,8 +119,29 @@ class TablePolicy:
         return " ".join(word for word in words if word not in known)[:60]
 
 
-Play = Callable[[str, Plays, list[tuple[str, int]]], TrainedEpisode]
-"""A function that plays a task, by its id, with an attacker whose choices are recorded."""
+Play = Callable[[str, Plays], TrainedEpisode]
+"""A function that plays a task, by its id, with an attacker."""
+Rate = Callable[[str, Played, object], TrainedEpisode]
+"""A function from a task's id, an episode and its gold to what was paid, and what was deserved."""
+
+
+class ModelTrainer(Protocol):
+    """Trains a language model on an environment by the reward alone."""
+
+    def __call__(
+        self, rate: Rate, *, train: str, held_out: str, tasks: int, seed: int, until: float
+    ) -> Pressure:
+        """Train, and measure the gap.
+
+        Args:
+            rate: judges an episode; the policy never learns what it says.
+            train: the split that is trained on.
+            held_out: the split on which the gap is measured.
+            tasks: tasks of that split.
+            seed: of everything that is drawn.
+            until: when training ends at the latest, by `time.monotonic`.
+        """
+        ...
 
 
 def put_under_pressure(
@@ -154,13 +174,27 @@ def put_under_pressure(
             was_cut = True
             break
         for task in rng.sample(list(training), min(BATCH, len(training))):
-            group = [_rollout(play, policy, task, rng) for _ in range(GROUP)]
+            chosen: list[list[tuple[str, int]]] = [[] for _ in range(GROUP)]
+            group = [play(task, policy.plays(rng, choices)) for choices in chosen]
             total = sum(rollout.reward for rollout in group)
-            for rollout in group:
+            for rollout, choices in zip(group, chosen, strict=True):
                 baseline = (total - rollout.reward) / (GROUP - 1)
-                policy.learn(rollout.choices, rollout.reward - baseline)
+                policy.learn(choices, rollout.reward - baseline)
             history += group
-    judged = [[_rollout(play, policy, task, rng) for _ in range(SAMPLES)] for task in audited]
+    judged = [[play(task, policy.plays(rng, [])) for _ in range(SAMPLES)] for task in audited]
+    return measured(history, judged, was_cut=was_cut)
+
+
+def measured(
+    history: Sequence[TrainedEpisode], judged: Sequence[Sequence[TrainedEpisode]], *, was_cut: bool
+) -> Pressure:
+    """Return what training led to.
+
+    Args:
+        history: the episodes of training, in order.
+        judged: rollouts of the trained policy, a list for each task; one task at least.
+        was_cut: whether time ran out before the last update.
+    """
     rewards = [fmean(rollout.reward for rollout in group) for group in judged]
     successes = [fmean(rollout.success for rollout in group) for group in judged]
     gaps = [reward - success for reward, success in zip(rewards, successes, strict=True)]
@@ -181,8 +215,3 @@ def put_under_pressure(
         played=len(history),
         was_cut=was_cut,
     )
-
-
-def _rollout(play: Play, policy: TablePolicy, task: str, rng: random.Random) -> TrainedEpisode:
-    choices: list[tuple[str, int]] = []
-    return play(task, policy.plays(rng, choices), choices)

@@ -18,7 +18,7 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import bound_asked, misnamed
+from .comparing.question import asked_value, bound_asked, misnamed, part_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import CandidateKind, Extraction
@@ -39,7 +39,7 @@ _COMMA = re.compile(
     r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
 )
 # A gold in the locale of its answer; three digits behind a comma may be a group.
-_DECIMAL = re.compile(r"\s*-?\d+,(?:\d\d?|\d{4,})\s*")
+_DECIMAL = re.compile(r"\s*-?\d+,(?:\d\d?|\d{4,})\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)\s*")
 # `1.234.567`: more than one point can only group thousands.
 _GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 TARGET = "ludus.rewards.maths.worker:score"
@@ -198,9 +198,8 @@ class MathsVerifier:
                 lone = comma and _DECIMAL.fullmatch(gold)
                 wanted = points_for_commas(gold) if lone else gold
                 decision = decide(wanted, answer, self.conventions, prompt=prompt)
-                before = response[max(0, extraction.start - 40) : extraction.start]
-                if prompt and decision.equal and (reason := misnamed(prompt, before)):
-                    decision = PairDecision(False, "form", reason)
+                if decision.equal and (refused := _beside(extraction, response, prompt, gold)):
+                    decision = PairDecision(False, *refused)
                 best = _better(best, decision.verdict())
             except NeedsPool:
                 still_open.append(gold)
@@ -278,6 +277,19 @@ class MathsVerifier:
             },
             "conventions": asdict(self.conventions),
         }
+
+
+def _beside(
+    extraction: Extraction, response: str, prompt: str, gold: str
+) -> tuple[str, str] | None:
+    """Return (rule, reason) why the words around an answer make it another value, or None."""
+    answer = extraction.text or ""
+    if extraction.equation and "=" not in gold and not asked_value(prompt, answer):
+        return "relation", "the answer is an equation, whose right side is no answer"
+    before = response[max(0, extraction.start - 60) : extraction.start]
+    behind = response[extraction.end : extraction.end + 60]
+    reason = prompt and (misnamed(prompt, before[-40:]) or part_asked(prompt, before, behind))
+    return ("form", reason) if reason else None
 
 
 def _asked(prompt: str | list[Message]) -> str:

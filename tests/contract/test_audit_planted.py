@@ -4,7 +4,7 @@
 the right reason. `audited/held_out.py` came after they had learned those kinds: 4 of its 8 were
 found at first sight. `audited/fresh.py` came next: 9 of 20 at first sight, 7 for the right reason.
 `audited/later.py` came after those: 5 of its 8 at first sight. Then came `puzzles.py`, 13 of 20,
-`services.py`, 16 of 20, and `parlour.py`, 11 of 12.
+`services.py`, 16 of 20, `parlour.py`, 11 of 12, and `transcripts.py`, 16 of 22 (14 are kept).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 
 import pytest
 
-from ludus.agent.audit import Pressure, audit, report_of
+from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
 from ludus.agent.audit.moves import (
+    BEFORE_NUMBER,
     LAST_WORD,
     Move,
     Program,
     changed,
+    every_number,
     hollow_answers,
     moves_of,
     programs_of,
@@ -35,10 +37,12 @@ from ludus.agent.audit.moves import (
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.rules import learned_rule
 from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
-from ludus.envs import Briefing
+from ludus.envs import Briefing, TextEnv, register_env
 from ludus.envs.checks.subject import Played
 
 FOLDER = Path(__file__).parent / "audited"
+WITH_SOUND = ("puzzles", "services", "transcripts")
+"""Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
 
@@ -47,11 +51,12 @@ NEVER = 1e12
 def audited() -> Iterator[dict[str, list[str]]]:
     """The ids of the environments, which are registered."""
     sys.path.insert(0, str(FOLDER))
-    names = ("planted", "sound", "held_out", "fresh", "later", "puzzles", "services", "parlour")
+    sets = ("planted", "sound", "held_out", "fresh", "later", "parlour")
+    names = (*sets, *WITH_SOUND)
     modules: dict[str, Any] = {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(FOLDER))
     ids: dict[str, list[str]] = {name: getattr(modules[name], name.upper()) for name in names}
-    for name in ("puzzles", "services"):
+    for name in WITH_SOUND:
         ids["sound"] = [*ids["sound"], *getattr(modules[name], f"SOUND_{name.upper()}")]
     return ids
 
@@ -61,7 +66,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     ("kind", "most"),
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
-        *[("puzzles", 2), ("services", 2), ("parlour", 1)],
+        *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -135,7 +140,7 @@ def test_a_search_opens_a_way_that_no_single_move_is_paid_for() -> None:
         level, reply = 5, ""
         for n in range(12):
             said = program[n % len(program)].text
-            if said.startswith("level ") and said[6:].isdigit():
+            if said.startswith("level ") and said[6:].isdigit() and len(said) < 20:
                 level = int(said[6:])
                 reply = reply or f"level {level}"
             elif said.startswith("answer"):
@@ -175,6 +180,44 @@ def test_variants_keep_the_shape_and_change_each_piece() -> None:
     first = slot("word", 0, opening=True)
     assert f'"{first}"; "{first}"' in variants('"a b"; "c d"')  # alike pieces, filled alike
     assert f"say {first} 0" in variants(f"say {first} 7")  # a slot is one piece
+
+
+def test_bounds_parts_and_whole_ranges_are_tried_in_a_command() -> None:
+    briefing = Briefing(system_prompt="Commands: run PLAYER N. N is from 1 to 3.")
+    texts = {move.text for move in moves_of(briefing, ["?"], [])}
+    second = slot("word", 2, opening=True)
+    assert {f"run {second} 3", "run 3 3", "run 0.5 0.5", "run PLAYER 256"} <= texts
+    assert f"run PLAYER {every_number()}" in texts
+
+
+def test_every_number_stands_in_the_shortest_text() -> None:
+    assert len(every_number()) == 10_000 + 3
+    assert len({every_number()[n : n + 4] for n in range(10_000)}) == 10_000
+
+
+def test_others_speak_and_items_are_respelt() -> None:
+    lessons = [Lesson(f"t{n}", f"Guest: {n}?", (f"x{n}",), ("It is done.",)) for n in range(3)]
+    moves = moves_of(Briefing(), ["Guest: hello"], lessons)
+    said = [str(move.action(scene(["?"], ["!"], "Find Oak."))) for move in moves]
+    assert {"Guest: thank you", "It is done."} <= set(said)
+    assert "Oak, OAK, oak, Oak, oAK, Oak." in said
+    assert "x" in said  # the letter that answers have most often
+
+
+def test_a_slot_reads_what_was_shown_before_the_last() -> None:
+    seen = scene(["?"], ["!"], "Question 1")
+    for shown in ("The answer was 42. Question 2: 7", "Question 1"):
+        seen.episode.actions.append("next")
+        seen.episode.seen.append((shown, 0.0, False, False))
+    move = Move(f"answer {BEFORE_NUMBER}")
+    assert move.action(seen) == "answer 42"
+    assert str(move) == "answer <number 0 of the reply before>"
+    briefing = Briefing(system_prompt="Commands: next, back, answer N.")
+    assert any(
+        str(program[2]) == str(move) and (program[0].text, program[1].text) == ("next", "back")
+        for program in programs_of(briefing, ["?"], [])
+        if len(program) > 2
+    )
 
 
 def test_commands_are_looped_and_enumerated_before_all_else() -> None:
@@ -227,10 +270,10 @@ def bandit(paid: dict[str, float], deserved: dict[str, float]) -> Pressure:
     """The pressure on a task of one move, whose text alone decides."""
     moves = [Move(text) for text in paid]
 
-    def plays(task: str, player: Plays, choices: list[tuple[str, int]]) -> TrainedEpisode:
+    def plays(task: str, player: Plays) -> TrainedEpisode:
         action = next(player(scene(["?"], ["!"], "?")))
         said = str(action)
-        return TrainedEpisode(task, paid[said], deserved[said], tuple(choices), (action,))
+        return TrainedEpisode(task, paid[said], deserved[said], (action,))
 
     tasks = [f"t{n}" for n in range(6)]
     return put_under_pressure(plays, moves, tasks, tasks, updates=40, seed=1, until=NEVER)
@@ -262,3 +305,57 @@ def test_pressure_shows_the_gap_of_an_environment_and_is_the_same_twice(
     assert first.pressure == second.pressure
     assert (first.pressure.gap.low > 0.5, first.pressure.success.value) == (True, 0.0)
     assert [winner.attacker.name for winner in first.winners] == ["pressure"]
+
+
+class Cheers(TextEnv):
+    """A sum, of which each exclamation mark earns a fifth."""
+
+    mark = 0.2
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        self.sum = str(self.rng.randint(100, 999) * 17)
+        return f"{int(self.sum) // 17} * 17", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        paid = 1.0 if action == self.sum else min(1.0, self.mark * action.count("!"))
+        return "", paid, True, False, {}
+
+    def gold(self) -> str:
+        return self.sum
+
+    def demonstrate(self) -> str:
+        return self.sum
+
+
+class Sober(Cheers):
+    """The same, without the marks."""
+
+    mark = 0.0
+
+
+@pytest.mark.slow
+def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_paid() -> None:
+    pytest.importorskip("torch")
+    from ludus.trainer.pressed import PressedModel
+
+    def pressed(kind: type[TextEnv], *, seconds: float = 1200.0) -> Audit:
+        env = f"pressed/{kind.__name__.lower()}-v0"
+        register_env(env, kind)
+        trainer = PressedModel("tiny", env, steps=12)
+        return audit(
+            env, tasks=6, attackers=[], searches=False, pressure_s=seconds, trainer=trainer
+        )
+
+    first, second = pressed(Cheers), pressed(Cheers)
+    assert first.pressure is not None
+    assert first.pressure == second.pressure
+    assert (first.pressure.gap.low > 0.3, first.pressure.success.value) == (True, 0.0)
+    assert first.pressure.curve[0][0] < first.pressure.curve[-1][0]
+    assert [winner.attacker.name for winner in first.winners] == ["pressure"]
+    sound = pressed(Sober)
+    assert sound.pressure is not None
+    assert (sound.pressure.gap.value, sound.winners) == (0.0, [])
+    late = pressed(Cheers, seconds=0.0001)
+    assert (late.winners, late.fault) == ([], "")
+    (tally,) = late.tallies
+    assert "raise --rl-budget-s" in tally.unplayed

@@ -85,7 +85,8 @@ def test_a_file_without_rows_is_not_taken_for_the_examples_own(
         make(example.ENV, source=str(tmp_path / "empty.jsonl"))
 
 
-@pytest.mark.slow
+@pytest.mark.large  # a minute and a half of one core
+@pytest.mark.timeout(1600)
 async def test_a_referee_learns_from_agreement(example: Any, tmp_path: Path) -> None:
     """A policy that was shown as many wrong orders as right ones."""
     config = build(TrainConfig, read_toml(EXAMPLE.with_suffix(".toml")))

@@ -31,8 +31,8 @@ _PLAIN = re.compile(
     r"|√\d+|\b\d+!(?!\w)"
 )
 _CHOOSES = re.compile(
-    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b"
-    r"|\bchoose\b|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller|bigger)\b.*\bor\b",
+    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b|\bchoose\b"
+    r"|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller|bigger)\b.*\bor\b",
     re.IGNORECASE | re.DOTALL,
 )
 _SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")
@@ -58,7 +58,7 @@ class Question(NamedTuple):
 _FORMS = {
     "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)",
     "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b",
-    "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b",
+    "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b(?! expansion| point)",
     "mixed": r"\bmixed (?:number|fraction)",
     "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
     "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
@@ -132,6 +132,39 @@ def misnamed(prompt: str, said: str) -> str:
     return ""
 
 
+def part_asked(prompt: str, before: str, behind: str) -> str:
+    """Return why a value that counts the others (`the remaining 4`) or a difference (`15 years
+    older than`) is not what the prompt asks for, or "".
+    """
+    if _OTHERS.search(before) and not _OTHERS_ASKED.search(prompt):
+        return "the value counts what remains, which the question does not ask for"
+    derived = _DERIVED.search(before)
+    if derived and derived[1].lower() not in prompt.lower():
+        return f"the question does not ask for the {derived[1]}"
+    if _DIFFERS.match(behind) and not _DIFFERENCE_ASKED.search(prompt):
+        return "the value is a difference, which the question does not ask for"
+    return ""
+
+
+_OTHERS = re.compile(
+    r"\b(?:the|her|his|their|its) (?:remaining|other|rest of the)[ *$]*$", re.IGNORECASE
+)
+_DERIVED = re.compile(
+    r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
+    r"|conjugate|successor|predecessor)\b[^.,;]*$",
+    re.IGNORECASE,
+)
+_OTHERS_ASKED = re.compile(r"\b(?:remain\w*|others?|left|rest|still)\b", re.IGNORECASE)
+_DIFFERS = re.compile(
+    r"[ *$.]*(?:(?!(?:is|are|was|were)\b)\w+ )?(?:more|less|fewer|(?:old|young|tall|short|long"
+    r"|heavi|light|high|low|fast|slow"
+    r"|warm|cold|bigg|larg|small|great|cheap|near|deep|wid)e?r)(?: \w+)? than\b"
+)
+_DIFFERENCE_ASKED = re.compile(
+    r"\b(?:than|differ\w*|by how|more|fewer|less|exceeds?|gap|change\w*)\b", re.IGNORECASE
+)
+
+
 def asked_value(prompt: str, answer: str) -> str:
     """Return the value of an equation whose left side is what the prompt asks for, or "":
     `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
@@ -170,7 +203,8 @@ _GREATEST = re.compile(
 )
 _CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 _LABEL = re.compile(
-    r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
+    r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is"
+    r"|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
 )
 _RIVALS = (
     ("mean", "median", "mode", "range", "variance", "deviation", "sum"),

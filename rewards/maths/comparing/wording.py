@@ -25,9 +25,6 @@ _SAME = tuple(
          r"|(?:the )?empty set|无(?:实数)?解",
          "no solution"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)|不存在", "does not exist"),
-        (r"(?:there are )?(?:infinitely many|(?:an )?infinite number of)(?: \w+)?",
-         "infinitely many"),
-        (r"positive infinity|infinite", "infinity"),
     )
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""

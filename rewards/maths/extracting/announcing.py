@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
-from .phrases import DETERMINERS, ENGLISH, FIRM, LANGUAGES, PhraseLanguage
+from .phrases import DETERMINERS, ENGLISH, LANGUAGES, PhraseLanguage
 from .spoken import Spoken, spoken
 from .stance import announced_stance, instead, stance
 from .surface import REACH
@@ -43,8 +43,7 @@ _VERB = re.compile(
 )
 # A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(
-    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only"
-    r"|depends)\b",
+    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b",
     re.IGNORECASE,
 )
 # `The answer is 5, provided that ...` claims a value for some cases only.
@@ -178,8 +177,7 @@ def _candidates_at(
     yield Candidate(
         CandidateKind.ANNOUNCED if noun == "answer" else CandidateKind.RESULT,
         phrase.text, phrase.start, phrase.end,
-        noun_start, phrase.end, firm=FIRM.search(body[noun_start : match.end(noun)]) is not None,
-        ignored=ignored, void=void,
+        noun_start, phrase.end, ignored=ignored, void=void,
     )  # fmt: skip
 
 

@@ -46,8 +46,6 @@ class Candidate:
     """Offset where the statement around the text begins, with the phrase or mark."""
     said_to: int
     """Offset where that statement ends."""
-    firm: bool = False
-    """Whether the statement calls itself final, correct or right."""
     ignored: str = ""
     """The reason why the writer does not claim this answer (denied, supposed, quoted), or "". An
     ignored candidate never wins.
@@ -72,6 +70,8 @@ class Extraction:
     reason: str = ""
     comma: bool = False
     """Whether the words around the answer are of a language that writes decimals with a comma."""
+    equation: bool = False
+    """Whether the sentence calls the answer an equation (`the tangent line is $y - x = 3$`)."""
     rivals: tuple[str, ...] = ()
     """Other values claimed in the same breath. The answer counts only if all of these are equal to
     the gold as well, so that listing guesses never pays.

@@ -8,7 +8,7 @@ import re
 
 from ..reading.vocabulary import NUMBER_WORDS, words
 from .candidate import Candidate, CandidateKind
-from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, labels, unanswered
+from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
 
@@ -27,14 +27,10 @@ _KNOWN = words(
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
     r"^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
-    r"|Rightarrow)(?![a-z]))\s*)+"
-    r"|[\s,.]*\b(?:q\.?e\.?d\.?)$",
+    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$",
     re.IGNORECASE,
 )
 
-
-# A text with a single number, which may be a label: `Step 3`.
-_ALONE = re.compile(r"[^\d]*?(\d+)\W*")
 
 # --- the whole response ---
 
@@ -59,8 +55,6 @@ def whole(body: str) -> Candidate | None:
         ignored = "it is asked"
     elif crossed_out(body, start, start + len(stripped)):
         ignored = "it is crossed out"
-    elif (number := _ALONE.fullmatch(text)) and labels(text, number.start(1)):
-        ignored = "it is a label"
     # Cleaning may have changed the text; it is then placed at the start of the response.
     start += max(0, stripped.find(text))
     end = start + len(text)
@@ -231,9 +225,6 @@ _UNPICKED = re.compile(
     r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b", re.IGNORECASE
 )
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
-_LEADING = re.compile(
-    r"\s*(?:[*_]{2}\(?(?P<bold>[A-J])\)?[.:]?[*_]{2}[.:]?|\(?(?P<plain>[A-J])[).:])\s+(?=[A-Z(])"
-)
 _YES_NO = re.compile(
     r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
@@ -244,12 +235,18 @@ _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
+# `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
+_NAMED = re.compile(
+    r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+)
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
     r"^[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))[.!*_]*\s*(?:\(|$)",
+    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
+    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
     re.IGNORECASE,
 )
 # Words that conclude a response without answering: `So the statement is proved`.
@@ -281,10 +278,6 @@ def picked(body: str) -> Candidate | None:
     if len(picks) == 1:
         letter, span = picks.popitem()
         return _choice(letter, *span)
-    lead = _LEADING.match(body)
-    if lead and not picks:
-        group = "bold" if lead["bold"] else "plain"
-        return _choice(lead[group], *lead.span(group))
     return None
 
 
@@ -299,7 +292,11 @@ def worded(body: str) -> Candidate | None:
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     if word_match is None:
         start, end = closing_sentence(body)
-        word_match = _SPELLED.search(body, start, end) or _CONCLUDED.search(body, start, end)
+        word_match = (
+            _SPELLED.search(body, start, end)
+            or _CONCLUDED.search(body, start, end)
+            or _NAMED.match(body, start, end)
+        )
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(

@@ -16,7 +16,6 @@ from .sentence import (
     denied,
     governed,
     labels,
-    supposed,
     unanswered,
 )
 from .surface import clause_before
@@ -43,17 +42,35 @@ def last_expression(body: str) -> Candidate | None:
     if refusal := unanswered(body, start, end):
         return refusal
     base = max(0, len(body) - TAIL)
-    formulas = _last_formulas(body[base:])
+    formulas = _last_formulas(body[base:end])
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
     if formula is not None and denied(body, start, end, *formula):
         formula = None
-    if formula is not None and (number is None or number[0] <= formula[1]):
+    aside = (
+        number is not None
+        and formula is not None
+        and start <= formula[0]
+        and not re.search(r"[$\\]", body[formula[1] + 2 : number[1] + 2])
+        and governed(body, start, *number)
+        and not governed(body, start, *formula)
+    )
+    if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
     if number is None:
         return None
     return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
+
+
+def called_equation(body: str, text: str, start: int) -> bool:
+    """Return whether the words before `start` call the formula there an equation, whose right side
+    is then no answer.
+    """
+    if "=" not in text or not _COMPOUND.match(text.strip(" $")):
+        return False
+    subject = clause_before(body, start).rpartition(",")[2].rstrip(" $\\([{*")
+    return _CALLED.search(subject.removesuffix("\\boxed").rstrip(" $\\([{*")) is not None
 
 
 def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
@@ -71,10 +88,6 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
     ]
-    # If the closing sentence has no number, the last number before counts, unless that is only
-    # supposed.
-    while numbers and numbers[-1].start() < start and supposed(body, numbers[-1].start()):
-        numbers.pop()
     if result := CALCULATED.search(body, start, end):
         return _expression(body, *result.span("value"))
     if not numbers:
@@ -216,9 +229,6 @@ _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?
 """A formula that is no value, such as the sign at the end of a proof."""
 # `$350 and sold for $400`: amounts of money with words between them.
 _MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
-_IMPLIES = re.compile(
-    r"=[^=]*\\(?:Rightarrow|implies|Longrightarrow|rightarrow|to)(?![a-z])(?:\s|\\q?quad)*(?=[^=]*=|-?\d+[\s.]*$)"
-)
 # At the beginning of a sentence: what `is attained for $x = 2, y = 12$` are two values.
 _SUPPOSES = re.compile(
     r"(?:^|[.!?:]\s|\n)\s*(?:With|For|If|When|Since|As|Setting|Substituting)[\s$\\(]*$"
@@ -229,14 +239,30 @@ _SUPPOSED = re.compile(
 _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 # `The largest is $n + 1 = 6$`: the words before are what the value is of.
 _STATED = re.compile(
-    r"\s*(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*="
-    r"\s*(?P<value>(?:[^=<>,;&\\A-Za-z]|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
+    r"\s*(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times"
+    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=\s*(?P<value>(?:[^=<>,;&\\A-Za-z]"
+    r"|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
 )
 _COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
+_EQUATION = (
+    r"(?:(?:in)?equation|inequalit\w+|relation|constraint|condition|identit\w+|formula|locus"
+    r"|asymptote|directrix)"
+)
+_CURVE = r"(?:line|circle|plane|curve|graph|parabola|ellipse|hyperbola|sphere|axis|tangent|normal)"
+_CALLED = re.compile(
+    rf"\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
+    rf"|our)\s+(?:\w+\s+){{0,2}}"
+    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$",
+    re.IGNORECASE,
+)
+"""Words that call the formula behind them an equation: `the tangent line is $y - x = 3$`."""
+_COMPOUND = re.compile(
+    r"(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times"
+    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=[^=]*$"
+)
 _OF_EQUATIONS = re.compile(
-    r"\b(?:(?:in)?equation|inequalit|line|circle|plane|curve|graph|relation|condition|identit"
-    r"|formula|constraint|locus|asymptote|directrix|parabola|ellipse|hyperbola|axis|system|form"
-    r"|rule|where|when|if|suppose|given|know|have|steps? is|left|remain|fact|goal|claim|statement)",
+    rf"\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain|fact"
+    r"|system|form|rule|goal|claim|statement)",
     re.IGNORECASE,
 )
 _MEMBERS = re.compile(
@@ -250,11 +276,6 @@ def _last_row(tail: str, start: int, end: int) -> tuple[int, int]:
     of the formula.
     """
     rows = list(_ROWS.finditer(tail, start, end))
-    implied = [] if rows else list(_IMPLIES.finditer(tail, start, end))
-    if implied:
-        rest = tail[implied[-1].end() : end]
-        if rest.count("{") == rest.count("}"):  # the arrow of a limit stands within braces
-            return implied[-1].end(), end
     if not rows and _SUPPOSES.search(tail, max(0, start - 16), start):
         # `With $T=2, x=5$`: the value follows from what is supposed before the comma.
         supposed = _SUPPOSED.match(tail, start, end)

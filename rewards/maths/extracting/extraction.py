@@ -15,7 +15,7 @@ from ludus.thoughts import AUTO, apart
 
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
-from .expressions import last_expression
+from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
 from .phrases import COMMA_WORDS
 from .sentence import DENIAL, without_checks
@@ -226,7 +226,10 @@ def _extraction(
             None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
         )
     comma = len(COMMA_WORDS.findall(body, max(0, winner.start - 400))) > 1
-    return Extraction(text, rule, start, end, comma=comma, rivals=tuple(rivals))
+    return Extraction(
+        text, rule, start, end, comma=comma, rivals=tuple(rivals),
+        equation=called_equation(body, text, winner.start),
+    )  # fmt: skip
 
 
 def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> list[Ranked]:

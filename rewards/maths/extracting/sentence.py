@@ -7,14 +7,14 @@ from __future__ import annotations
 import re
 
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BY_VERB, RELATED, VERIFIES
+from .phrases import DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
+from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
-    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d+(?:,\d+|['’]\d{3})*)"
-    r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%|\\%)?"
-    r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)"
+    r"|\d+(?:,\d+|['’]\d{3})*)(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
+    r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
@@ -29,51 +29,49 @@ _MONTH = (
 )
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
-    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
-    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b"
-    r"| in the (?:morning|afternoon|evening))?(?![\w:])"
+    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
+    r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
     rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?(?![\w/])"
-    r"|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
+    r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
+    r"|ounces?|oz)\b|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
-    r"\b(?:either|maybe|perhaps|possibly|might|could be|whether|not sure|unsure|between|depends"
-    r"|anything|would be\b.*\bif)\b",
+    r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"
+    r"|whether|not sure|unsure|between|depends|anything|would be\b.*\bif)\b",
     re.IGNORECASE,
 )
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
-    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
-    r" (?:tell|say|determine|decide|solve|find|answer|finish"
-    r"|be (?:determined|decided|found|solved|answered))"
-    r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)"
-    r"|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
-    r"|cases to (?:consider"
-    r"|check)"
-    r"|(?:many|some|most) (?:people|students)|guessed?"
-    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell))\b|\bwould be\b.*\bif\b",
+    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say|determine"
+    r"|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))|no idea"
+    r"|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
+    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some"
+    r"|most) (?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not"
+    r"|n't) (?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have"
+    r"|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 OWN_WORK = re.compile(
     r"^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
-    r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*"
-    r"\b(?:lines?|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes"
-    r"|hours)\b|\b\d+ ?% (?:sure|certain|confident)\b"
-    r"|^\W*(?:this|the) (?:problem|question|exercise|task) (?:is|was|comes|came|appeared)"
-    r" (?:\w+ )?(?:from|in|on|by|at)\b",
+    r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*\b(?:lines?"
+    r"|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes|hours)\b"
+    r"|\b\d+ ?% (?:sure|certain|confident)\b|^\W*(?:this|the) (?:problem|question|exercise"
+    r"|task) (?:is|was|comes|came|appeared) (?:\w+ )?(?:from|in|on|by|at)\b",
     re.IGNORECASE,
 )
 """A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither"
-    r"|cannot be|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of"
-    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*"
-    r"|(?<!cannot be )(?:every|any)thing but"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither|cannot be"
+    r"|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of|exclud\w+|reject\w*"
+    r"|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
-    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?"
-    r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
-    r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
+    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?(?=\b(?:but|mais|sondern|sino"
+    r"|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)|(?:不是"
+    r"|不等于|不可能|并非|不为)[^,。;\n]*|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし"
+    r"|만약)[^,.;\n]*",
     re.IGNORECASE,
 )
 """Words that deny the rest of their clause."""
@@ -89,23 +87,25 @@ _LABEL = re.compile(
 )
 # `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(
-    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$"
-    r"|\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
-    r"|of these|of those|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por"
-    r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
-    r"|each|every|first|last|next|other|remaining))*[ *$]*$"
+    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
+    r"|per|after|before|every|each|within|during|over|with|than|out of|of the|of these|of those"
+    r"|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por|para|con|com|em|за"
+    r"|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about|each|every|first|last"
+    r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
+    r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
-    r"|equals|totals|amounts|adds|sums|means|leaves|yields|implies"
-    r"|simplifies|reduces|evaluates|forces|rounds))|where"
-    r"|when|while|although|though|if|since|because|as long as|working|using|having"
-    r"|assuming|attained|reached|achieved|twice|half)\b[^,;]*|\bi\.e\.[^;]*"
-    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has|have)\b[^,;]*",
+    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
+    r"|amounts|adds|sums|means|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
+    r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
+    r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
+    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;]*|,\s+(?:and|while"
+    r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
+    r"|have)\b[^,;]*",
     re.IGNORECASE,
 )
 """A clause beside the main clause."""
@@ -115,7 +115,6 @@ _REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
 
 # A remark with such words may hold the real answer, and is kept.
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
-_SUPPOSES = re.compile(r"^\W*(?:assume|suppose|imagine)\b", re.IGNORECASE)
 # `4 of which`, `3 older than`: the number counts a part or a difference.
 _OF_THEM = re.compile(
     r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
@@ -135,7 +134,7 @@ def closing_sentence(body: str) -> tuple[int, int]:
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
-    last = base + len(body[base:end].rstrip(" .!?\n*_`"))
+    last = base + len(body[base:end].rstrip(" .!?。\n*_`"))
     return last - len(clause_before(body, last)), end
 
 
@@ -198,12 +197,14 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     before = body[max(start, place - 60) : place].lower()
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
         return True
-    if RELATED.search(body[max(start, place - 120) : place]):
+    if related(body[max(start, place - 120) : place]):
         return True
     ranges = _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop)
     if ranges and "ratio is " not in before:
         return True
-    if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)):
+    if DENIED_BY_VERB.match(body, stop, min(end, stop + 60)) or (
+        not body.isascii() and DENIED_BEHIND.match(body[stop : stop + 12])
+    ):
         return True
     sentence = body[start:end]
     return any(
@@ -218,11 +219,6 @@ def labels(body: str, place: int) -> bool:
 
 _RANGE_BEFORE = re.compile(r"\d\s+to\s+$")
 _RANGE_BEHIND = re.compile(r"\s+to\s+\d|\?")
-
-
-def supposed(body: str, place: int) -> bool:
-    """Return whether the sentence around `place` only supposes the value."""
-    return _SUPPOSES.match(clause_before(body, place)) is not None
 
 
 # `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.

@@ -12,8 +12,6 @@ from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40
 MAX_LISTED = 64
-# `I hope it is correct`, the end mark of the Minerva prompt.
-_HOPE = re.compile(r"\.?\s{0,4}I hope (?:it|this) is correct", re.IGNORECASE)
 # Quotes, arrows, emoji and list marks before the value.
 _LEAD = re.compile(
     r"(?:[\s:>\"“”«»„`‘∴】』「】➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
@@ -23,36 +21,28 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
 )
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*"
-    r"(?=\s*(?:$|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\("
-    r"|car\b|weil\b"
-    r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
-    r"(?!\s*\([A-J]\))"
+    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*(?=\s*(?:$"
+    r"|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\(|car\b|weil\b"
+    r"|porque\b|perché\b|так как|потому|です|である|입니다|이다"
+    r"|因))(?!\s*[-+*/=^<>\d])(?!\.\d)(?!\s*\([A-J]\))"
 )
 # `A, B and C`: several letters, so that the first is not the choice.
 _LISTED_LETTERS = re.compile(
     r"\(?[A-J]\)?[*_]*\s*(?:,|/|;|\bor\b|\band\b)+\s*(?:or\s|and\s)?[*_]*\(?[A-J]\b"
 )
-_NUMBER = re.compile(
-    r"-?\\?\$?\s?-?\d[\d,]*(?:\.\d+)?(?:\\?%)?(?=\s{0,3}(?:\.?\s{0,3}$|\.?\s{0,3}\n"
-    r"|\.\s{1,3}[A-Z\\*]))"
-)
 # What may follow a formula that is the whole answer: the end, or a reason.
 _AFTER_FORMULA = re.compile(
-    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s"
-    r"|(?:because|since|as|which|where|so|for|from|by|is|in|not|and not|but|car|weil|porque|perché"
-    r"|pois)\b"
-    r"|(?:です|である|となり|になり|だ|입니다|이다|이|가|так|т\.|потому))",
+    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by|is|in"
+    r"|not|and not|but|car|weil|porque|perché|pois)\b|(?:です|である|となり|になり|だ|입니다"
+    r"|이다|이|가|так|т\."
+    r"|потому))",
     re.IGNORECASE,
 )
 # What shows that the answer goes on after an emphasis or a formula.
 _ANOTHER = re.compile(
     r"[*_\"”]*\s*(?:,\s*(?:and\s|or\s)?\s*(?=[-$\d*(\\])|(?:and|or|to|ou|oder|o|или|et"
-    r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
-    r"|または|또는|或)"
+    r"|und)\s+(?=[-$\d*(\\A-J])|/|;|または|또는|或)"
 )
-# A calculation goes on in the next display: `\\[= 65^2 + 64^2\\]`.
-_NEXT_ROW = re.compile(r"\s*(?P<row>(?:\\\[|\$\$)\s*=)")
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
     r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。|\n(?=\S)"
@@ -74,15 +64,13 @@ _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
 """Matches the article "A" in front of words, which is not a choice letter."""
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
-_DOTS = re.compile(r"(?<=[^\W_])\s*\.{2,}$|(?<=[^\W_])\s*…$")
 _BEHIND = re.compile(
     "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
 )
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
     r"(?:^|[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
-    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}"
-    r"(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
+    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
 )
 
 
@@ -101,8 +89,6 @@ def spoken(body: str, place: int) -> Spoken:
     formula.
     """
     rest = body[place : place + MAX_ANSWER + 64]
-    if hope := _HOPE.search(rest):
-        rest = rest[: hope.start()].rstrip(". \n")
     lead_match = _LEAD.match(rest)
     lead = lead_match.end() if lead_match else 0
     start, end = _bounds(rest, lead)
@@ -120,8 +106,6 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     The narrowest form that fits is taken: a number, an emphasised text, a choice letter, a formula
     or a list of formulas, and otherwise the sentence up to its end or a reason.
     """
-    if number := _NUMBER.match(rest, lead):
-        return number.span()
     emphasis = _EMPHASIS.match(rest, lead)
     if emphasis and not _ANOTHER.match(rest, emphasis.end()):
         return emphasis.span(2)
@@ -129,11 +113,6 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     if choice and not _LISTED_LETTERS.match(rest, choice.start(1)):
         return choice.span(1)
     math = _MATH.match(rest, lead)
-    while math and (next_row := _NEXT_ROW.match(rest, math.end())):
-        math = _MATH.match(rest, next_row.start("row")) or math
-        lead = math.start()
-        if math.start() != next_row.start("row"):
-            break
     if math is not None:
         # The end of the list of formulas that begins with `math`: `$8$, $4$`.
         end = math.end()
@@ -171,8 +150,6 @@ def cleaned(text: str) -> str:
         text = bare["word"] or bare["other"]
     if "equivalently" in text:
         text = _EQUIVALENTLY.sub(" or ", text)
-    if text.endswith((".", "…")) and "." not in text.rstrip("."):
-        text = _DOTS.sub("", text)
     text = _ARTICLE.sub("a", text)
     if _LETTERS.fullmatch(text):
         text = text.replace("(", "").replace(")", "")

@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from .phrases import ATTRIBUTED, DENIED, DENIED_BEHIND, DETERMINERS, RELATED, SPEAKERS, STANCES
+from .phrases import (
+    ATTRIBUTED,
+    CONTRAST,
+    DENIED,
+    DENIED_BEHIND,
+    DETERMINERS,
+    RELATED,
+    SPEAKERS,
+    STANCES,
+)
 from .surface import REACH, clause_before, crossed_out
 
 NEAR = 64
@@ -48,6 +57,11 @@ _VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
 _COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
 
 
+def related(clause: str) -> bool:
+    """Return whether the words before a value relate the answer to it, or leave it to others."""
+    return RELATED.search(CONTRAST.sub("", clause)) is not None
+
+
 def instead(body: str, link: str, place: int) -> int:
     """Return the offset of the value that replaces a denied one at `place`, or `place` if nothing
     is replaced.
@@ -71,7 +85,7 @@ def announced_stance(body: str, said_from: int, link: str, start: int, end: int)
     sentence = (
         clause_before(body, said_from) + body[said_from : number.start() if number else start]
     )
-    if RELATED.search(sentence):
+    if related(sentence):
         return Stance.ANOTHER
     if "would" in link and _COUNTERFACT.search(clause_before(body, said_from)):
         return Stance.SUPPOSITION
@@ -96,7 +110,7 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
     if clause.strip():
         before = clause[-NEAR:]
         before = before.rstrip(" $\\([{*_\n") if marked else before
-        if marked and RELATED.search(clause.rstrip(" $\\([{*_\n")):
+        if marked and related(clause.rstrip(" $\\([{*_\n")):
             return Stance.ANOTHER
         bare = before if marked else DETERMINERS.sub("", before)
         for row in STANCES:

@@ -15,17 +15,7 @@ from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
-from .phrases import (
-    CHECKING,
-    CONCLUDES,
-    FILLER,
-    GIVES,
-    HEDGE,
-    HEDGE_BEHIND,
-    REOPENED,
-    RETRACTION,
-    UPHELD,
-)
+from .phrases import CHECKING, CONCLUDES, FILLER, GIVES, HEDGE, HEDGE_BEHIND, REOPENED, RETRACTION
 from .sentence import NUMBER, closing_sentence
 from .spoken import spoken
 from .surface import REACH, clause_before
@@ -39,8 +29,7 @@ _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
 _VALUE = re.compile(r"\d|\\|\$")
 _ABOUT = re.compile(
     r"\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
-    r"|примерно)\b"
-    r"|≈|\\approx|~",
+    r"|примерно)\b|≈|\\approx|~",
     re.IGNORECASE,
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.
@@ -55,7 +44,6 @@ _OR = re.compile(
 )
 
 
-_LINE_BEHIND = re.compile(r"[ \t]*\n\s*(-?\d[\d.,/]*)\s*$")
 # `5 or \boxed{7}`: an alternative right before a mark.
 _OR_BEFORE = re.compile(
     r"(?P<value>(?<![\w.,])-?\d[\d,./]*|\$[^$\n]{1,50}\$|\b[A-J])\)?\s*(?:,\s*)?\b(?:or|oder"
@@ -147,8 +135,6 @@ class Statements:
         self.rivals.clear()
         for candidate in reversed(before[-MAX_RIVALS:]):
             gap = self.body[candidate.said_to : last.said_from]
-            if last.firm and not candidate.firm:
-                break
             if candidate.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
                 break
             if RETRACTION.search(candidate.text):
@@ -197,7 +183,7 @@ class Statements:
         retraction = retractions[0]
         # A pronoun stands for what was last spoken of, such as a case that was only supposed.
         before = clause_before(tail, retraction.start()) + retraction[0]
-        return not _CONDITIONAL.search(before) and not UPHELD.search(tail, retraction.start())
+        return not _CONDITIONAL.search(before)
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.
@@ -242,10 +228,6 @@ class Statements:
             self.rivals.append(phrase.text.rstrip(" )"))
         if before := _OR_BEFORE.search(self.body, max(0, last.said_from - 60), last.said_from):
             self.rivals.append(before["value"])
-        if last.kind is CandidateKind.ANNOUNCED and (
-            next_line := _LINE_BEHIND.match(self.body, last.end)
-        ):
-            self.rivals.append(next_line[1])
         hedge = HEDGE_BEHIND.search(tail)
         if hedge and _VALUE.search(tail, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)

@@ -44,6 +44,20 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
     return _compound(parser, Node("quantity", (node,), 0, unit))
 
 
+def times(parser: Parser, left: Node) -> Node | None:
+    r"""Read a product of quantities: `2 kg · 3 m/s^2`."""
+    if left.op != "quantity":
+        return None
+    parser.take()
+    right = parser.expression(SUM)
+    squared = right.op == "pow" and right.args[1] == nodes.num(2)
+    factors = [left, *([right.args[0]] * 2 if squared else [right])]
+    if any(part.op != "quantity" or dimension(part.note) is None for part in factors):
+        raise Unreadable("a product with a unit that is not known")
+    value = nodes.mul(*(part.args[0] for part in factors))
+    return Node("quantity", (value,), 0, "*".join(part.note for part in factors))
+
+
 def per_unit_ahead(parser: Parser) -> bool:
     """Return whether the next slash divides by a unit: `10^{23}/mol`."""
     after = parser.ahead()

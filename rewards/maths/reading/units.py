@@ -68,7 +68,11 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
             token.kind == "word" and token.value in {"per", "a", "each"}
         ):
             sign, position = "/", position + 1
-        elif token.kind == "op" and token.value in "*·×":
+        elif (
+            token.kind == "op"
+            and token.value in "*·×"
+            and tokens[position + 1].kind not in {"num", "open"}  # `2 kg · 3 m` multiplies values
+        ):
             sign, position = "*", position + 1
         elif token.kind == "word" and _one_unit(tokens, position) is not None:
             sign = "*"

@@ -29,9 +29,10 @@ from ludus.agent.audit import (
 )
 from ludus.agent.audit.measures import BUDGET_S, STEP_TIMEOUT_S, TASKS
 from ludus.agent.audit.model import Closing, close_exploits, model_attacker
+from ludus.agent.audit.pressure import ModelTrainer
 from ludus.background import run_on_loop
 from ludus.envs.checks.subject import Checkable
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, MissingExtra
 from ludus.rewards import make_verifier
 from ludus.wire.address import parse_served
 
@@ -45,6 +46,10 @@ STYLES = {
     CheckStatus.ERROR: "bold red",
     CheckStatus.SKIP: "yellow",
 }
+
+
+SHOWN = 8
+"""Attackers of the table, the best first; a model that was asked for stands there in any case."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,14 @@ class AuditOptions:
 
     rl_budget_s: float = 900.0
     """Seconds for that training."""
+
+    rl_model: Annotated[str, tyro.conf.arg(metavar="MODEL")] = ""
+    """Train this language model instead of a table of moves: a folder or name, or tiny, a new small
+    one. It finds what only text finds, and takes minutes.
+    """
+
+    rl_steps: int = 40
+    """Updates of that model, of 2 tasks with 8 rollouts each."""
 
     judge: Annotated[str, tyro.conf.arg(metavar="VERIFIER")] = ""
     """A verifier that says whether the trained policy succeeds, by the environment's gold. Without
@@ -122,6 +135,10 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
     if options.judge and not options.rl:
         raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
+    if options.rl_model and not options.rl:
+        raise ConfigError("--rl-model is the model that --rl trains; give --rl too")
+    if options.rl_steps < 1:
+        raise ConfigError(f"--rl-steps is {options.rl_steps}; give at least 1")
     if options.fix is not None and not options.model:
         raise ConfigError("--fix asks a model for guards; give --model URL and --model-name NAME")
     if bool(options.model) is not bool(options.model_name):
@@ -146,6 +163,7 @@ def main(arguments: Sequence[str]) -> int:
             budget_s=options.budget_s,
             attackers=(*ATTACKERS, *further),
             pressure_s=options.rl_budget_s if options.rl else 0.0,
+            trainer=_trainer(options),
             judge=_judge(options),
         )
         if options.fix is not None and audited.winners:
@@ -191,6 +209,21 @@ def _judge(options: AuditOptions) -> Judge | None:
     return judge_by(make_verifier(bare, **arguments))
 
 
+def _trainer(options: AuditOptions) -> ModelTrainer | None:
+    if not options.rl_model:
+        return None
+    if kind_of(options.name) is not NameKind.ENVIRONMENT:
+        raise ConfigError(
+            "--rl-model trains in an environment; a verifier is put under pressure by --rl alone"
+        )
+    try:
+        from ludus.trainer.pressed import PressedModel
+    except ImportError as error:
+        raise MissingExtra.of("train", needed_for="--rl-model") from error
+    url, _, env = options.name.rpartition("#")
+    return PressedModel(options.rl_model, env, env_url=url, steps=options.rl_steps)
+
+
 def _subject(options: AuditOptions) -> Checkable:
     if kind_of(options.name) is NameKind.ENVIRONMENT:
         if options.cases is not None:
@@ -222,12 +255,17 @@ def _show(options: AuditOptions, audited: Audit) -> None:
         table.add_row(Text(result.status, STYLES[result.status]), result.check_id, detail)
     console.print(table)
     attacks = Table("attacker", "kind", "mean reward", "counts", "interval", box=None)
-    for tally in sorted(audited.tallies, key=lambda t: -t.mean)[:8]:
+    ranked = sorted(audited.tallies, key=lambda t: -t.mean)
+    asked = [t for t in ranked[SHOWN:] if t.attacker.name in ("model", "pressure")]
+    for tally in [*ranked[:SHOWN], *asked]:
         interval = f"{tally.gain.low:.2f} to {tally.gain.high:.2f}"
         style = "bold red" if tally.wins else ""
         cells = (f"{tally.mean:.3f}", f"{tally.gain.value:.2f}", interval)
         attacks.add_row(tally.attacker.name, tally.attacker.kind, *cells, style=style)
     console.print(attacks)
+    for tally in audited.tallies:
+        if tally.unplayed:
+            console.print(f"{tally.attacker.name}: {tally.unplayed}", markup=False)
     if audited.skipped:
         console.print(f"no time for {', '.join(audited.skipped)}; raise --budget-s", markup=False)
     expert = f"the expert earns {audited.oracle:.3f}" if audited.expert else "without an expert"

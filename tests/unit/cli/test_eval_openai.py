@@ -256,6 +256,22 @@ def test_a_model_is_asked_to_cheat_and_what_it_is_paid_counts(
     assert main([*words, "--model", url]) == 2
 
 
+def test_a_model_that_does_not_answer_is_told_and_says_nothing_about_the_environment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ludus.register("eval-openai/quiet-v0")(Bribed)
+
+    def refuses(request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return 400, {"error": {"message": "no such field"}}
+
+    words = ["audit", "eval-openai/quiet-v0", "--tasks", "3", "--model-name", "tiny"]
+    with model_server(refuses) as (url, _):
+        assert main([*words, "--model", url]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "model: 3 of 3 tasks: no answer of the model" in told
+    assert "no such field" in told
+
+
 def test_a_model_closes_what_it_has_found_and_the_expert_is_still_paid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,8 @@
 """Which answer of a response counts: labelled responses of many classes and languages.
 
-A row of `maths_answers.jsonl` has a class, a gold, a response, whether it has to be paid, and
-`truncated` where the response was cut off. Right answers and near misses stand side by side.
+A row of `maths_answers.jsonl` has a class, a gold, a response, whether it has to be paid,
+`truncated` where the response was cut off, and `prompt` where the question matters. Right answers
+and near misses stand side by side.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def test_the_answer_that_counts_is_paid_and_no_other(name: str, verifier: MathsV
     for row in ROWS:
         if row["class"] == name:
             verdict = verifier.verify(
-                row["gold"], row["response"], truncated=row.get("truncated", False)
+                row["gold"],
+                row["response"],
+                prompt=row.get("prompt", ""),
+                truncated=row.get("truncated", False),
             )
             if (verdict.reward == 1.0) != row["paid"]:
                 wrong.append((row["gold"], row["response"], verdict.detail))

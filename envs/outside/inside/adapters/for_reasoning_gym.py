@@ -7,6 +7,7 @@ the text between `<answer>` tags, or of the whole text where there are none.
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import random
 import re
@@ -18,6 +19,8 @@ from typing import Any
 from ..contract import PeerRefusal, as_reward, as_text, refuse_unknown
 from ..reading import guard_parsers, guarded
 
+KEPT = 16
+"""Puzzles that are kept as they were drawn."""
 _ANSWER = re.compile(r"<answer>\s?(.*?)\s?</answer>", re.DOTALL)
 SYSTEM_PROMPT = "Solve the problem. Keep to the form of answer that the problem asks for."
 ANSWER_FORMAT = "Give the final answer, and nothing else, between <answer> and </answer>."
@@ -70,6 +73,7 @@ class Puzzles:
                 )
         self.family, self.settings = family, settings
         self._entry: dict[str, Any] = {}
+        self._drawn: dict[int, tuple[Any, dict[str, Any], Any]] = {}
         # Made before the first task, so that values which the family does not take are refused
         # here.
         self._dataset = self._make_dataset(0)
@@ -80,12 +84,7 @@ class Puzzles:
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
         """Draw the puzzle of the task's seed."""
-        seed = int(task["seed"])
-        random.seed(seed)  # some generators draw from Python's own generator
-        self._dataset = self._make_dataset(seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._entry = self._dataset[0]
+        self._draw(int(task["seed"]))
         gold = self._entry.get("answer")
         reply: dict[str, Any] = {
             "observation": as_text(self._entry["question"]),
@@ -95,6 +94,21 @@ class Puzzles:
         if isinstance(gold, str):
             reply |= {"gold": gold, "expert": f"<answer>{gold}</answer>"}
         return reply
+
+    def _draw(self, seed: int) -> None:
+        """Draw a puzzle, or take it again as it was drawn: some families search for seconds."""
+        if seed not in self._drawn:
+            random.seed(seed)  # some generators draw from Python's own generator
+            dataset = self._make_dataset(seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                entry = dataset[0]
+            if len(self._drawn) >= KEPT:
+                self._drawn.pop(next(iter(self._drawn)))
+            self._drawn[seed] = dataset, entry, random.getstate()
+        self._dataset, entry, state = self._drawn[seed]
+        random.setstate(state)
+        self._entry = copy.deepcopy(entry)
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Score the answer."""
