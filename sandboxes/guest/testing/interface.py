@@ -124,7 +124,9 @@ class Interface:
         self.attributes: set[str] = {name for names in declared.values() for name in names}
         """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
-        """Methods that plain values have too, and that objects under test answer with data."""
+        """Methods that plain values have too, and that objects under test answer with data; and
+        the predicates that the tests ask of them. On any other object a predicate would be the
+        outcome of a test, said by the solution."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
@@ -358,7 +360,9 @@ class Interface:
         self.shown |= self.makers
         undecided = self.names - objects - compared - {function}
         self.classes |= {name for name in undecided if name[:1].isupper()}
-        self.attributes |= (self.said - plain).union(*(uses.get(name, ()) for name in self.shown))
+        of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
+        self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
+        self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 if self._gives_data(node):
