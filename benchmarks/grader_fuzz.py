@@ -156,6 +156,12 @@ def tests_of(draw: Draw, name: str, pairs: list[tuple[str, object]]) -> tuple[st
             f"assert {name}({argument}).startswith({value[:1]!r})",
         ]
         forms["method"] = [f"assert {name}({argument}).startswith({value!r})"]
+        starts = f"startswith({value!r})"
+        forms["lambda"] = [f"assert all(map(lambda r: r.{starts}, [{name}({argument})]))"]
+        forms["match"] = [f"match {name}({argument}):\n    case r:\n        assert r.{starts}"]
+        forms["look"] = [
+            f"def look(r):\n    assert r.{starts}\n\nout = {name}({argument})\nlook(out)"
+        ]
         forms["upper"] = [f"assert {name}({argument}).upper() == {value.upper()!r}"]
     if isinstance(value, (list, dict, set, tuple)):
         forms["len"] = [

@@ -25,6 +25,7 @@ import ludus
 from ludus.agent.data.preferences import PreferenceReader
 from ludus.envs import Briefing
 from ludus.envs.problem_files import rows_of
+from ludus.errors import ConfigError
 from ludus.rewards.judge.reading import UnreadableVerdict
 from ludus.rewards.learned.text.self_grading import read_scores
 from ludus.trainer.algorithms import urpo_referee_reward
@@ -53,6 +54,8 @@ class Referee(ludus.TextEnv):
         if source:
             reader = PreferenceReader(Path(source).parent)
             rankings = [reader.ranking(row) for row in rows_of(source)]
+            if not rankings:
+                raise ConfigError(f"source {source!r} has no row; name a file of rankings or pairs")
             self.rows = [
                 (
                     "\n".join(message.text for message in ranking.prompt),
@@ -91,8 +94,9 @@ class Referee(ludus.TextEnv):
     def demonstrate(self) -> str:
         """Score by the true order; a slip turns it around."""
         ranked = sorted({*self.true}, reverse=self.slip)
+        apart = max(len(ranked) - 1, 1)
         scores = {
-            name: 1 + 4 * ranked.index(true)
+            name: 1 + 8 * ranked.index(true) // apart
             for name, true in zip(self.names, self.true, strict=True)
         }
         return json.dumps({"scores": scores}, separators=(",", ":"))

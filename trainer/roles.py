@@ -77,15 +77,16 @@ class RolePolicies:
 
         Args:
             groups: all groups of the step, each of one role.
-            lead: the run's own updater, whose moving numbers and given texts hold for all.
+            lead: the run's own updater, whose moving numbers, given texts and watched rollouts hold
+                for all.
             step: the number of finished steps.
             seed: draws mini-batches, as for the run's own policy.
         """
         numbers: dict[str, float] = {}
         for name, updater in self.updaters.items():
-            updater.texts = lead.texts
+            updater.texts, updater.watched = lead.texts, lead.watched
             updater.adopt(lead.values)
-            updater.refusals = []
+            updater.refusals, updater.learned = [], []
             experience = updater.gather(self.own(groups, name), step)
             if experience is None:
                 continue
@@ -94,15 +95,6 @@ class RolePolicies:
                 metrics = updater.step(experience, generator=generator)
             numbers |= {f"role/{name}/{metric}": value for metric, value in metrics.items()}
         return numbers
-
-    def refused(self) -> set[int]:
-        """Return the ordinals of rollouts whose update was refused in the last step."""
-        return {
-            episode.ordinal
-            for updater in self.updaters.values()
-            for refusal in updater.refusals
-            for episode in refusal.episodes
-        }
 
     async def publish(self, step: int) -> None:
         """Hand the new weights of each role that learns to its engine."""

@@ -90,7 +90,9 @@ class _Run:
         self.step = parts.first_step
         self.tokens = sum(tokens_of(row) for row in rows_of(parts.folder.path))
         """Sampled in the steps so far; the lines behind a checkpoint are gone by now."""
-        self.journal = Journal(parts.folder, parts.config, parts.updater, watcher)
+        self.updaters = [parts.updater, *parts.roles.updaters.values()]
+        """What learns: the run's own policy, and those of roles."""
+        self.journal = Journal(parts.folder, parts.config, self.updaters, watcher)
         self.kept: list[tuple[Episode, str]] = []
         """Episodes of the step that are worth keeping, with the reason of each."""
         self.stages = Stages()
@@ -268,6 +270,9 @@ class _Run:
                 generator = torch.Generator().manual_seed(seed)
                 metrics = updater.step(experience, generator=generator)
         metrics |= roles.learn(groups, updater, step=self.step, seed=seed)
+        refusals = [refusal for each in self.updaters for refusal in each.refusals]
+        if metrics:
+            metrics["refused"] = float(len(refusals))
         return metrics, fates_of_step(
             updater.algorithm.recipe,
             passing={
@@ -275,10 +280,7 @@ class _Run:
                 for index in updater.passing(groups)
                 for episode in groups[index].episodes
             },
-            refused={
-                episode.ordinal for refusal in updater.refusals for episode in refusal.episodes
-            }
-            | roles.refused(),
+            refused={episode.ordinal for refusal in refusals for episode in refusal.episodes},
         )
 
     async def publish(self) -> None:
@@ -311,7 +313,7 @@ class _Run:
         elif self.kept:
             episodes, reasons = [one for one, _ in self.kept], [why for _, why in self.kept]
             folder.keep_episodes(f"kept-{self.step:06d}", self.step, episodes, reasons)
-        for learned in self.parts.updater.learned:
+        for learned in (episode for each in self.updaters for episode in each.learned):
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
         await self.evaluations.at(self.step)
         if self.best is not None:

@@ -139,7 +139,8 @@ def _asked(
     single = next((row[name] for name in SINGLE if row.get(name) is not None), None)
     if "criterion" in row:
         met = [float(row["met"])] if isinstance(row.get("met"), bool) else None
-        return LabelQuestion.CRITERION, reader.prompt(row), [reader.answer(single, row)], met
+        judged = row.get("response") or single  # `answer` beside it is the known one
+        return LabelQuestion.CRITERION, reader.prompt(row), [reader.answer(judged, row)], met
     several = row.get("answers", row.get("generations", ()))
     if is_pair(row) or (isinstance(several, list) and len(several) > 1):
         if len(several) > MOST_ANSWERS:

@@ -40,10 +40,9 @@ _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?[_^]|[A-Z]\d")
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(
-    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}"
-    r"(?:\s|\\[ ,;:]|\\q?quad|~|:)*(?=[^\s=+*/^])"
-    r"|\([A-J]\)(?=\s|\\[ ,;:q]|~)(?:\s|\\[ ,;:]|\\q?quad|~)*(?=[^\s=+*/^-]))"
-    r"|(?<=[\d}])\s+\([A-J]\)$"
+    r"^(?:\\(?:text|mathrm|mathbf|boldsymbol)[a-z]*\s*\{\s*\(?[A-J][).:]\s*\}(?:\s|\\[ ,;:]"
+    r"|\\q?quad|~|:)*(?=[^\s=+*/^])|\([A-J]\)(?=\s|\\[ ,;:q]|~)(?:\s|\\[ ,;:]|\\q?quad"
+    r"|~)*(?=[^\s=+*/^-]))|(?<=[\d}])\s+\([A-J]\)$"
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
@@ -51,10 +50,9 @@ _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\
 _MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
-    r"\b(?:squared|cubed|(?<!in )short|none|every|"
-    r"twice|half|double|triple|thrice|square|cube|root|minus|negative|times|third|quarter|"
-    r"reciprocal|inverse|opposite|factorial|complement|step|figure|case|part|question|problem|"
-    r"exercise|section|equation)\b",
+    r"\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube|root"
+    r"|minus|negative|times|third|quarter|reciprocal|inverse|opposite|factorial|complement|step"
+    r"|figure|case|part|question|problem|exercise|section|equation)\b",
     re.IGNORECASE,
 )
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step

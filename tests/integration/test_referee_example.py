@@ -13,6 +13,7 @@ import pytest
 from ludus.config import build, read_toml
 from ludus.envs import make
 from ludus.envs.checks import check_env
+from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.train import run_training
@@ -59,6 +60,29 @@ def test_a_judgement_earns_the_share_of_pairs_in_order(example: Any, tmp_path: P
     assert len(orders) > 2
     env.reset(seed=0)
     assert env.step("A is best")[1] == 0.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 9])
+def test_the_demonstrator_orders_any_number_of_answers(
+    example: Any, tmp_path: Path, count: int
+) -> None:
+    row = {"prompt": "?", "answers": [*map(str, range(count))], "ranks": [*range(count)]}
+    path = tmp_path / "rankings.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    for slips, reward in ((0.0, 1.0), (1.0, 0.0)):
+        env = make(example.ENV, source=str(path), slips=slips)
+        env.reset(seed=1)
+        said = env.unwrapped.session.env.demonstrate()
+        assert json.loads(said)["scores"].keys() == {*"ABCDEFGHI"[:count]}
+        assert env.step(said)[1] == pytest.approx(reward)
+
+
+def test_a_file_without_rows_is_not_taken_for_the_examples_own(
+    example: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="empty"):
+        make(example.ENV, source=str(tmp_path / "empty.jsonl"))
 
 
 @pytest.mark.large  # a minute and a half of one core

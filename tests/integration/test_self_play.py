@@ -17,7 +17,8 @@ from ludus.agent.episodes import read_episodes
 from ludus.config import build, read_toml
 from ludus.envs import EnvSession, Task
 from ludus.envs.checks import check_env
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, UpdateRefused
+from ludus.findings import read_findings
 from ludus.messages import assistant
 from ludus.metrics import read_metrics
 from ludus.trainer.algorithms import dr_grpo_advantages
@@ -363,6 +364,32 @@ async def test_each_of_two_learners_makes_the_step_of_its_own_rollouts_alone(
         begun = weights_of(first)
         assert not all(torch.equal(got[name], begun[name]) for name in begun)
     assert count_rollouts(tmp_path / "run").holds
+
+
+async def test_refused_updates_of_a_role_are_told_and_end_the_run(
+    parity: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write_tiny_policy(tmp_path / "other", hidden=24, layers=1, heads=2, seed=7)
+    update, width = Learner.update, 24
+
+    def broken(learner: Learner, *given: Any, **options: Any) -> dict[str, float]:
+        numbers = update(learner, *given, **options)
+        if learner.model.config.hidden_size == width:
+            raise UpdateRefused("the gradient is not finite")
+        return numbers
+
+    monkeypatch.setattr(Learner, "update", broken)
+    config = two_learners(parity, model, other, tmp_path / "run", steps=9)
+    config = replace(config, trainer=replace(config.trainer, max_refused=2))
+    with pytest.raises(UpdateRefused, match="2 updates in a row were refused, the last at step 2"):
+        await run_training(config)
+    rows = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "reward/mean" in row]
+    assert [row["update/refused"] for row in rows] == [1.0, 1.0]
+    assert {each.name for each in read_findings(tmp_path / "run")} >= {"refused", "refusal 0"}
+    (kept,) = torch.load(tmp_path / "run" / "refused" / "step-000002.pt", weights_only=True)
+    assert kept["reason"] == "the gradient is not finite"
+    named = read_episodes(tmp_path / "run" / "episodes" / "refused-000002.jsonl")
+    assert {each.trajectories[0].role for each in named} == {"solver"}
 
 
 @pytest.mark.slow

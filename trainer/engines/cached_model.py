@@ -264,15 +264,22 @@ class MaskedModel(CachedModel):
         model: the policy, as of `CachedModel`.
         prefill_tokens: as of `CachedModel`.
         mask: the masking policy.
+        reader: as of `CachedModel`; both models see the images.
         float32_head: as of `CachedModel`.
     """
 
     def __init__(
-        self, model: CausalLM, prefill_tokens: int, mask: MaskPolicy, *, float32_head: bool = False
+        self,
+        model: CausalLM,
+        prefill_tokens: int,
+        mask: MaskPolicy,
+        reader: ImageReader | None = None,
+        *,
+        float32_head: bool = False,
     ) -> None:
-        super().__init__(model, prefill_tokens, float32_head=float32_head)
+        super().__init__(model, prefill_tokens, reader, float32_head=float32_head)
         self.mask = mask
-        self.beside = CachedModel(mask.model, prefill_tokens, float32_head=float32_head)
+        self.beside = CachedModel(mask.model, prefill_tokens, reader, float32_head=float32_head)
         self.cache = TwinCache(len(self.cache.rows), self.beside.cache)
 
     def renew(self) -> None:

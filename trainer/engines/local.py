@@ -116,7 +116,7 @@ class LocalEngine:
         self._batch = RunningBatch(
             CachedModel(self.model, prefill, images, float32_head=float32_head)
             if mask is None
-            else MaskedModel(self.model, prefill, mask, float32_head=float32_head),
+            else MaskedModel(self.model, prefill, mask, images, float32_head=float32_head),
             PrefixStore(kept if mask is None else 0),
             version,
         )

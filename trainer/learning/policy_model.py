@@ -53,7 +53,8 @@ class MovingReference:
         """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
         if self._first is not None and not self.learner.anchor.moved:
             return self._first.score(batch)
-        with self.learner.anchor.in_place():  # within a step, which holds the weights
+        # within a step, which holds the weights
+        with self.learner.anchor.in_place(), self.learner.unmasked():
             return self.learner.score(batch)
 
     def after_step(self) -> None:

@@ -7,8 +7,8 @@ memory. What is read does not depend on it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
@@ -173,6 +173,15 @@ class PolicyReader:
     def score(self, batch: Batch) -> Tensor:
         """Return log-probabilities [B, T] of the whole batch, without gradient, on the CPU."""
         return self._over(batch, lambda part: self.predict(part).logp)
+
+    @contextmanager
+    def unmasked(self) -> Generator[None]:
+        """Let every token count inside the block, as in a reference that is not masked."""
+        mask, self.mask = self.mask, None
+        try:
+            yield
+        finally:
+            self.mask = mask
 
     def score_values(self, batch: Batch) -> Tensor:
         """Return values [B, T] of the state before each trained token, without gradient, on the

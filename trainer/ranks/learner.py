@@ -197,9 +197,11 @@ class ShardedLearner(Learner):
                 local(named[name]).copy_(local(placed(value, named[name])))
         averages = zip(state.get("average", ()), self._policy(), strict=False)
         self.average.restore([placed(value, like) for value, like in averages])
-        anchor = state.get("anchor", {})
-        copies = zip(anchor.get("values", ()), self._trained(), strict=False)
-        self.anchor.restore({**anchor, "values": [placed(value, like) for value, like in copies]})
+        if anchor := state.get("anchor"):  # empty where no reference has moved
+            copies = [
+                placed(*pair) for pair in zip(anchor["values"], self._trained(), strict=False)
+            ]
+            self.anchor.restore({**anchor, "values": copies})
 
     def _place(self) -> None:
         if self.critic is not None:

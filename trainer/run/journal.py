@@ -52,18 +52,18 @@ class Journal:
     Args:
         folder: the run folder.
         config: the settings.
-        updater: knows the updates that were refused.
+        updaters: know the updates that were refused; the first is the run's own.
         watcher: receives findings if it has `on_finding`; otherwise they are logged as warnings.
     """
 
     def __init__(
-        self, folder: RunFolder, config: TrainConfig, updater: Updater, watcher: object
+        self, folder: RunFolder, config: TrainConfig, updaters: Sequence[Updater], watcher: object
     ) -> None:
         self._folder = folder
         self._config = config
-        self._updater = updater
+        self._updaters = updaters
         self._watcher = watcher
-        recipe = msgspec.to_builtins(updater.algorithm.recipe)
+        recipe = msgspec.to_builtins(updaters[0].algorithm.recipe)
         history = RunHistory(as_table(config), recipe, folder=str(folder.path))
         history.failures = read_failures(folder.path)
         self.diagnosis = Diagnosis(history)
@@ -98,7 +98,7 @@ class Journal:
 
     def record(self, step: int, groups: Sequence[Group], numbers: Mapping[str, float]) -> None:
         """Log a step, with why episodes have no reward; keep refused updates for inspection."""
-        if refusals := self._updater.refusals:
+        if refusals := [refusal for each in self._updaters for refusal in each.refusals]:
             episodes_file = str(self._folder.keep_refused(step, refusals))
             for number, refusal in enumerate(refusals):
                 self.tell(step, f"refusal {number}", refusal.told(episodes_file), severity="info")
@@ -120,17 +120,17 @@ class Journal:
         """Stop the run after too many refused updates in a row.
 
         Raises:
-            UpdateRefused: `trainer.max_refused` updates in a row were refused.
+            UpdateRefused: `trainer.max_refused` updates of a policy in a row were refused.
         """
-        updater = self._updater
-        if updater.refused_in_a_row < self._config.trainer.max_refused:
-            return
-        raise UpdateRefused(
-            f"{updater.refused_in_a_row} updates in a row were refused, the last at step {step}: "
-            f"{updater.refusals[-1].reason}. The weights are those of the last update that was "
-            f"made; look at {self._folder.refused}, and lower trainer.lr, or mend what is not "
-            "finite"
-        )
+        for updater in self._updaters:
+            if updater.refused_in_a_row < self._config.trainer.max_refused:
+                continue
+            raise UpdateRefused(
+                f"{updater.refused_in_a_row} updates in a row were refused, the last at step "
+                f"{step}: {updater.refusals[-1].reason}. The weights are those of the last update "
+                f"that was made; look at {self._folder.refused}, and lower trainer.lr, or mend "
+                "what is not finite"
+            )
 
 
 class ProgressWatcher:

@@ -101,12 +101,11 @@ def chosen_letter(answer: str) -> str | None:
 
 
 _SENTENCE = re.compile(
-    r"(?:(?i:for sure|definitely|surely|clearly|so|thus|hence|therefore|"
-    r"i (?:choose|pick|say)|choose|pick|it is|it's|"
-    r"(?:the |la |die |el )?(?:correct |right |final |best |bonne )?"
-    r"(?:answer|option|choice|statement|réponse|antwort|respuesta|opción|вариант|ответ)"
-    r"(?: (?:is|must be|should be))?)[,:]?\s+)+\(?([A-J])\)?"
-    r"(?i: is (?:correct|right|true|the (?:correct |right )?(?:answer|option|choice)))?"
+    r"(?:(?i:for sure|definitely|surely|clearly|so|thus|hence|therefore|i (?:choose|pick|say)"
+    r"|choose|pick|it is|it's|(?:the |la |die |el )?(?:correct |right |final |best "
+    r"|bonne )?(?:answer|option|choice|statement|réponse|antwort|respuesta|opción|вариант"
+    r"|ответ)(?: (?:is|must be|should be))?)[,:]?\s+)+\(?([A-J])\)?(?i: is (?:correct|right|true"
+    r"|the (?:correct |right )?(?:answer|option|choice)))?"
 )
 """Sentences that name one letter and nothing else."""
 

@@ -4,7 +4,7 @@ true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..proving.judge import Judge
 from ..proving.probe import approximate
@@ -17,22 +17,30 @@ TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
 _EQUALS = frozenset({"=", "~=", "mapsto"})
 
 
+def _plain_name(node: Node, named: Callable[[Node], bool]) -> bool | None:
+    """Return whether a letter, a call, a task or a collection names something, where its parts
+    satisfy `named`; None for another node.
+    """
+    if node.op in {"sym", "call", "text"} or (node.op == "func" and node.note.startswith(TASKS)):
+        return True
+    if node.op in {"bracket", "ratio", "list", "func"}:
+        return all(map(named, node.args))
+    if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
+        return True
+    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
+        return named(node.args[0])
+    return None
+
+
 def is_one_name(node: Node) -> bool:
     r"""Return whether `node` is one unknown: `x`, `f(2)`, `AB`, `\sin A`, `(x, y)` or words.
 
     Only such a left side lets the right side of a gold be answered alone: `x = 5` accepts 5,
     while `x + y = 5` and `2x = 10` do not.
     """
-    if node.op in {"sym", "call", "text"}:
-        return True
-    if node.op in {"bracket", "ratio", "list"}:
-        return all(is_one_name(item) for item in node.args)
-    if node.op == "func":
-        return node.note.startswith(TASKS) or all(is_one_name(item) for item in node.args)
-    if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
-        return True
-    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
-        return is_one_name(node.args[0])
+    plain = _plain_name(node, is_one_name)
+    if plain is not None:
+        return plain
     if node.op == "pow" and node.args[1].op == "num" and node.args[1].value == -1:
         return node.args[0].op == "mul" and is_one_name(node.args[0])
     return node.op == "mul" and all(
@@ -46,16 +54,9 @@ def is_name(node: Node) -> bool:
     """Return whether `node` only names something: `x`, `f(1) + f(2)`, `S_n`, `AB`, `a+b`, `(x, y)`
     or `sin^2 A`; never `x+2` or `2x`.
     """
-    if node.op in {"sym", "call", "text"}:
-        return True
-    if node.op == "func" and node.note.startswith(TASKS):
-        return True
-    if node.op in {"bracket", "ratio", "list", "func"}:
-        return all(is_name(item) for item in node.args)
-    if node.op == "pow" and node.args[0].note in {"sigma", "chi"}:
-        return True
-    if node.op == "pow" and node.args[0].op == "func" and node.args[1].op == "num":
-        return is_name(node.args[0])
+    plain = _plain_name(node, is_name)
+    if plain is not None:
+        return plain
     parts = list(_parts(node))
     if any(part.op not in _NAMING or (part.op == "num" and part.value not in {-1, 2, 3})
            for part in parts):  # fmt: skip

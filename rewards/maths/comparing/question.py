@@ -31,9 +31,8 @@ _PLAIN = re.compile(
     r"|√\d+|\b\d+!(?!\w)"
 )
 _CHOOSES = re.compile(
-    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b"
-    r"|\bchoose\b|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller"
-    r"|bigger)\b.*\bor\b",
+    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b|\bchoose\b"
+    r"|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller|bigger)\b.*\bor\b",
     re.IGNORECASE | re.DOTALL,
 )
 _SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")

@@ -43,8 +43,7 @@ _VERB = re.compile(
 )
 # A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(
-    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only"
-    r"|depends)\b",
+    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b",
     re.IGNORECASE,
 )
 # `The answer is 5, provided that ...` claims a value for some cases only.

@@ -27,8 +27,7 @@ _KNOWN = words(
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
     r"^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
-    r"|Rightarrow)(?![a-z]))\s*)+"
-    r"|[\s,.]*\b(?:q\.?e\.?d\.?)$",
+    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$",
     re.IGNORECASE,
 )
 

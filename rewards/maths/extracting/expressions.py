@@ -240,9 +240,8 @@ _CHAIN = re.compile(r"=[^=]*[A-Za-z][^=]*=[^=<>]*$")
 # `The largest is $n + 1 = 6$`: the words before are what the value is of.
 _STATED = re.compile(
     r"\s*(?=[^=<>]*(?:[-+*/^]|\d\s*[A-Za-z]|\\(?:cdot|times"
-    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*="
-    r"\s*(?P<value>(?:[^=<>,;&\\A-Za-z]|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right"
-    r"|circ)(?![a-z]))+)$"
+    r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=\s*(?P<value>(?:[^=<>,;&\\A-Za-z]"
+    r"|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
 )
 _COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
 _EQUATION = (

@@ -33,9 +33,8 @@ _TENTATIVE = re.compile(
 # What may stand between two boxes of a list: punctuation, `and`, part labels, `y =`.
 _JOINT = re.compile(
     r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
-    r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\"
-    r"|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part|question)\s*\(?(?:[a-h]|\d)\b\)?:?"
-    r"|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
+    r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part"
+    r"|question)\s*\(?(?:[a-h]|\d)\b\)?:?|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
     re.IGNORECASE,
 )
 # The name of a box's value, directly before the box: `x = `.

@@ -65,12 +65,11 @@ ENGLISH = PhraseLanguage(
     complement=r"(?:\s*,[^.,:;!?\n\d$\\=*]{1,30},|\s+(?:to|of|for|in|from|we|i|that|as)\b"
     r"[^.:;!?\n\d$\\=*]{0,60}?)?",
     link=r"(?:[*_\"'`)\]}]*\s*(?:\s(?:(?:is|are)(?:n't)?|equals|becomes|comes out (?:to be|to|as"
-    r"|at)"
-    r"|(?:turns|works) out (?:to be|to)|(?:will|would|should|must|can only|has to|have to|could"
-    r"|might|may|ought to|cannot|can't|could not|couldn't|must not|won't) be)\b|\bis\b"
-    r"|'s\b|(?<=answer)\sof(?=\s*[\d$\\-]))(?:\s+(?:therefore|thus|then|hence|so|simply|indeed"
-    r"|also|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably"
-    r"|likely|definitely|certainly|for sure)\b,?)*\s*:?"
+    r"|at)|(?:turns|works) out (?:to be|to)|(?:will|would|should|must|can only|has to|have to"
+    r"|could|might|may|ought to|cannot|can't|could not|couldn't|must not|won't) be)\b|\bis\b|'s\b"
+    r"|(?<=answer)\sof(?=\s*[\d$\\-]))(?:\s+(?:therefore|thus|then|hence|so|simply|indeed|also"
+    r"|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably|likely"
+    r"|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
 )
 LANGUAGES: tuple[PhraseLanguage, ...] = (
@@ -155,8 +154,7 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         result=r"결과|결괏값",
         link=r"(?:[*_]*\s*(?:은|는|이|가|:|=|→)\s*)",
         behind=r"\s{0,3}(?:입니다|이다|이에요|예요|이고|이며|임(?=\W|$)|(?:이|가) 됩니다|(?:이"
-        r"|가) 된다"
-        r"|(?:으로|로) 나온)",
+        r"|가) 된다|(?:으로|로) 나온)",
     ),
     PhraseLanguage(
         name="Hindi",
@@ -185,22 +183,18 @@ COMMA_WORDS = re.compile(
 """Frequent words of languages that write decimals with a comma."""
 DETERMINERS = re.compile(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
-    r"|desired|true"
-    r"|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige|korrekte|el|o"
-    r"|il"
-    r"|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後"
-    r"|正确|正確"
-    r"|최종|올바른|[#*_>\s])++$",
+    r"|desired|true|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige"
+    r"|korrekte|el|o|il|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後"
+    r"|正确|正確|최종|올바른|[#*_>\s])++$",
     re.IGNORECASE,
 )
 """Articles and adjectives before the noun, which belong to the statement."""
 
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
-    r"|everything (?:but|except)"
-    r"|nothing like|different from|far from|other than|close to|nearly|almost|unlike|nicht|kein\w*"
-    r"|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b"
-    r"|n't\b|(?<=答案)不|不是|不为",
+    r"|everything (?:but|except)|nothing like|different from|far from|other than|close to|nearly"
+    r"|almost|unlike|nicht|kein\w*|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b|n't\b"
+    r"|(?<=答案)不|不是|不为",
     re.IGNORECASE,
 )
 """Words between noun and value that deny the value."""
@@ -222,19 +216,16 @@ SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that whi
 
 _COPULA = (
     r"(?:(?:(?:is|was|are|were|seem|looks?|appear|turn)(?:s|ed)?(?: out)?|(?:has|have|had|must"
-    r"|will|would|might|may)"
-    r"(?: to)?)(?: to)?(?: be)?\s+|'s\s+)"
+    r"|will|would|might|may)(?: to)?)(?: to)?(?: be)?\s+|'s\s+)"
 )
 _NOT = (
-    r"(?:(?:is|are|was|were|do(?:es)?|did|has|have|can|could|will|would|should|must)"
-    r"(?:n't| not| never| hardly| no longer)|cannot|can't|won't|(?:seem|look|appear)s? not"
-    r"|never)"
+    r"(?:(?:is|are|was|were|do(?:es)?|did|has|have|can|could|will|would|should|must)(?:n't| not"
+    r"| never| hardly| no longer)|cannot|can't|won't|(?:seem|look|appear)s? not|never)"
 )
 _GOOD = (
     r"(?:right|correct|true|valid|possible|acceptable|accurate|allowed|admissible|permitted"
-    r"|feasible|consistent"
-    r"|enough|work|satisfy|satisfied|fit|hold|match|add up|make sense|agree|be(?=\W*[.,;\n]|\W*$)"
-    r"|it(?=\W*[.,;\n]|\W*$))\b"
+    r"|feasible|consistent|enough|work|satisfy|satisfied|fit|hold|match|add up|make sense|agree"
+    r"|be(?=\W*[.,;\n]|\W*$)|it(?=\W*[.,;\n]|\W*$))\b"
 )
 _ANSWER = (
     r"(?:what (?:was|we|is|the|I)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
@@ -242,19 +233,17 @@ _ANSWER = (
 )
 _BAD = (
     r"(?:wrong|incorrect|false|impossible|invalid|absurd|inconsistent|inadmissible|excluded"
-    r"|ruled out"
-    r"|eliminated|rejected|unacceptable|mistaken|flawed|unfounded|useless|off\b|nonsens\w+"
-    r"|contradictory|something else|tempting|extraneous|spurious|the (?:\w+ )?(?:wrong|trap|naive"
-    r"|incorrect|false|extraneous|spurious)"
-    r"|too \w+|off by|(?:only|merely|just) (?:the first|an? (?:first|partial|intermediate|guess))"
+    r"|ruled out|eliminated|rejected|unacceptable|mistaken|flawed|unfounded|useless|off\b"
+    r"|nonsens\w+|contradictory|something else|tempting|extraneous|spurious|the (?:\w+ )?(?:wrong"
+    r"|trap|naive|incorrect|false|extraneous|spurious)|too \w+|off by|(?:only|merely"
+    r"|just) (?:the first|an? (?:first|partial|intermediate|guess))"
     r"|(?:an? )?(?:\w+ )?(?:contradiction|mistake|error|slip|trap|guess|miscalculation|red herring"
     r"|overcount|undercount)|an? (?:upper|lower|rough) (?:bound|estimate))\b"
 )
 _FAILS = (
     r"(?:fail(?:s|ed)?|contradict(?:s|ed)|violate[sd]?|(?:over|under|mis|double[- ]?)count(?:s|ed)"
     r"|miss(?:es|ed)|ignore[sd]|neglect(?:s|ed)|overlook(?:s|ed)|omit(?:s|ted)|forgets|forgot"
-    r"|breaks"
-    r"|leaves out|left out|leads to an? contradiction|count(?:s|ed)\b[^.\n]{0,30}\btwice)\b"
+    r"|breaks|leaves out|left out|leads to an? contradiction|count(?:s|ed)\b[^.\n]{0,30}\btwice)\b"
 )
 _ADVERB = r"(?:(?:\w+ly|also|still|just|then|of course|in fact|again)\s+)?"
 REFUTES = (
@@ -275,35 +264,29 @@ def _words(pattern: str) -> re.Pattern[str]:
 RELATED = _words(
     r"(?:\b(?:multiple|divisor|factor|successor|predecessor|negation|negative|opposite|reciprocal"
     r"|inverse|square|cube|root|double|half|power|complement|short|fewer|shy|digits?) (?:of|than)"
-    r"|\b(?:(?<!cannot be )anything but|divides|(?:co|relatively )prime (?:to|with)"
-    r"|(?:bounded|divisible|limited) (?:\w+ )?by"
-    r"|(?:start|begin)s? with|ends? (?:in|with)|(?:clos|near)e(?:r|st) to"
-    r"|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line|figure)"
-    r"|twice|thrice|double|triple|halve|square|negate|as \w+ as(?: the| an?)?"
-    r"|(?:supplementary|complementary|proportional|adjacent|congruent) to))"
-    r"\W{0,3}(?:[a-z]\s*=\s*)?$"
-    r"|^\W*(?:(?:but|here|now|so),? )?(?:an?|one|another|the) (?:\w+ ){0,3}(?:mistake|error|pitfall"
-    r"|trap|misconception|fallacy)\b[^.,;:]*$"
+    r"|\b(?:(?<!cannot be )anything but|divides|(?:co|relatively )prime (?:to|with)|(?:bounded"
+    r"|divisible|limited) (?:\w+ )?by|(?:start|begin)s? with|ends? (?:in|with)|(?:clos|near)e(?:r"
+    r"|st) to|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line"
+    r"|figure)|twice|thrice|double|triple|halve|square|negate|as \w+ as(?: the| an?)?"
+    r"|(?:supplementary|complementary|proportional|adjacent"
+    r"|congruent) to))\W{0,3}(?:[a-z]\s*=\s*)?$|^\W*(?:(?:but|here|now|so),? )?(?:an?|one|another"
+    r"|the) (?:\w+ ){0,3}(?:mistake|error|pitfall|trap|misconception|fallacy)\b[^.,;:]*$"
     r"|\b(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
-    r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$"
-    r"|\b(?:might|would|could|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe"
-    r"|suspect|conclude)\b[^.,;:]*$"
-    r"|^\W*(?:according to (?:\w+ )?(?:book|textbook|key|friend|internet|forum|legend)"
-    r"|rumou?r|whether|but for|except for|should"
-    r"|nothing (?!but|else|other))\b[^.;:]*$"
-    r"|\b(?:cannot|can't|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer"
-    r"|say|prove|show|establish|support|accept|recommend)\b[^.,;:]*$"
-    r"|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough|crude) (?:bound|estimate)\b[^.,;:]*$"
+    r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$|\b(?:might|would|could"
+    r"|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe|suspect|conclude)\b[^.,;:]*$"
+    r"|^\W*(?:according to (?:\w+ )?(?:book|textbook|key|friend|internet|forum|legend)|rumou?r"
+    r"|whether|but for|except for|should|nothing (?!but|else|other))\b[^.;:]*$|\b(?:cannot|can't"
+    r"|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer|say|prove|show|establish"
+    r"|support|accept|recommend)\b[^.,;:]*$|\bhardly\b[^.,;:]*$|\ban? (?:upper|lower|rough"
+    r"|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
 CONTRAST = _words(r".*,\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
 """What a clause of contrast leaves behind: words before it say nothing of the value after it."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
-    r"|falsa?"
-    r"|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are|were"
-    r"|would be|seems|has|have)\s+not\b"
-    r"|(?:isn't|aren't|does(?:n't| not))\b"
+    r"|falsa?|incorrect[oae]?|sbagliat[oa]|errad[oa])\b|(?:—|-)?\s?неверн|(?:\w+\s+)?(?:is|was|are"
+    r"|were|would be|seems|has|have)\s+not\b|(?:isn't|aren't|does(?:n't| not))\b"
     rf"|(?:\w+\s+)?{REFUTES})",
     re.IGNORECASE,
 )
@@ -330,17 +313,15 @@ CHECKING = _words(
     r"|works|fits|holds|sanity|reasonable|makes sense|as (?:before|expected|claimed|required)"
     r"|plug(?:ging)?|substitut\w*|test(?:ing)?|sides?|lhs|rhs|instead|would|if|because|since"
     r"|note that|note|remark|vérifi\w*|probe|(?:über)?prüf\w*|kontroll\w*|comprob\w*|compruebe"
-    r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증"
-    r"|확인|जाँच|सत्याप"
+    r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
 )
 """Words of a sentence that only comments on an answer, and so never replaces it."""
 VERIFIES = _words(
-    r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick"
-    r"|sanity)\s+)*(?:(?:re|double[- ]?)?check(?:ing|s)?"
-    r"|verif\w+|confirm\w*|test(?:ing)? this|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back"
-    r"|note(?: that|:)|remark|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
-    r"|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証"
-    r"|검산|검증)(?!\w*ed\b)"
+    r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick|sanity)\s+)*(?:(?:re"
+    r"|double[- ]?)?check(?:ing|s)?|verif\w+|confirm\w*|test(?:ing)? this"
+    r"|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back|note(?: that|:)|remark|(?:confidence"
+    r"|certainty|difficulty|rating|time)(?: \w+)?:|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*"
+    r"|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
 )
 """The start of a sentence that only checks or comments on what was found."""
 STANCES = (
@@ -351,9 +332,8 @@ STANCES = (
         marked=False,
         words=_words(
             r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected"
-            r"|eliminated"
-            r"|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another|many|some"
-            r"|other)\s*$"
+            r"|eliminated|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another"
+            r"|many|some|other)\s*$"
         ),
     ),
     StancePhrases(
@@ -370,19 +350,12 @@ STANCES = (
         marked=False,
         words=_words(
             r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
-            r"|pretend"
-            r"|si|wenn"
-            r"|falls|если|examples?|e\.g\.|for instance|(?:write|print|output)(?=\s*:)|doubt"
-            r"|wrong to \w+)"
-            r"|假设|如果|若|もし"
-            r"|\bnot (?:say|think"
-            r"|believe|mean)|n't (?:say|think|believe|mean))(?:,|:"
-            r"|\s+(?:for example,\s*)?that|\s+que"
-            r"|\s+da(?:ß|ss)"
-            r"|,?\s+что)?\s*$"
-            r"|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect|impossible|not true"
-            r"|not the case)"
-            r"|n't true)\s+that\s*$"
+            r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
+            r"|output)(?=\s*:)|doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
+            r"|think|believe|mean)"
+            r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"
+            r"|ss)|,?\s+что)?\s*$|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect"
+            r"|impossible|not true|not the case)|n't true)\s+that\s*$"
         ),
     ),
     StancePhrases(
@@ -390,9 +363,8 @@ STANCES = (
         side="clause",
         words=_words(
             r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|say"
-            r"|supposons|angenommen"
-            r"|supongamos|suponha|supponiamo|предположим|допустим|假设|假設|仮に)"
-            r"(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
+            r"|supposons|angenommen|supongamos|suponha|supponiamo|предположим|допустим|假设|假設"
+            r"|仮に)(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
         ),
     ),
     StancePhrases(
@@ -400,11 +372,10 @@ STANCES = (
         side="clause",
         marked=True,
         words=_words(
-            r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die|das)?\W*"
-            r"(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta|ответ)"
-            r"(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
-            r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$"
-            r"|如果答案[是为]\W*$|若答案[是为]\W*$"
+            r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die"
+            r"|das)?\W*(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta"
+            r"|ответ)(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
+            r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$|如果答案[是为]\W*$|若答案[是为]\W*$"
         ),
     ),
     StancePhrases(
@@ -412,13 +383,10 @@ STANCES = (
         side="before",
         marked=True,
         words=_words(
-            r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$"
-            r"|\b(?:format|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:"
-            r"|\blike"
-            r"|of)"
-            r"\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside|within"
-            r"|like)"
-            r"\s*[\"“`]*$"
+            r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$|\b(?:format"
+            r"|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
+            r"|of)\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside"
+            r"|within|like)\s*[\"“`]*$"
         ),
     ),
     StancePhrases(
@@ -426,10 +394,9 @@ STANCES = (
         side="before",
         marked=True,
         words=_words(
-            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except"
-            r"|(?:(?:do|does|did|must|should|would|could|will|can) ?(?:not|n't)|cannot|never) \w+"
-            r"|tempt\w* to (?:say|answer"
-            r"|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
+            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except|(?:(?:do|does|did"
+            r"|must|should|would|could|will|can) ?(?:not|n't)|cannot|never) \w+|tempt\w* to (?:say"
+            r"|answer|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
         ),
     ),
     StancePhrases(
@@ -437,15 +404,12 @@ STANCES = (
         side="before",
         words=_words(
             r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|avoid|rul)(?:e|es|ed|ing"
-            r"|s)?"
-            r"(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
-            r"|candidate)\w*)?\s*$"
-            r"|\b(?:mistake|wrong|incorrect|error|false|tempting|naive) to \w+\s*$"
-            r"|\b(?:naive|wrong|incorrect|false|common|tempting|initial"
-            r"|first) (?:wrong )?(?:answer|value"
-            r"|result|guess|solution)\s*(?:is|was|would be|:)\s*$"
-            r"|\b(?:would|might|could) have been\s*$"
-            r"|\b(?:nobody|no one|none of us|few) (?:\w+ )?\w+\s*$"
+            r"|s)?(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
+            r"|candidate)\w*)?\s*$|\b(?:mistake|wrong|incorrect|error|false|tempting"
+            r"|naive) to \w+\s*$|\b(?:naive|wrong|incorrect|false|common|tempting|initial"
+            r"|first) (?:wrong )?(?:answer|value|result|guess|solution)\s*(?:is|was|would be"
+            r"|:)\s*$|\b(?:would|might|could) have been\s*$|\b(?:nobody|no one|none of us"
+            r"|few) (?:\w+ )?\w+\s*$"
         ),
     ),
     StancePhrases(
@@ -499,20 +463,18 @@ HEDGE = re.compile(
 )
 """Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
-    r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b"
-    r"|\bor (?:maybe|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])"
-    r"|^\W{0,4}alternatively\b|\b(?:could|might"
-    r"|may) also be\b"
-    r"|\b(?:another|other|second|backup|alternative) (?:possible |valid )?(?:answer|guess|option"
-    r"|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
+    r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b|\bor (?:maybe"
+    r"|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])|^\W{0,4}alternatively\b"
+    r"|\b(?:could|might|may) also be\b|\b(?:another|other|second|backup|alternative) (?:possible "
+    r"|valid )?(?:answer|guess|option|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)"
+    r"|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
     re.IGNORECASE,
 )
 """Words after the last statement that offer another answer in case this one is wrong."""
 FILLER = re.compile(
     r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
-    r"|my"
-    r"|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would|answer"
-    r"|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或"
+    r"|my|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would"
+    r"|answer|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或"
     r"|또는)\b)*",
     re.IGNORECASE,
 )
@@ -537,30 +499,21 @@ _IT = (
 RETRACTION = re.compile(
     rf"(?:^[\s$)}}\]\\*,]*which\s|{_CLAUSE}{_IT}){_ADVERB}{REFUTES}"
     r"|(?:^|[.!?;\n]\s{0,3})(?:(?:an?|what an?) )?(?:contradiction|impossible|wrong|incorrect|nope"
-    r"|absurd)\s*[.!]"
-    r"|\bI(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
-    r"|some) (?:\w+ ){0,2}?(?:mistake|error|slip"
-    r"|typo|blunder|oversight)|was wrong|mis\w+|forgot|overlooked|erred|dropped|omitted|disagree"
-    r"|doubt"
-    r"|double[- ]?counted|overcounted|undercounted|counted \w+ (?:\w+ )?twice|take (?:it"
-    r"|that) back|retract|withdraw"
-    r"|(?:do not|don't) (?:think|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b"
-    r"|\b(?:wait,? no|no,? wait|(?:scratch|strike) that|just kidding|on second thoughts?|oops"
-    r"|my (?:mistake|bad|error)"
+    r"|absurd)\s*[.!]|\bI(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
+    r"|some) (?:\w+ ){0,2}?(?:mistake|error|slip|typo|blunder|oversight)|was wrong|mis\w+|forgot"
+    r"|overlooked|erred|dropped|omitted|disagree|doubt|double[- ]?counted|overcounted|undercounted"
+    r"|counted \w+ (?:\w+ )?twice|take (?:it|that) back|retract|withdraw|(?:do not|don't) (?:think"
+    r"|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b|\b(?:wait,? no|no,? wait"
+    r"|(?:scratch|strike) that|just kidding|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
-    r"|my)"
-    r"|(?:actually|hmm|sorry),? no\b|correction:)"
-    r"|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this|it)\b)"
-    r"|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
+    r"|my)|(?:actually|hmm|sorry),? no\b|correction:)|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this"
+    r"|it)\b)|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
     r"|das (?:ist|war|stimmt) (?:\w+ )?(?:falsch|nicht|unmöglich|ein (?:fehler|widerspruch))"
-    r"|ich habe mich (?:ver\w+|geirrt)"
-    r"|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)|me equivoqu|es incorrecto"
-    r"|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b|(?:questo"
-    r"|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat"
-    r"|я ошиб|это (?:неверно|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス"
-    r"|矛盾"
-    r"|실수|틀렸|모순"
-    r"|算错|错了|有误|不对|不對|矛盾|更正|纠正",
+    r"|ich habe mich (?:ver\w+|geirrt)|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)"
+    r"|me equivoqu|es incorrecto|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b"
+    r"|(?:questo|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat|я ошиб|это (?:неверно"
+    r"|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス|矛盾|실수|틀렸|모순|算错|错了|有误|不对|不對|矛盾|更正"
+    r"|纠正",
     re.IGNORECASE,
 )
 """Words that take back an earlier statement."""
@@ -580,35 +533,28 @@ answer.
 """
 GIVES = re.compile(
     r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
-    r"|equals|get|have|is"
-    r"|are)\b",
+    r"|equals|get|have|is|are)\b",
     re.IGNORECASE,
 )
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
-    r"|these|that|there"
-    r"|please)\b"
-    r"|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m|'ve)? (?:\w+ )?(?:read"
-    r"|understood"
-    r"|understand|did|am|have|made|slipped|calculated|counted|remember|recall|got|mis\w+)\b"
-    r"|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely|because|since|for the reason"
-    r"|due to"
-    r"|given that|even though|although|despite|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would"
-    r"|contradict)\w*)|rather than"
-    r"|instead of|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b"
-    r"|which (?:is|are|was|means|makes|agrees|can|\w+s\b)"
-    r"|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da|denn|nicht"
-    r"|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
-    r"|因为|因為|なぜなら|왜냐하면|而不是",
+    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this|these"
+    r"|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
+    r"|'ve)? (?:\w+ )?(?:read|understood|understand|did|am|have|made|slipped|calculated|counted"
+    r"|remember|recall|got|mis\w+)\b|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely"
+    r"|because|since|for the reason|due to|given that|even though|although|despite"
+    r"|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than|instead of"
+    r"|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b|which (?:is|are|was|means"
+    r"|makes|agrees|can|\w+s\b)|as (?:required|expected|desired|claimed|needed)|car|parce que"
+    r"|puisque|weil|da|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как|потому что"
+    r"|поскольку|а не)(?!\w))|因为|因為|なぜなら|왜냐하면|而不是",
     re.IGNORECASE,
 )
 """Words that start a reason after the answer; these are not part of the answer."""
 JOINER = re.compile(
-    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または"
-    r"|又は|或者?"
-    r"|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
+    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は"
+    r"|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
 )
 """The words for "or" and "and" of other languages between two values."""

@@ -32,9 +32,8 @@ _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
 # `0.5 (or 1/2)`: a second value, which has to be equal.
 _OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(
-    r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale|vaut|beträgt"
-    r"|равн[аоы]?|равен)\b\s*"
-    r"(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
+    r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
+    r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
     re.DOTALL,
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
@@ -43,8 +42,7 @@ _PLAIN = re.compile(r"(?:[\w\s.,:;$()]|(?<=\w)-(?=\w)|(?<=\s)-(?=\d)|\\\$)*[*!]*
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|instead|wrong|incorrect|between|up to|never|cannot|fails?|too|false|nicht|kein\w*"
-    r"|pas|ne|non|não|не|no|without|but"
-    r"|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
+    r"|pas|ne|non|não|не|no|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
     re.IGNORECASE,
 )
 

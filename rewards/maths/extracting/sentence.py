@@ -12,10 +12,9 @@ from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
-    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d+(?:,\d+|['’]\d{3})*)"
-    r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%|\\%)?"
-    r"(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)"
+    r"|\d+(?:,\d+|['’]\d{3})*)(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
+    r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
@@ -30,61 +29,49 @@ _MONTH = (
 )
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
-    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])"
-    r"|(?<![\w:.])\d+(?:(?: : |:)\d+)+(?: ?[aApP]\.?[mM]\b"
-    r"| in the (?:morning|afternoon|evening))?(?![\w:])"
+    r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
+    r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
     rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
-    r"|lbs?)"
-    r",?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b"
-    r"|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
+    r"|ounces?|oz)\b|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"
-    r"|whether|not sure|unsure|between|depends"
-    r"|anything|would be\b.*\bif)\b",
+    r"|whether|not sure|unsure|between|depends|anything|would be\b.*\bif)\b",
     re.IGNORECASE,
 )
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
-    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to)"
-    r" (?:tell|say|determine|decide|solve|find|answer|finish"
-    r"|be (?:determined|decided|found|solved|answered))"
-    r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)"
-    r"|g[ai]ve up(?!\s*[\d$])|ran out|impossible to (?:say|tell)|mentions?"
-    r"|cases to (?:consider"
-    r"|check)"
-    r"|(?:many|some|most) (?:people|students)|guessed?"
-    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) (?:sure|certain|clear) (?:how"
-    r"|what))\b"
-    r"|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
+    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say|determine"
+    r"|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))|no idea"
+    r"|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
+    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some"
+    r"|most) (?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not"
+    r"|n't) (?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have"
+    r"|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
     re.IGNORECASE,
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 OWN_WORK = re.compile(
     r"^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
-    r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*"
-    r"\b(?:lines?|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds"
-    r"|minutes"
-    r"|hours)\b|\b\d+ ?% (?:sure|certain|confident)\b"
-    r"|^\W*(?:this|the) (?:problem|question|exercise|task) (?:is|was|comes|came|appeared)"
-    r" (?:\w+ )?(?:from|in|on|by|at)\b",
+    r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*\b(?:lines?"
+    r"|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes|hours)\b"
+    r"|\b\d+ ?% (?:sure|certain|confident)\b|^\W*(?:this|the) (?:problem|question|exercise"
+    r"|task) (?:is|was|comes|came|appeared) (?:\w+ )?(?:from|in|on|by|at)\b",
     re.IGNORECASE,
 )
 """A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither"
-    r"|cannot be|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of"
-    r"|exclud\w+|reject\w*|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*"
-    r"|(?<!cannot be )(?:every|any)thing but"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither|cannot be"
+    r"|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of|exclud\w+|reject\w*"
+    r"|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
-    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?"
-    r"(?=\b(?:but|mais|sondern|sino|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's"
-    r"|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
-    r"|(?:不是|不等于|不可能|并非|不为)[^,。;\n]*"
-    r"|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし|만약)[^,.;\n]*",
+    r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?(?=\b(?:but|mais|sondern|sino"
+    r"|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)|(?:不是"
+    r"|不等于|不可能|并非|不为)[^,。;\n]*|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*|^\s*(?:如果|若|もし"
+    r"|만약)[^,.;\n]*",
     re.IGNORECASE,
 )
 """Words that deny the rest of their clause."""
@@ -100,29 +87,25 @@ _LABEL = re.compile(
 )
 # `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(
-    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$"
-    r"|\b(?:for|in|on|per|after|before|every|each|within|during|over|with|than|out of|of the"
-    r"|of these|of those|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por"
-    r"|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about"
-    r"|each|every|first|last|next|other|remaining))*[ *$]*$"
-    r"|\b(?:over|within|during|across|in) (?:an?|the) (?:\w+ )?(?:distance|period|span|course|time"
-    r"|duration|interval|space|stretch) of[ *$]*$"
+    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
+    r"|per|after|before|every|each|within|during|over|with|than|out of|of the|of these|of those"
+    r"|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por|para|con|com|em|за"
+    r"|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about|each|every|first|last"
+    r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
+    r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes"
-    r"|equals|totals|amounts|adds|sums|means|leaves|yields|implies"
-    r"|simplifies|reduces|evaluates|forces|rounds))|where|whose"
-    r"|when|while|although|though|if|since|because|as long as|working|using|having"
-    r"|assuming|attained|reached|achieved|twice|half"
-    r"|(?:von|unter) denen|dont|de l[oa]s (?:cuales|que)|d[ao]s quais|(?:di|tra) cui|из (?:них"
-    r"|которых))"
-    r"\b[^,;]*|\bi\.e\.[^;]*"
-    r"|,\s+(?:and|while|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is"
-    r"|are|was|has|have)\b[^,;]*",
+    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
+    r"|amounts|adds|sums|means|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
+    r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
+    r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
+    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;]*|,\s+(?:and|while"
+    r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
+    r"|have)\b[^,;]*",
     re.IGNORECASE,
 )
 """A clause beside the main clause."""

@@ -21,11 +21,10 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
 )
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*"
-    r"(?=\s*(?:$|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\("
-    r"|car\b|weil\b"
-    r"|porque\b|perché\b|так как|потому|です|である|입니다|이다|因))(?!\s*[-+*/=^<>\d])(?!\.\d)"
-    r"(?!\s*\([A-J]\))"
+    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*(?=\s*(?:$"
+    r"|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\(|car\b|weil\b"
+    r"|porque\b|perché\b|так как|потому|です|である|입니다|이다"
+    r"|因))(?!\s*[-+*/=^<>\d])(?!\.\d)(?!\s*\([A-J]\))"
 )
 # `A, B and C`: several letters, so that the first is not the choice.
 _LISTED_LETTERS = re.compile(
@@ -33,17 +32,16 @@ _LISTED_LETTERS = re.compile(
 )
 # What may follow a formula that is the whole answer: the end, or a reason.
 _AFTER_FORMULA = re.compile(
-    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s"
-    r"|(?:because|since|as|which|where|so|for|from|by|is|in|not|and not|but|car|weil|porque|perché"
-    r"|pois)\b"
-    r"|(?:です|である|となり|になり|だ|입니다|이다|이|가|так|т\.|потому))",
+    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by|is|in"
+    r"|not|and not|but|car|weil|porque|perché|pois)\b|(?:です|である|となり|になり|だ|입니다"
+    r"|이다|이|가|так|т\."
+    r"|потому))",
     re.IGNORECASE,
 )
 # What shows that the answer goes on after an emphasis or a formula.
 _ANOTHER = re.compile(
     r"[*_\"”]*\s*(?:,\s*(?:and\s|or\s)?\s*(?=[-$\d*(\\])|(?:and|or|to|ou|oder|o|или|et"
-    r"|und)\s+(?=[-$\d*(\\A-J])|/|;"
-    r"|または|또는|或)"
+    r"|und)\s+(?=[-$\d*(\\A-J])|/|;|または|또는|或)"
 )
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
@@ -72,8 +70,7 @@ _BEHIND = re.compile(
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
     r"(?:^|[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
-    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}"
-    r"(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
+    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
 )
 
 

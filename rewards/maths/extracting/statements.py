@@ -29,8 +29,7 @@ _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
 _VALUE = re.compile(r"\d|\\|\$")
 _ABOUT = re.compile(
     r"\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
-    r"|примерно)\b"
-    r"|≈|\\approx|~",
+    r"|примерно)\b|≈|\\approx|~",
     re.IGNORECASE,
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.

@@ -100,13 +100,23 @@ class Interface:
         self.module = module
         self.modules: set[str] = set()
         """The names under which the tests import the module of the solution."""
-        self.bound: set[str] = set()
-        """Names to which the tests themselves assign a value."""
         self._renamed: dict[str, str] = {}
+        """Names given by `from module import name as other`: other -> name."""
+        self._assigned: set[str] = set()
+        """The names in `bound` that are more than parameters."""
+        self._parameters: dict[ast.AST, tuple[ast.AST, str]] = {}
+        """Name in the body of a function or lambda -> (the innermost that has a parameter of that
+        name, the name). A parameter is no name of the solution, and hides one only there."""
+        self._arguments: dict[tuple[ast.AST, str], list[ast.expr]] = {}
+        """Parameter of a function of the tests -> the arguments that calls by name give it."""
         self._values: dict[str, list[ast.expr | None]] = {}
         self._helpers: dict[str, list[ast.expr | None]] = {}
         for node in self.nodes:
             self._read_binding(node)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                self._read_parameters(node)
+        self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
+        """Names to which the tests themselves assign a value."""
         self.names = {self.free(node) for node in self.nodes} - {""}
         """Every name of the solution that the tests use."""
         self.classes: set[str] = set(declared)
@@ -114,7 +124,9 @@ class Interface:
         self.attributes: set[str] = {name for names in declared.values() for name in names}
         """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
-        """Methods that plain values have too, and that objects under test answer with data."""
+        """Methods that plain values have too, and that objects under test answer with data; and
+        the predicates that the tests ask of them. On any other object a predicate would be the
+        outcome of a test, said by the solution."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
@@ -131,15 +143,15 @@ class Interface:
             case ast.Import(names=names):
                 for alias in names:
                     name = alias.asname or alias.name.partition(".")[0]
-                    (self.modules if alias.name == self.module else self.bound).add(name)
+                    (self.modules if alias.name == self.module else self._assigned).add(name)
             case ast.ImportFrom(names=names, module=self.module):
                 self._renamed |= {alias.asname: alias.name for alias in names if alias.asname}
             case ast.ImportFrom(names=names):
-                self.bound |= {alias.asname or alias.name for alias in names}
+                self._assigned |= {alias.asname or alias.name for alias in names}
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                inside = list(ast.walk(node))
-                self.bound |= {name, *(part.arg for part in inside if isinstance(part, ast.arg))}
-                given = [part.value for part in inside if isinstance(part, (ast.Return, ast.Yield))]
+                self._assigned.add(name)
+                returned = [n for n in ast.walk(node) if isinstance(n, (ast.Return, ast.Yield))]
+                given = [part.value for part in returned]
                 self._helpers[name] = given
                 if any("fixture" in ast.dump(mark) for mark in node.decorator_list):
                     self._values.setdefault(name, []).extend(given)
@@ -147,8 +159,11 @@ class Interface:
                 ast.ClassDef(name=name)
                 | ast.ExceptHandler(name=str(name))
                 | ast.Name(id=name, ctx=ast.Store() | ast.Del())
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
             ):
-                self.bound.add(name)
+                self._assigned.add(name)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
@@ -170,8 +185,18 @@ class Interface:
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
                 for callee in self._functions.get(name, ()):
                     for parameter, argument in zip(callee.args.args, node.args, strict=False):
-                        if isinstance(argument, ast.Name) and argument.id != parameter.arg:
-                            self._renamed[parameter.arg] = argument.id
+                        self._arguments.setdefault((callee, parameter.arg), []).append(argument)
+
+    def _read_parameters(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    ) -> None:
+        """Record which names in the body of a function are its parameters."""
+        own = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+        body = function.body if isinstance(function.body, list) else [function.body]
+        for statement in body if own else []:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and node.id in own:
+                    self._parameters[node] = function, node.id  # Inner functions come later.
 
     def _bind(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -182,15 +207,22 @@ class Interface:
         elif key := variable_of(target):
             self._values.setdefault(key, []).append(value)
 
-    def free(self, node: ast.AST) -> str:
+    def free(self, node: ast.AST, depth: int = 4) -> str:
         """Return the solution's name that an expression is; empty for other expressions."""
         match node:
             case ast.Attribute(value=ast.Name(id=base), attr=name):
                 return name if base in self.modules else ""
+            case ast.Name() if parameter := self._parameters.get(node):
+                names = {
+                    self.free(argument, depth - 1)
+                    for argument in self._arguments.get(parameter, ())
+                    if depth and self._parameters.get(argument) != parameter  # no recursion
+                }
+                return names.pop() if len(names) == 1 else ""
             case ast.Name(id=name):
-                if (meant := self._renamed.get(name, name)) != name:
-                    return meant
-                known = (self.bound, _BUILTINS, self.modules, MODULE_NAMES, ALIASES)
+                if name in self._renamed:
+                    return self._renamed[name]
+                known = (self._assigned, _BUILTINS, self.modules, MODULE_NAMES, ALIASES)
                 return "" if any(name in names for names in known) else name
         return ""
 
@@ -328,7 +360,9 @@ class Interface:
         self.shown |= self.makers
         undecided = self.names - objects - compared - {function}
         self.classes |= {name for name in undecided if name[:1].isupper()}
-        self.attributes |= (self.said - plain).union(*(uses.get(name, ()) for name in self.shown))
+        of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
+        self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
+        self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 if self._gives_data(node):

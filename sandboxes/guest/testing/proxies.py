@@ -15,7 +15,7 @@ from opcode import opmap
 from typing import Any, Protocol
 
 from . import derived, value_wire
-from .plain_attributes import READING_METHODS
+from .plain_attributes import PREDICATES, READING_METHODS
 
 
 class SolutionLine(Protocol):
@@ -113,7 +113,9 @@ class Handle:
             if hasattr(plain, name):
                 return getattr(plain, name)
         state = state_of(self)
-        state.line.check_attribute(state.token, name, is_known=state.known)
+        # A predicate is the outcome of a test, so that only what the tests have made may answer.
+        is_known = state.known and (isinstance(self, MeantHandle) or name not in PREDICATES)
+        state.line.check_attribute(state.token, name, is_known=is_known)
         return ask(self, "attribute", name, source=state_of(self).known)
 
     def __setattr__(self, name: str, value: object) -> None:

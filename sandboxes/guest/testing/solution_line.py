@@ -116,7 +116,7 @@ values.BUILD[derived.TAG] = _derived
 
 _WITHOUT_EFFECT = frozenset(
     ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
-     "signature", "printed", "capture", "attribute", "declare")
+     "signature", "printed", "capture", "attribute", "declare", "str", "repr", "format")
 )  # fmt: skip
 """Requests that only look. All others may change what the solution answers later."""
 
@@ -251,12 +251,13 @@ class TestsLine:
             from .interface import interface_of
 
             declared: Mapping[str, list[str]] = self._job.get("interface") or {}  # type: ignore[assignment]
-            self._interface = interface_of(
-                tuple(sources_of(self._job)),
-                tuple((name, tuple(attributes)) for name, attributes in declared.items()),
-                str(self._job.get("module", "solution")),
-                str(self._job.get("entry_point", "")),
-            )
+            with without_solution():
+                self._interface = interface_of(
+                    tuple(sources_of(self._job)),
+                    tuple((name, tuple(attributes)) for name, attributes in declared.items()),
+                    str(self._job.get("module", "solution")),
+                    str(self._job.get("entry_point", "")),
+                )
         return self._interface
 
     # --- the line ---------------------------------------------------------------

@@ -9,7 +9,7 @@ neither side recurses and nesting costs nothing:
 a single token, an array that begins with its tag. What is not plain stays where it is and is named
 by a handle. Containers, bytearrays and arrays are numbered in the order of their completion; `@3`
 is the fourth again, which keeps aliases, and `=3 5` puts five parts into it. A list, dict or deque
-that contains itself is sent with null in that place, and then with the parts that it has.
+in a value that contains itself is sent empty, and then with the parts that it has.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ _BARE = "bare"
 """Marks a value to be sent as the plain value that its class derives from."""
 
 
+class _Cycle(Exception):
+    """A value contains itself."""
+
+
 class Ready(str):
     """A token that is already encoded, and sent unchanged."""
 
@@ -82,10 +86,12 @@ class Encoder:
         self.tokens: list[Token] = tokens or []
         self.containers: list[object] = list(known_items)
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
-        self._open: dict[int, object] = {}
-        """The containers whose parts are being sent, the innermost last."""
-        self._holes: list[object] = []
-        """Containers with null in the place of an open container."""
+        self._open: set[int] = set()
+        """The containers whose parts are being sent."""
+        self._is_cyclic = False
+        """Whether a value contains itself: lists, dicts and deques are then filled later."""
+        self._empty: list[int] = []
+        """The numbers of the containers that are to be filled."""
         self._name = name
 
     def add(self, value: object) -> None:
@@ -94,6 +100,10 @@ class Encoder:
         Raises:
             Malformed: the value has too many parts.
         """
+        self._add(value)
+        self._fill()
+
+    def _add(self, value: object) -> None:
         kind = type(value)
         if kind is int and is_small(value):  # type: ignore[arg-type]
             self.tokens.append(value)  # type: ignore[arg-type]
@@ -102,32 +112,45 @@ class Encoder:
         elif isinstance(value, Ready):
             self.tokens.append(value)
         else:
-            work = [(False, value, "")]
-            while work:
-                complete, item, closing = work.pop()
-                if complete:
-                    self._open.pop(id(item), None)
-                    self._append(closing, item)
-                    continue
-                if len(self.tokens) > MAX_TOKENS:
-                    raise Malformed(f"the value has more than {MAX_TOKENS} parts")
-                if isinstance(item, Ready):
-                    self.tokens.append(item)
-                elif (number := self._numbers.get(id(item))) is not None:
-                    self.tokens.append(f"@{number}")
-                elif not closing and derived.is_derived(item) and self._add_derived(item, work):
-                    continue
-                elif (
-                    type(item) in TAGS
-                    or (is_odd(item) and is_member(item))
-                    or (token := scalar(item)) is NOT_SCALAR
-                ):
-                    self._open_container(item, work)
-                else:
-                    self.tokens.append(token)  # type: ignore[arg-type]
-            holes, self._holes = self._holes, []
-            for container in holes:
-                self.update(self._numbers[id(container)])
+            tokens, containers = len(self.tokens), len(self.containers)
+            try:
+                self._add_parts(value)
+            except _Cycle:
+                for item in self.containers[containers:]:
+                    self._numbers.pop(id(item), None)
+                del self.tokens[tokens:], self.containers[containers:]
+                self._open.clear()
+                self._is_cyclic = True
+                self._add_parts(value)
+
+    def _add_parts(self, value: object) -> None:
+        work: list[_Work] = [(False, value, "")]
+        while work:
+            complete, item, closing = work.pop()
+            if complete:
+                self._open.discard(id(item))
+                self._append(closing, item)
+                continue
+            if len(self.tokens) > MAX_TOKENS:
+                raise Malformed(f"the value has more than {MAX_TOKENS} parts")
+            if isinstance(item, Ready):
+                self.tokens.append(item)
+            elif (number := self._numbers.get(id(item))) is not None:
+                self.tokens.append(f"@{number}")
+            elif not closing and derived.is_derived(item) and self._add_derived(item, work):
+                continue
+            elif (
+                type(item) in TAGS
+                or (is_odd(item) and is_member(item))
+                or (token := scalar(item)) is NOT_SCALAR
+            ):
+                self._open_container(item, work)
+            else:
+                self.tokens.append(token)  # type: ignore[arg-type]
+
+    def _fill(self) -> None:
+        while self._empty:
+            self._update(self._empty.pop())
 
     def _add_derived(self, item: object, work: list[_Work]) -> bool:
         """Append a value whose class derives from plain data, or the value's name; False for
@@ -148,10 +171,8 @@ class Encoder:
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
-        if id(item) in self._open and type(inner := [*self._open.values()][-1]) in _FILLED_LATER:
-            self.tokens.append(None)
-            self._holes.append(inner)
-            return
+        if id(item) in self._open and not self._is_cyclic:
+            raise _Cycle
         new_parts = parts_of(item) if id(item) not in self._open else None
         if new_parts is None:
             token = buffer(item)
@@ -167,7 +188,11 @@ class Encoder:
             if is_small(min(numbers)) and is_small(max(numbers)):
                 self._append([tag, *parts], item)  # type: ignore[list-item]
                 return
-        self._open[id(item)] = item
+        if self._is_cyclic and type(item) in _FILLED_LATER:
+            self._empty.append(len(self.containers))
+            self._append([tag, item.maxlen] if isinstance(item, deque) else [tag], item)
+            return
+        self._open.add(id(item))
         work.append((True, item, f"{tag}{len(parts)}"))
         work.extend((False, part, "") for part in reversed(parts))
 
@@ -180,6 +205,10 @@ class Encoder:
 
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
+        self._update(number)
+        self._fill()
+
+    def _update(self, number: int) -> None:
         item = self.containers[number]
         parts = parts_of(item)
         if parts is None:
@@ -189,7 +218,7 @@ class Encoder:
             self.containers.append(None)
             return
         for part in parts[1]:
-            self.add(part)
+            self._add(part)
         self.tokens.append(f"={number} {len(parts[1])}")
 
 

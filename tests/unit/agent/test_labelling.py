@@ -111,6 +111,13 @@ def test_items_are_read_as_training_reads_them(tmp_path: Path) -> None:
         load_items(lines(tmp_path / "ranks.jsonl", [wrong]))
 
 
+def test_a_criterion_is_asked_of_the_response_and_not_of_a_known_answer(tmp_path: Path) -> None:
+    row = {"question": "q", "answer": "Paris", "response": "Lyon", "criterion": "names Paris"}
+    alone = {"question": "q", "answer": "Rome", "criterion": "names Paris"}
+    items = load_items(lines(tmp_path / "a.jsonl", [row, alone]))
+    assert [item.answers[0][0].text for item in items] == ["Lyon", "Rome"]
+
+
 def test_questions_are_not_mixed_and_tests_say_what_is_right(tmp_path: Path) -> None:
     mixed = lines(tmp_path / "a.jsonl", [*pairs(1), {"prompt": "q", "answer": "a"}])
     with pytest.raises(ConfigError, match="label one kind of question at a time"):

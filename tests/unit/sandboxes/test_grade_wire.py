@@ -226,3 +226,39 @@ def test_any_bytes_give_tokens_or_are_refused(data: bytes) -> None:
 def test_nested_foreign_or_oversized_json_is_refused(data: bytes) -> None:
     with pytest.raises(value_wire.Malformed):
         list(value_wire.Decoder(no_find).values(value_wire.loads(data)))
+
+
+def shape(value: object, seen: dict[int, int]) -> object:
+    """Return a tree that is equal for values alike in types, items and aliases."""
+    if not isinstance(value, (list, tuple, dict, deque)):
+        return value
+    if id(value) in seen:
+        return "seen", seen[id(value)]
+    seen[id(value)] = len(seen)
+    items = [x for pair in value.items() for x in pair] if isinstance(value, dict) else value
+    return type(value), *(shape(item, seen) for item in items)
+
+
+@given(st.lists(st.sampled_from("ldqt"), min_size=1, max_size=8), st.data())
+@settings(max_examples=200, deadline=None)
+def test_containers_that_contain_each_other_keep_their_shape(
+    kinds: str, data: st.DataObject
+) -> None:
+    made: list[Any] = []
+    for kind in kinds:
+        known = data.draw(st.lists(st.sampled_from(made), max_size=3)) if made else []
+        kept: dict[str, Any] = {
+            "l": list,
+            "d": lambda items: dict(enumerate(items)),
+            "q": deque,
+            "t": tuple,
+        }
+        made.append(kept[kind](known))
+    for container in made:
+        for item in data.draw(st.lists(st.sampled_from(made), max_size=3)):
+            if isinstance(container, dict):
+                container[len(container)] = item
+            elif not isinstance(container, tuple):
+                container.append(item)
+    arrived = send(*made, [1, made[0]])
+    assert shape(arrived, {}) == shape([*made, [1, made[0]]], {})

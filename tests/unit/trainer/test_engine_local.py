@@ -17,6 +17,7 @@ from ludus.trainer.engines.kv_cache import KeptPrefix, KeptRow
 from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.engines.requests import sample
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.policy_model import MovingReference
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.mask_policy import MaskPolicy
 from ludus.trainer.models.tiny import build_model
@@ -135,6 +136,24 @@ def test_a_learner_computes_over_the_likeliest_tokens_of_its_copy() -> None:
         if step % 2 == 0:
             frozen = copy.deepcopy(masked.model)
     assert not torch.allclose(learner.score(batch), masked.score(batch), atol=0.1)
+
+
+def test_a_reference_that_moves_is_not_masked() -> None:
+    settings = TrainerConfig(reference_every=1)
+    policy = build_model(60, hidden=32, layers=2, heads=2, max_length=128)
+    plain = Learner(copy.deepcopy(policy), TrainerConfig())
+    reading = ReadingOptions(vocabulary=VocabularySettings(top_p=0.6, every=2))
+    learner = Learner(policy, settings, reading)
+    reference = MovingReference(learner, plain)
+    turn = Turn(out_ids=[9, 3, 40], logprobs=[-1.0] * 3)
+    rows = [as_row(Segment(prompt_ids=prompt, turns=[turn])) for prompt in PROMPTS]
+    batch = pad([row for row in rows if row is not None])
+    expected, masked = plain.score(batch), learner.score(batch)
+    assert not torch.allclose(expected, masked, atol=0.1)
+    for _ in range(2):  # before and after the reference is set to the policy, which has not moved
+        assert torch.allclose(reference.score(batch), expected, atol=1e-6)
+        assert torch.equal(learner.score(batch), masked)
+        reference.after_step()
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 8, 12])

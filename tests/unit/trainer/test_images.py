@@ -34,6 +34,7 @@ from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.models.images import ImageReader, last_hidden, load_image_reader, reads_images
 from ludus.trainer.models.loading import load_model, load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy, write_tiny_vision_policy
+from ludus.trainer.recipes.recipe import VocabularySettings
 from ludus.trainer.rollout.batch import as_row, pad
 
 
@@ -287,6 +288,28 @@ async def test_the_engine_samples_with_the_learner_s_log_probabilities(
         assert one.logprobs == pytest.approx(learned, abs=1e-4)
         expected = reference_logprobs(model, reader, every, [image.image for image in images])
         assert scored[number] == pytest.approx(expected, abs=1e-4)
+
+
+async def test_a_masking_policy_sees_the_images_too(
+    model: Any, chat: ChatFormat, reader: ImageReader, folder: Path
+) -> None:
+    mask = VocabularySettings(top_p=0.5, every=1)
+    reading = ReadingOptions(images=reader, vocabulary=mask)
+    learner = Learner(load_model(folder), TrainerConfig(), reading)
+    engine = LocalEngine(load_model(folder), images=reader, mask=learner.mask)
+    rows = []
+    for seed, messages in enumerate(CONVERSATIONS):
+        ids, images = placed(chat, messages)
+        said = await engine.generate(ids, Sampling(max_tokens=9, seed=seed), images=images)
+        turn = Turn(out_ids=said.ids, logprobs=said.logprobs, versions=said.versions)
+        rows.append(as_row(Segment(prompt_ids=ids, prompt_images=images, turns=[turn])))
+    await engine.close()
+    batch = pad([row for row in rows if row is not None])
+    got, whole = learner.score(batch), Learner(model, TrainerConfig(), reading).score(batch)
+    assert torch.allclose(got, batch.sampler_logp * batch.mask, atol=1e-4)
+    unmasked = Learner(model, TrainerConfig(), ReadingOptions(images=reader)).score(batch)
+    assert bool((whole >= unmasked - 1e-5).all())
+    assert not torch.allclose(whole, unmasked, atol=0.1)
 
 
 async def test_greedy_answers_are_those_of_transformers_generate(
