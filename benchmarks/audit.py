@@ -248,14 +248,15 @@ def page_of(card: Card) -> Iterator[str]:
     yield f"## {card.env}\n"
     yield f"{card.about}\n"
     yield "| | |\n|---|---|"
-    for split, (size, looked, distinct) in card.tasks.items():
+    splits = dict[tuple[int | None, int, int], list[str]]()
+    for split, counts in card.tasks.items():
+        splits.setdefault(counts, []).append(split)
+    for (size, looked, distinct), names in splits.items():
         total = "without end" if size is None else f"{size}"
-        yield f"| tasks of {split} | {total}; {distinct} of the first {looked} differ |"
+        yield f"| tasks of {', '.join(names)} | {total}; {distinct} of the first {looked} differ |"
     if card.difficulty is not None:
         least, middle, most = card.difficulty
         yield f"| difficulty | {least:g} to {most:g}, median {middle:g} |"
-    yield f"| expert | {'none' if card.expert is None else f'{card.expert:.3f}'} |"
-    yield f"| nothing done | {card.floor:.3f} |"
     chance = next((attack for attack in card.attacks if attack.name == "random calls"), None)
     yield f"| random | {chance.mean if chance else 0.0:.3f} |"
     best = card.best
@@ -269,8 +270,9 @@ def page_of(card: Card) -> Iterator[str]:
     if card.env in CURVES:
         yield f"| learning curve | {CURVES[card.env]} |"
     yield f"| tasks of each attacker | {card.attacked} |"
-    yield f"| licence | {LICENCE} |"
-    yield f"| audit | {card.verdict}{': ' * bool(card.failed)}{', '.join(card.failed)} |\n"
+    if card.failed:
+        yield f"| failed | {', '.join(card.failed)} |"
+    yield ""
     paid = sorted((a for a in card.attacks if a.mean > 0), key=lambda attack: -attack.mean)
     if paid:
         yield "| attacker | kind | mean reward | counts | interval | unsolved |"
@@ -289,7 +291,7 @@ CARDS = f"""\
 
 A table and a card for each environment of ours, made by `python benchmarks/audit.py pages FILE`
 with the attackers of [audit.md](audit.md), the search included. The bound: an attack that does not
-solve a task ("unsolved") earns at most {BOUND} of the expert's reward.
+solve a task ("unsolved") earns at most {BOUND} of the expert's reward. Licence: {LICENCE}.
 
 """
 OTHERS = f"""\
