@@ -291,8 +291,9 @@ class TestHarness(TestsLine):
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution
-        has.
+        has, without those that are already the tests' own.
         """
+        names -= self.names.keys()
         self.resolve(sorted(names))
         return sorted(names & (self._of_solution.keys() | self._data.keys()))
 
@@ -360,7 +361,7 @@ class SolutionModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         harness: TestHarness = self.__dict__["_harness"]
         if name == "__all__":
-            return harness.exported(harness.interface.names)
+            return harness.exported({*harness.interface.names})
         if name.startswith("__"):
             raise AttributeError(name)
         try:

@@ -13,17 +13,25 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
 from opcode import opmap
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import derived, value_wire
 from .operations import ABILITIES, OPERATIONS
 from .plain_attributes import PREDICATES, READING_METHODS
+
+if TYPE_CHECKING:
+    from .interface import Interface
 
 
 class SolutionLine(Protocol):
     """The connection to the solution, with the operations that proxies use."""
 
     effects: int
+
+    @property
+    def interface(self) -> Interface:
+        """The interface of the solution, as used by the tests."""
+        ...
 
     def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
         """Send a request to the solution; re-raise what the solution raised."""
@@ -118,13 +126,14 @@ class Handle:
         if name.startswith("__") and name.endswith("__"):
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
-        if state_of(self).known and name in READING_METHODS:
+        state, is_meant = state_of(self), isinstance(self, MeantHandle)
+        is_asked = is_meant and name in state.line.interface.attributes
+        if state.known and name in READING_METHODS and not is_asked:
             plain = as_plain(self, name)
             if hasattr(plain, name):
                 return getattr(plain, name)
-        state = state_of(self)
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
-        is_known = state.known and (isinstance(self, MeantHandle) or name not in PREDICATES)
+        is_known = state.known and (is_meant or name not in PREDICATES)
         state.line.check_attribute(state.token, name, is_known=is_known)
         return ask(self, "attribute", name, source=state_of(self).known)
 
