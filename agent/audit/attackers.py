@@ -12,6 +12,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -141,8 +142,12 @@ class AnswerFrame:
             return cls("<answer>", "</answer>") if "<answer>" in wanted else cls()
         calls = finals[0].tool_calls
         if calls:
-            texts = [name for name, value in calls[-1].arguments.items() if isinstance(value, str)]
-            argument = texts[-1] if texts else ""
+            given = calls[-1].arguments
+            texts = [name for name, value in given.items() if isinstance(value, str)]
+            ends = [call for final in finals for call in final.tool_calls[-1:]]
+            varied = [n for n in given if len({str(end.arguments.get(n)) for end in ends}) > 1]
+            numbers = [name for name in varied if type(given[name]) in (int, float)]
+            argument = (texts or numbers or [""])[-1]
             return cls(call=calls[-1], argument=argument, is_constant=not argument)
         texts = list(dict.fromkeys(final.text for final in finals))
         if len(texts) < 2:
@@ -158,7 +163,8 @@ class AnswerFrame:
             return f"{self.before}{text}{self.after}"
         arguments: dict[str, Any] = dict(self.call.arguments)
         if self.argument:
-            arguments[self.argument] = text
+            is_text = isinstance(arguments[self.argument], str)
+            arguments[self.argument] = text if is_text else _number_of(text)
         return assistant("", [ToolCall(name=self.call.name, arguments=arguments, id="call_0")])
 
     def core(self, action: Action) -> str:
@@ -182,6 +188,15 @@ class AnswerFrame:
             matches = list(pattern.finditer(text))
             ends += [matches[-1][matches[-1].lastindex or 0]] if matches else []
         return not {plain_of(form) for form in gold}.isdisjoint(map(plain_of, ends))
+
+
+def _number_of(text: str) -> object:
+    """Return the number that a text is; the text where it is none."""
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        return float(text.replace(",", ""))
+    return text
 
 
 def plain_of(text: str) -> str:

@@ -76,6 +76,8 @@ PRESSURE_BOUND = 0.25
 """The gap between reward and success that a policy trained by the reward alone may have."""
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
 """Shares of the expert's reward that an attack that does not solve the task may earn."""
+LOOKS = ("help", "?", "commands", "look")
+"""What is said first, for a list of what may be said."""
 SCOUTED = 5
 """Most episodes that look around before a search."""
 REPEATS = 4
@@ -427,7 +429,7 @@ class _Attack:
 
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what it shows to who looks around."""
-        scout = play(self.subject.gym, task, scripted(["help"]), seed=self.seed)
+        scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
         known = scout.infos[0].get("briefing")
         briefing = known if isinstance(known, Briefing) else Briefing()
         shown = [text_of(scout, n) for n in range(len(scout.seen))]

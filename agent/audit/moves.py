@@ -55,13 +55,20 @@ STEPS = 12
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
-MOST_LETTERS, MOST_REPLIES = 8, 6
+MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
-_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([osp])([a-z]*)\0")
+_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([ospn])([a-z]*)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
+_ROW = re.compile(
+    r"^[ \t]*(?:[-*\u2022] +)?[`'\"]?(/?[a-z][\w-]*(?: (?:[A-Z][A-Z_\d]*|<[^<>\n]+>"
+    r"|\[[^\[\]\n]+\]))*)"
+    r"[`'\"]?(?:[ \t]{2,}|\t| +[-=\u2013\u2014] |: )(?=\S)",
+    re.M,
+)
+"""A line of a help text: a command with its arguments, and what it does."""
 _TICKED = re.compile(r"`([a-z]+(?: [\w<>\[\]]+){0,3})`")
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
@@ -80,7 +87,8 @@ def slot(
         kind: one of `PATTERNS`.
         place: the place, from the end if negative.
         opening: whether the opening is read, and not what was shown last.
-        source: p reads what was shown before the last.
+        source: p reads what was shown before the last; n reads of the last what is news, which
+            neither the opening nor the own action has said.
         spelling: how it is written, one of `SPELLINGS`; empty as it stands.
     """
     return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
@@ -101,16 +109,28 @@ def filled(text: str, scene: Scene) -> str:
         return text
 
     def fill(match: re.Match[str]) -> str:
-        source = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
-        values, place = _matches(match[1], source[match[3]]()), int(match[2])
+        values, place = _sources(match[1], match[3], scene), int(match[2])
         value = values[place] if -len(values) <= place < len(values) else "nothing"
         return SPELLINGS[match[4]](value) if match[4] else value
 
     return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
 
 
+def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
+    """Return the words, numbers, quotations or tokens of what a slot reads."""
+    if source != "n":
+        read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
+        return _matches(kind, read[source]())
+    said = as_action(scene.episode.actions[-1]) if scene.episode.actions else assistant("")
+    known = f"{said.text} {[call.arguments for call in said.tool_calls]} {scene.opening}"
+    old = {*_matches(kind, known), *_matches(kind, scene.prompt)}
+    return [value for value in _matches(kind, scene.shown) if value not in old]
+
+
 def _named_slot(match: re.Match[str]) -> str:
-    source = {"o": " of the task", "s": "", "p": " of the reply before"}[match[3]]
+    source = {"o": " of the task", "s": "", "p": " of the reply before", "n": " of the news"}[
+        match[3]
+    ]
     return f"<{match[1]} {match[2]}{source}>"
 
 
@@ -163,7 +183,7 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
     bounds = _bounds(prompt)
-    ways = [variants(one, is_command=True, bounds=bounds) for one in _commands(told, said)[:12]]
+    ways = [variants(one, is_command=True, bounds=bounds) for one in _commands(told, said)[:16]]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
@@ -220,9 +240,10 @@ def _commands(told: str, said: Sequence[str]) -> list[str]:
     those that the expert uses again and again.
     """
     listed = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
+    rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
     commands = [
         " ".join([words[0].lower(), *words[1:]])
-        for item in [*listed, *_TICKED.findall(told)]
+        for item in [*rows, *listed, *_TICKED.findall(told)]
         for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
         if words and len(words) <= 4
     ]
@@ -274,7 +295,7 @@ def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ())
         head, tail = text[: found[0].start()], text[found[-1].end() :]
         slots = _words()
         pairs = [*itertools.permutations(slots[:6], 2)]
-        wide = ("0", "1", "1000000", *bounds)
+        wide = ("0", "1", "-1", "-10", "1000000", *bounds)
         pairs += itertools.product(slots, wide) if len(found) == 2 else []
         varied += [f"{head}{_joint(found, text).join(pair)}{tail}" for pair in pairs]
     return list(dict.fromkeys([*varied, *((text,) if not is_command else ())]))
@@ -469,7 +490,7 @@ def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
         return list(schema["enum"])
     match schema.get("type"):
         case "integer" | "number":
-            return [1, *(number for number in NUMBERS if number != 1)]
+            return [1, *(number for number in NUMBERS if number != 1), 0.5]
         case "boolean":
             return [True, False]
         case "array":
@@ -479,7 +500,43 @@ def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
         case _:
             named = [slot("word", place, opening=True) for place in (1, 0, 2, 3, 4, -1, -2)]
             last = [LAST_WORD, LAST_QUOTE, LAST_NUMBER]
-            return ["nothing", *values[:12], "", "*", TURN, *last, *named]
+            about = WORD.findall(schema.get("description", ""))[:MOST_DESCRIBED]
+            return ["nothing", *values[:12], *about, "", "%", "_", "*", TURN, *last, *named]
+
+
+def _corrected() -> list[Program]:
+    """Return a wrong answer, and what is news in its refusal as the next one."""
+    wrong = ("nothing", "", "0", "-1", "0.5", "1000000", "nan")
+    news = [slot(kind, n, source="n") for kind in PATTERNS for n in (0, -1, 1)]
+    return [tuple(_framed(pair)) for pair in itertools.product(wrong, news)]
+
+
+def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
+    """Return calls with each number at an edge, before what ends an episode. Their other arguments
+    are the expert's of other tasks, or words of their descriptions.
+    """
+    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
+    shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
+    finals = [as_action(le.actions[-1]).tool_calls for le in lessons[:1] if le.actions]
+    ends = [
+        Move(tool=call.name, arguments=json.dumps(call.arguments)) for end in finals for call in end
+    ]
+    free = [tool.name for tool in briefing.tools if not tool.parameters.get("required")]
+    ends += [Move(tool=name) for name in free]
+    programs: list[Program] = []
+    for tool in briefing.tools:
+        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        numbers = [n for n, s in properties.items() if s.get("type") in ("integer", "number")]
+        pools = {n: _pool(s, ()) for n, s in properties.items() if n not in numbers}
+        usual = {name: pool[0] for name, pool in pools.items()} | shapes.get(tool.name, {})
+        bases = [
+            usual,
+            *(usual | {n: v} for n, pool in pools.items() for v in pool[:MOST_DESCRIBED]),
+        ]
+        for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
+            call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
+            programs += [(call, end) for end in dict.fromkeys(ends[:MOST_ENDS]) if numbers]
+    return programs
 
 
 def programs_of(
@@ -512,7 +569,9 @@ def programs_of(
             row = (first, then, Move(f"{start} {seen}"), first)
             programs += [(*row, end), (*row, *row, end)]
     whole = [Move(text) for way in every for text in way if every_number() in text]
-    programs += [(one, then) for one in whole for then in alone]
+    edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000", t)]
+    programs += [(one, then) for one in [*whole, *edged[:MOST_ITEMS]] for then in alone]
+    programs += [*_corrected(), *_overdone(briefing, lessons)]
     programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
     for tool in briefing.tools:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})

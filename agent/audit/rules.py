@@ -14,7 +14,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from urllib.parse import unquote
 
@@ -32,6 +32,16 @@ _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
+_SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "with a digit": (r"\d", ("digit", "number")),
+    "with a capital": (r"[A-Z]", ("capital", "upper")),
+    "with a full stop": (r"\.$", ("stop", "punctuat")),
+    "with a comma": (r",", ("comma", "punctuat")),
+    "with a space": (r"\s", ("space", "words")),
+    "with a hyphen": (r"-", ("hyphen", "dash")),
+    "with a mark": (r"[^\w\s.,-]", ("mark", "punctuat", "symbol")),
+}
+"""What may set one of several pieces apart, and words that make it the task itself."""
 _CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
 _CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
 _LONG = re.compile(r"\b[a-z]{4,}\b")
@@ -99,9 +109,22 @@ def listed(text: str) -> list[str]:
 
 
 def _matching(pattern: re.Pattern[str]) -> Find:
-    return lambda text: [match[match.lastindex or 0] for match in pattern.finditer(text)]
+    @lru_cache(maxsize=256)  # many rules read the same texts
+    def find(text: str) -> list[str]:
+        return [match[match.lastindex or 0] for match in pattern.finditer(text)]
+
+    return find
 
 
+def options(text: str) -> list[str]:
+    """Return what a task offers to choose from: the lines of a list, or the items of its last."""
+    lines = _OPTION(text)
+    return lines if len(lines) > 1 else listed(text)
+
+
+_OPTION = _matching(
+    re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
+)
 FINDERS: dict[str, Find] = {
     "token": _matching(_TOKEN),
     "number": _matching(_NUMBER),
@@ -110,6 +133,7 @@ FINDERS: dict[str, Find] = {
     "word": _matching(_LONG),
     "number apart": _matching(_APART),
     "item": listed,
+    "option": options,
     "choice": _matching(_CHOICE),
 }
 
@@ -134,6 +158,12 @@ def _most_frequent(values: list[str]) -> str:
     return first if times > max(1, second) else ""
 
 
+def _apart(sign: str, has: bool, values: list[str]) -> str:
+    """Return the only value that has a sign, or has it not; nothing where it is not alone."""
+    kept = [value for value in values if bool(re.search(sign, value)) == has]
+    return kept[0] if len(kept) == 1 < len(values) else ""
+
+
 CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("longest", lambda values: max(values, key=len, default=""), ("longest",)),
     ("shortest", lambda values: min(values, key=len, default=""), ("shortest",)),
@@ -143,6 +173,11 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("median", _ranked(0.5), _MIDDLE),
     ("largest", _ranked(1.0), _LARGE),
     ("most frequent", _most_frequent, _MOST),
+    *(
+        (f"{which} {name}", partial(_apart, sign, has), words)
+        for name, (sign, words) in _SIGNS.items()
+        for which, has in (("only", True), ("only not", False))
+    ),
     *(
         (f"sorted and by {j!r} joined", partial(lambda j, v: j.join(sorted(v)), j), _SORTS)
         for j in JOINTS
@@ -156,12 +191,6 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
 
 def _rule(find: Find, choose: Choose, read: Rule) -> Rule:
     return lambda text: read(choose(find(text)))
-
-
-def _by_number(text: str) -> str:
-    """Choose from the list by the first number of the task."""
-    items, number = listed(text), _NUMBER.search(text)
-    return items[int(float(number[0])) % len(items)] if items and number else ""
 
 
 def _rules() -> list[Way]:
@@ -178,7 +207,7 @@ def _rules() -> list[Way]:
             (f"the {name} {kind}", _rule(find, choose, read), words)
             for name, choose, words in CHOOSERS
         ]
-    return [*rules, ("the item of the task's number", _by_number, ())]
+    return rules
 
 
 RULES = _rules()
@@ -212,7 +241,12 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
-    return _counted(known, told) or _giveaways(known) or _looked_up(known, told)
+    return (
+        _counted(known, told)
+        or _giveaways(known)
+        or _looked_up(known, told)
+        or _placed(known, told)
+    )
 
 
 def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
@@ -272,6 +306,54 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
             best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
             return f"{name} gives it", lambda text: best.get(feature(text), "")  # noqa: B023
     return None
+
+
+def _numbers_of(text: str) -> dict[str, int]:
+    """Return numbers that a text has and does not mean: its lengths, its letters, its numbers."""
+    tokens, numbers = FINDERS["token"](text), FINDERS["number"](text)
+    found = {name: count(text) for name, count in COUNTS.items()}
+    for place in PLACES:
+        if -len(tokens) <= place < len(tokens):
+            token = tokens[place].strip(".:")
+            found[f"length of token {place}"] = len(token)
+            found[f"first letter of token {place}"] = ord(token[:1].lower() or "a") - ord("a")
+        if -len(numbers) <= place < len(numbers):
+            digits = [int(digit) for digit in numbers[place] if digit.isdecimal()]
+            found[f"number {place}"] = int(float(numbers[place]))
+            found[f"last digit of number {place}"] = digits[-1]
+            found[f"digit sum of number {place}"] = sum(digits)
+    return found
+
+
+def _placed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that a number of the text, as it is or with a constant added, is the place of
+    the answer among the options, as they are shown or sorted; counted round and round.
+    """
+    if any(word in told for word in ASKED_FOR):
+        return None
+    best: tuple[float, str, Rule] | None = None
+    for order in (list[str], sorted):
+        shifts = dict[str, Counter[int]]()
+        places = Counter[int]()
+        for text, answer in known:
+            offered = order(options(text))
+            if answer in offered:
+                place = offered.index(answer)
+                places[place] += 1
+                for name, number in _numbers_of(text).items():
+                    shifts.setdefault(name, Counter())[(place - number) % len(offered)] += 1
+        usual = max(places.values(), default=0)
+        least = max(LEAST_SHARE * len(known), usual + len(known) / 4)
+        for name, counts in shifts.items():
+            (shift, right), *_ = counts.most_common(1)
+            if right >= least and (best is None or right > best[0]):
+                best = right, f"{name} is its place", partial(_option_at, order, name, shift)
+    return best and (best[1], best[2])
+
+
+def _option_at(order: Callable[[list[str]], list[str]], name: str, shift: int, text: str) -> str:
+    offered = order(options(text))
+    return offered[(_numbers_of(text).get(name, 0) + shift) % len(offered)] if offered else ""
 
 
 def _giveaways(known: Sequence[tuple[str, str]]) -> tuple[str, Rule] | None:
