@@ -570,6 +570,8 @@ def programs_of(
             programs += [(*row, end), (*row, *row, end)]
     whole = [Move(text) for way in every for text in way if every_number() in text]
     edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000", t)]
+    named = [slot(kind, n, opening=True) for kind in ("number", "word") for n in (0, -1)]
+    edged = [*(Move(f"{start} {one}") for start in starts for one in named), *edged]
     programs += [(one, then) for one in [*whole, *edged[:MOST_ITEMS]] for then in alone]
     programs += [*_corrected(), *_overdone(briefing, lessons)]
     programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))

@@ -231,12 +231,16 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    told = f"{scene.prompt}\n{scene.opening}".casefold()
+    rule = _learned(known, f"{scene.prompt}\n{scene.opening}".casefold(), frame.core)
+    return rule and (rule[0], lambda text: frame.core(rule[1](text)))
+
+
+def _learned(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[str, Rule] | None:
     best: tuple[float, str, Rule] | None = None
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
         if any(word in told for word in words):
             continue
-        share = sum(rule(text) == answer for text, answer in known) / len(known)
+        share = sum(core(rule(text)) == answer for text, answer in known) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
             best = share, name, rule
     if best is not None:
@@ -245,7 +249,7 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
         _counted(known, told)
         or _giveaways(known)
         or _looked_up(known, told)
-        or _placed(known, told)
+        or _placed(known, told, core)
     )
 
 
@@ -325,7 +329,7 @@ def _numbers_of(text: str) -> dict[str, int]:
     return found
 
 
-def _placed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[str, Rule] | None:
     """Return the rule that a number of the text, as it is or with a constant added, is the place of
     the answer among the options, as they are shown or sorted; counted round and round.
     """
@@ -336,7 +340,7 @@ def _placed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | N
         shifts = dict[str, Counter[int]]()
         places = Counter[int]()
         for text, answer in known:
-            offered = order(options(text))
+            offered = [core(option) for option in order(options(text))]
             if answer in offered:
                 place = offered.index(answer)
                 places[place] += 1

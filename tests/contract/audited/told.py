@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import ludus
-from ludus.envs import tool
+from ludus.envs import ToolResult, tool
 from ludus.messages import Message, ToolCall, assistant
 
 Action = str | Message
@@ -35,6 +35,7 @@ class ToldEnv(ludus.TextEnv):
     max_turns = 12
     script: Writes
     has_gold = False
+    ends_by_tool = False
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
         draw = random.Random(f"{type(self).__name__}/{self.task.seed}")
@@ -48,12 +49,14 @@ class ToldEnv(ludus.TextEnv):
         self.owed += sum(paid)
         return shown
 
-    def hear(self, called: tuple[Any, ...]) -> str:
+    def hear(self, called: tuple[Any, ...]) -> str | ToolResult:
         """Answer the call of a tool; a script that has ended hears no more."""
         try:
             return self.send(called)
         except StopIteration as end:
             self.owed += end.value or 0.0
+            if self.ends_by_tool:
+                return ToolResult("It is over.", reward=self.owed, terminated=True)
             return "It is over."
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -72,7 +75,7 @@ class ToldEnv(ludus.TextEnv):
 
 
 def _tool(name: str, about: str, arguments: dict[str, type]) -> Any:
-    def function(self: ToldEnv, **given: Any) -> str:
+    def function(self: ToldEnv, **given: Any) -> str | ToolResult:
         return self.hear((name, *given.values()))
 
     kinds = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -88,7 +91,14 @@ def _tool(name: str, about: str, arguments: dict[str, type]) -> Any:
 
 
 def registered(
-    ids: list[str], folder: str, prompt: str, *, gold: bool = False, turns: int = 12, **tools: Any
+    ids: list[str],
+    folder: str,
+    prompt: str,
+    *,
+    gold: bool = False,
+    turns: int = 12,
+    ends: bool = False,
+    **tools: Any,
 ) -> Register:
     """Return a decorator that registers a script under `FOLDER/NAME-v0`.
 
@@ -98,6 +108,7 @@ def registered(
         prompt: the system prompt.
         gold: whether the expert's first action is the gold.
         turns: the most turns.
+        ends: whether a tool may end the episode, and not only a text.
         tools: name -> (description, argument -> type).
     """
 
@@ -108,6 +119,7 @@ def registered(
             "system_prompt": prompt,
             "has_gold": gold,
             "max_turns": turns,
+            "ends_by_tool": ends,
             "__doc__": script.__doc__,
         }
         env_id = f"{folder}/{script.__name__.replace('_', '-')}-v0"
