@@ -37,11 +37,11 @@ from ludus.agent.audit.moves import (
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.rules import learned_rule
 from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
-from ludus.envs import Briefing, TextEnv, register_env
+from ludus.envs import Briefing, TextEnv, ToolSpec, register_env
 from ludus.envs.checks.subject import Played
 
 FOLDER = Path(__file__).parent / "audited"
-WITH_SOUND = ("puzzles", "services", "transcripts")
+WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
@@ -67,6 +67,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
+        ("slips", 1),
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -250,6 +251,50 @@ def test_tasks_with_equal_features_and_equal_answers_are_a_rule() -> None:
     assert learned_rule(scene(texts, answers, texts[0], asked)) is None  # that is the task
     shuffled = rng.sample(answers, len(answers))
     assert learned_rule(scene(texts, shuffled, texts[0])) is None
+
+
+def test_a_number_that_is_the_place_of_the_answer_is_a_rule() -> None:
+    rng = random.Random(6)
+    names = [f"n{chr(97 + n)}{chr(97 + n // 2)}" for n in range(20)]
+
+    def task(*, is_sorted: bool) -> tuple[str, str]:
+        offered = rng.sample(names, rng.randint(4, 7))
+        number = rng.randint(1000, 9999)
+        place = sum(map(int, str(number))) if is_sorted else rng.randrange(100)
+        rows = "\n".join(f"- {name}" for name in offered)
+        return f"Part {number}:\n{rows}", offered[place % len(offered)]
+
+    openings, answers = zip(*(task(is_sorted=True) for _ in range(30)), strict=True)
+    new, answer = task(is_sorted=True)
+    learned = learned_rule(scene([*openings], [*answers], new))
+    assert learned is not None
+    assert learned[1](new) == answer
+    assert learned_rule(scene([*openings], [*answers], new, "Add the digits.")) is None
+    openings, answers = zip(*(task(is_sorted=False) for _ in range(30)), strict=True)
+    assert learned_rule(scene([*openings], [*answers], new)) is None
+
+
+def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
+    rows = "  walk PLACE     goes there\nwarp <n> - for builders\n* scan: looks"
+    texts = {move.text for move in moves_of(Briefing(), ["A room.", rows], [])}
+    assert {f"walk {LAST_WORD}", f"warp {slot('number', 0, opening=True)}", "scan"} <= texts
+    seen = scene(["?", "!"], ["It is 3.", "It is 4."], "Say 7.")
+    seen.episode.actions.append("5")
+    seen.episode.seen.append(("5 and 7 are not 42.", 0.0, False, False))
+    news = Move(slot("number", 0, source="n"), answers=True)
+    assert news.action(seen) == "It is 42."
+    pay = ToolSpec(
+        name="pay",
+        description="Pay.",
+        parameters={
+            "type": "object",
+            "properties": {"who": {"type": "string"}, "much": {"type": "integer"}},
+            "required": ["who", "much"],
+        },
+    )
+    end = ToolSpec(name="leave", description="Leave.", parameters={"type": "object"})
+    programs = programs_of(Briefing(tools=(pay, end)), ["?"], [])
+    assert "pay(who=nothing, much=-10); leave()" in {described(program) for program in programs}
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:

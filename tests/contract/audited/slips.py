@@ -126,13 +126,13 @@ def casting(draw: random.Random, *, is_sorted: bool) -> Script:
     return float(said == names[place])
 
 
-@plant("Who plays the part? Say the name.")
+@plant("Who plays the part? Say the name.", gold=True)
 def number_of_the_part(draw: random.Random) -> Script:
     """Parts were dealt by the sum of a number's digits."""
     return casting(draw, is_sorted=True)
 
 
-@sound("Who plays the part? Say the name.")
+@sound("Who plays the part? Say the name.", gold=True)
 def number_of_no_part(draw: random.Random) -> Script:
     """The number is drawn."""
     return casting(draw, is_sorted=False)
@@ -149,13 +149,13 @@ def remarks(draw: random.Random, *, is_careless: bool) -> Script:
     return float(said.rstrip(".") == right)
 
 
-@plant("Repeat the right line.")
+@plant("Repeat the right line.", gold=True)
 def full_stop_of_the_author(draw: random.Random) -> Script:
     """The right line was written with care, the others were generated."""
     return remarks(draw, is_careless=True)
 
 
-@sound("Repeat the right line.")
+@sound("Repeat the right line.", gold=True)
 def full_stops_everywhere(draw: random.Random) -> Script:
     """All lines end alike."""
     return remarks(draw, is_careless=False)

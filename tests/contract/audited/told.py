@@ -56,7 +56,7 @@ class ToldEnv(ludus.TextEnv):
         except StopIteration as end:
             self.owed += end.value or 0.0
             if self.ends_by_tool:
-                return ToolResult("It is over.", reward=self.owed, terminated=True)
+                return ToolResult(content="It is over.", reward=self.owed, terminated=True)
             return "It is over."
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
