@@ -2,7 +2,7 @@
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
 Nothing is understood: a rule finds the pieces of one kind, chooses one of them, and reads it. Some
-830 rules are tried on the lessons, and the best one is played. Where answers are few, words that
+970 rules are tried on the lessons, and the best one is played. Where answers are few, words that
 give one away are rules, too.
 """
 

@@ -282,7 +282,7 @@ def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
     seen.episode.actions.append("5")
     seen.episode.seen.append(("5 and 7 are not 42.", 0.0, False, False))
     news = Move(slot("number", 0, source="n"), answers=True)
-    assert news.action(seen) == "It is 42."
+    assert news.action(seen) == "It is 42"
     pay = ToolSpec(
         name="pay",
         description="Pay.",
