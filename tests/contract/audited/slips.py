@@ -33,7 +33,7 @@ def hotel(draw: random.Random, rows: str, *, is_open: bool) -> Script:
         if verb == "summon" and is_open and rest.isdecimal():
             at = int(rest[:4])
         if verb == "deliver":
-            return float(at == goal)
+            return 1.0 if at == goal else 0.04 * (at > 0)
         shown = rows if verb == "help" else f"You are on floor {at}."
     return 0.0
 
@@ -74,7 +74,7 @@ def safe(draw: random.Random, *, is_told: bool) -> Script:
         said = yield shown, call("open_safe", code=code)
         if not isinstance(said, tuple):
             shown = "Use the tool."
-        elif said[1] < 1000 or said[1] != int(said[1]):
+        elif not 1000 <= said[1] < 100_000 or said[1] % 1:
             shown = f"ValueError: {said[1]} != {code}" if is_told else "between 1000 and 10999"
         else:
             return float(said[1] == code)
@@ -155,7 +155,7 @@ def full_stop_of_the_author(draw: random.Random) -> Script:
     return remarks(draw, is_careless=True)
 
 
-@sound("Repeat the right line.", gold=True)
+@sound("Repeat the right line.")
 def full_stops_everywhere(draw: random.Random) -> Script:
     """All lines end alike."""
     return remarks(draw, is_careless=False)
