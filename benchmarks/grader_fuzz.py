@@ -202,8 +202,7 @@ def function_program(draw: Draw) -> Program:
         )  # fmt: skip
         # A name that the tests assign is not an entry point of theirs.
         named = named and "=" not in form
-        if not form.endswith("*") or name not in ("sum", "filter", "deepcopy", "isclose"):
-            tests = [f"{form}\n{test}" for test in tests]
+        tests = [f"{form}\n{test}" for test in tests]
     if name == "sum" and kind == "count":
         named = True
         name, kind, tests = "f", "plain", [f"assert f({a}) == {v!r}" for a, v in pairs]
@@ -320,6 +319,13 @@ def special_program(draw: Draw) -> Program:
             "from math import *\n\ndef f(n):\n    return n * pi + sqrt(n)\n",
             [f"assert abs(f({k}) - {k} * pi - sqrt({k})) < 1e-9 and f(1) != inf"],
             entry_point="f",
+        ),
+        Program(
+            "helper by a star",
+            f"from math import isclose\n\ndef f(n):\n    return n * {k} / 3\n",
+            [f"from solution import *\nassert isclose(f(4), {4 * k / 3})", f"assert isclose(f(5), {5 * k / 3})"],
+            entry_point=draw.choice(["", "f"]),
+            wanted=["f"],
         ),
         Program(
             "long expression",
@@ -842,7 +848,7 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         return "\n".join(lines)
 
     source = " ".join(program.tests)
-    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next"]  # fmt: skip
+    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next", "isclose"]  # fmt: skip
     flags = [
         "passed",
         "ok",
