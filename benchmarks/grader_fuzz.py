@@ -323,7 +323,10 @@ def special_program(draw: Draw) -> Program:
         Program(
             "helper by a star",
             f"from math import isclose\n\ndef f(n):\n    return n * {k} / 3\n",
-            [f"from solution import *\nassert isclose(f(4), {4 * k / 3})", f"assert isclose(f(5), {5 * k / 3})"],
+            [
+                f"from solution import *\nassert isclose(f(4), {4 * k / 3})",
+                f"assert isclose(f(5), {5 * k / 3})",
+            ],
             entry_point=draw.choice(["", "f"]),
             wanted=["f"],
         ),

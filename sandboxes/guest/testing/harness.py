@@ -172,7 +172,9 @@ class TestHarness(TestsLine):
         trusted = {**_TRUSTED_FUNCTIONS, **(_OF_MATHS if entry_point in wanted else {})}
         trusted.pop(entry_point, None)
         helpers = wanted & trusted.keys()
-        if helpers and (wanted != helpers or self.interface.modules or self.interface.names - helpers):
+        if helpers and (
+            wanted != helpers or self.interface.modules or self.interface.names - helpers
+        ):
             for name in helpers:
                 self._import(name, trusted[name])
         if suspects := wanted & MODULE_NAMES:
