@@ -30,8 +30,6 @@ HEADER = [
     "ratio",
     "clipped below",
     "above",
-    "budget",
-    "CPU s a run",
 ]
 
 
@@ -64,7 +62,8 @@ def table(runs: Sequence[Run], eval_tasks: int) -> list[list[str]]:
             _cells([run for run in here if run.recipe == recipe], budget, eval_tasks)
             for recipe in sorted({run.recipe for run in here})
         ]
-        rows.append([f"_{environment}_", *[""] * (len(HEADER) - 1)])
+        name = f"_{environment}_, {budget / 1000:.0f}k tokens"
+        rows.append([name, *[""] * (len(HEADER) - 1)])
         rows += [cells for _, cells in sorted(found, key=lambda pair: -pair[0])]
     return rows
 
@@ -87,8 +86,6 @@ def _cells(mine: Sequence[Run], budget: float, eval_tasks: int) -> tuple[float, 
         f"{min(r.ratio_min for r in mine):.2f} .. {max(r.ratio_max for r in mine):.2f}",
         f"{statistics.fmean(r.clip_low for r in mine):.1%}",
         f"{statistics.fmean(r.clip_high for r in mine):.1%}",
-        f"{budget / 1000:.0f}k",
-        f"{statistics.fmean(run.seconds for run in mine):.0f}",
     ]
 
 

@@ -59,10 +59,11 @@ def mismatch(seed: int, scale: float) -> Numbers:
     for name, correction in CORRECTIONS.items():
         overrides = {"algorithm": {"corrections": correction}}
         arms[name] = Arm(steps=steps, rounding=1, overrides=overrides)
+    arms["pruned"] = Arm(steps=steps, rounding=1, pruned=0.95)
     ends = {name: train(game, arm, start, seed) for name, arm in arms.items()}
     # what the sampler earns is not what was learned: the learner's own weights are played again
     success = {name: played_again(game, end, seed) for name, end in ends.items()}
-    gains = {f"{name}_gain": success[name] - success["none"] for name in CORRECTIONS}
+    gains = {f"{name}_gain": success[name] - success["none"] for name in (*CORRECTIONS, "pruned")}
     return {**success, "lost": success["same"] - success["none"], **gains}
 
 

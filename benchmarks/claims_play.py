@@ -26,8 +26,9 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.mask_policy import MaskPolicy
 from ludus.trainer.models.tiny import build_model
-from ludus.trainer.recipes.recipe import load_recipe, merge
+from ludus.trainer.recipes.recipe import VocabularySettings, load_recipe, merge
 from ludus.trainer.recipes.resolution import corrected, plan_updates, resolve
 from ludus.trainer.rollout.collect import Group
 from ludus.verdict import Verdict
@@ -82,6 +83,9 @@ class Arm:
     """Whether the recipe is corrected as `overlap.correction = "auto"` does."""
     rounding: int = 0
     """Bits of the mantissa of the weights that sample; 0 rounds nothing."""
+    pruned: float = 0.0
+    """The share of the policy's probability that the tokens hold which may be sampled, by the
+    learner's weights at the beginning of the step; 0 prunes nothing."""
     turns: bool = False
     """Whether each token is a turn, which has its own reward."""
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -162,7 +166,11 @@ def train(game: Game, arm: Arm, start: Model, seed: int) -> Played:
     learner = Learner(
         copy.deepcopy(start),
         TrainerConfig(lr=arm.lr),
-        ReadingOptions(values="values" in algorithm.needs, engine_copy=False),
+        ReadingOptions(
+            values="values" in algorithm.needs,
+            engine_copy=False,
+            vocabulary=VocabularySettings(top_p=arm.pruned, every=1) if arm.pruned else None,
+        ),
     )
     updater = Updater(algorithm, learner, updates=settings, max_kl=TrainerConfig().max_kl)
     played, rng = Played(model=learner.model), random.Random(f"play/{seed}")
@@ -171,7 +179,7 @@ def train(game: Game, arm: Arm, start: Model, seed: int) -> Played:
     for step in range(arm.steps):
         older.append(sampler_of(learner.model, arm))
         tasks = [(step * arm.tasks + n) % TASKS for n in range(arm.tasks)]
-        groups = play(older[0], game, tasks, arm, rng, draw)
+        groups = play(older[0], game, tasks, arm, rng, draw, mask=learner.mask)
         for episode in [each for group in groups for each in group.episodes]:
             episode.trajectories[0].asked = dict(arm.marks)
         note(played, groups)
@@ -217,6 +225,8 @@ def play(
     arm: Arm,
     rng: random.Random,
     draw: torch.Generator,
+    *,
+    mask: MaskPolicy | None = None,
 ) -> list[Group]:
     """Play a group of rollouts of each task, all of them a token at a time."""
     seats = [task for task in tasks for _ in range(arm.group)]
@@ -226,7 +236,10 @@ def play(
     rewards: list[list[float]] = [[] for _ in seats]
     over = [False] * len(seats)
     for _ in range(game.most):
-        logits = torch.log_softmax(model(input_ids=ids).logits[:, -1].float(), -1)
+        logits = model(input_ids=ids).logits[:, -1].float()
+        if mask is not None:
+            logits = mask.masked(logits, mask.model(input_ids=ids).logits[:, -1].float())
+        logits = torch.log_softmax(logits, -1)
         tokens = torch.multinomial(logits.exp(), 1, generator=draw)
         chosen, logp = tokens.squeeze(1).tolist(), logits.gather(1, tokens).squeeze(1).tolist()
         shown: list[list[int]] = []

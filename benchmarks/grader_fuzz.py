@@ -49,6 +49,8 @@ class Program:
     wanted: list[str] = field(default_factory=list)
     """The names that a solution has to define."""
     interface: dict[str, list[str]] = field(default_factory=dict)
+    near: list[str] = field(default_factory=list)
+    """Wrong solutions that are right but for what a single one of the tests asks."""
 
 
 # --- right programs ---------------------------------------------------------------
@@ -520,6 +522,11 @@ def styled_program(draw: Draw) -> Program:
             f"import functools\n\ndef times(n):\n    def wrap(function):\n        @functools.wraps(function)\n        def inner(*a, **k):\n            inner.calls += 1\n            return [function(*a, **k) for _ in range(n)]\n        inner.calls = 0\n        return inner\n    return wrap\n\n@times({k})\ndef f(x, *, y=1):\n    return x + y\n\ndef calls():\n    return f.calls\n",
             f"assert f({a}) == [{a + 1}] * {k} and f({a}, y=2) == [{a + 2}] * {k} and calls() == 2",
         ),
+        "mapping of its own": (
+            "Headers",
+            "from collections.abc import MutableMapping\n\nclass Headers(MutableMapping):\n    def __init__(self):\n        self._d = {}\n    def __getitem__(self, key):\n        return self._d[key.lower()]\n    def __setitem__(self, key, value):\n        self._d[key.lower()] = value\n    def __delitem__(self, key):\n        del self._d[key.lower()]\n    def __iter__(self):\n        return iter(self._d)\n    def __len__(self):\n        return len(self._d)\n    def all_told(self):\n        return sum(self._d.values())\n",
+            f"h = Headers()\nh['Key'] = {a}\nassert h['KEY'] == {a} and h.get('kEy') == {a} and h.get('no', 0) == 0 and len(h) == 1 and h.all_told() == {a}\nassert list(h) == ['key'] and sorted(h.items()) == [('key', {a})]\ndel h['KEY']\nassert not h",
+        ),
         "events": (
             "Bus",
             "class Bus:\n    def __init__(self):\n        self._handlers = {}\n    def on(self, name, handler):\n        self._handlers.setdefault(name, []).append(handler)\n    def emit(self, name, *a):\n        return [handler(*a) for handler in self._handlers.get(name, [])]\n",
@@ -560,6 +567,126 @@ def styled_program(draw: Draw) -> Program:
         wanted=names.split(" "),
         entry_point=names if " " not in names and draw.random() < 0.5 else "",
     )
+
+
+_PREDICATES = {
+    "call": "callable({x})",
+    "len": "isinstance({x}, Sized)",
+    "iter": "isinstance({x}, Iterable)",
+    "next": "hasattr({x}, '__next__')",
+    "contains": "isinstance({x}, Container)",
+    "getitem": "hasattr({x}, '__getitem__')",
+    "enter": "hasattr({x}, '__enter__')",
+    "aenter": "hasattr({x}, '__aenter__')",
+    "aiter": "isinstance({x}, AsyncIterable)",
+    "await": "isinstance({x}, Awaitable)",
+    "float": "isinstance({x}, SupportsFloat)",
+    "add": "hasattr(type({x}), '__add__') or hasattr({x}, '__add__')",
+    "reversed": "isinstance({x}, Reversible)",
+}
+"""Special method without underscores -> a test of an object that is true where its class has it."""
+_SKIPS = """class SkipTest({base}):
+    pass
+
+SkipTest.__module__ = {module!r}
+
+def f(n):
+    return n * {k}
+
+def g(n):
+    raise SkipTest('x')
+"""
+
+
+def near_program(draw: Draw) -> Program:
+    """A program whose tests ask what kind of thing an object is, or catch errors by name."""
+    k, n = draw.randint(3, 9), draw.randint(10, 40)
+    form = draw.choice(
+        [
+            "kind of object",
+            "kind of object",
+            "kind of result",
+            "error by name",
+            "skipped tests",
+            "plain by birth",
+        ]
+    )
+    modules = "from collections.abc import *\nfrom typing import SupportsFloat\n"
+    if form.startswith("kind"):
+        # A result that can be iterated and has `__next__` is an iterator, and nothing else.
+        apart = {"next"} if form == "kind of result" else set()
+        names = draw.sample(sorted(_PREDICATES.keys() - apart), draw.randint(1, 3))
+        bare = f"class Bag:\n    def __init__(self, n):\n        self.amount = n * {k}\n"
+        special = [f"    def __{name}__(self, *a):\n        return None\n" for name in names]
+        iterable = "    def __iter__(self):\n        return iter(())\n" * (
+            "reversed" in names and "iter" not in names
+        )
+        solutions = [bare + "".join(special) + iterable, bare + "".join(special[1:]), bare]
+        unhashable = draw.random() < 0.3
+        if unhashable:
+            solutions = [bare, bare + "    def __eq__(self, other):\n        return True\n"]
+        x = "b" if form == "kind of object" else "b[0]"
+        tests = [_PREDICATES[name].format(x=x) for name in names]
+        asked = (
+            f"isinstance({x}, Hashable)" if unhashable else " and ".join(f"({t})" for t in tests)
+        )
+        if form == "kind of object":
+            test = f"b = Bag({n})\nassert b.amount == {n * k} and {asked}"
+        else:
+            solutions = [s + "\ndef f(n):\n    return [Bag(n), n + 1]\n" for s in solutions]
+            test = f"b = f({n})\nassert b[1] == {n + 1} and {asked}"
+        right, *near = solutions
+        wanted = ["Bag"] if form == "kind of object" else ["f"]
+        return Program(form, right, [modules + test], wanted=wanted, near=near)
+    if form == "plain by birth":
+        base, method, call = draw.choice(
+            [
+                ("str", "count", "count('a')"),
+                ("str", "find", "find('x')"),
+                ("list", "index", "index('x')"),
+            ]
+        )
+        value = {"count": "'a' * N + 'b'", "find": "'-' * N + 'x'", "index": "['y'] * N + ['x']"}[
+            method
+        ]
+        made = f"Name({value.replace('N', str(n))})"
+        right = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
+        bare = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
+        own = f"    def {method}(self, *a):\n        return super().{method}(*a) + {k}\n"
+        test = f"x = {made}\nassert x.twice() == {2 * n + 2} and x.{call} == {n + k}"
+        return Program(form, bare + own, [test], wanted=["Name"], near=[bare])
+    if form == "error by name":
+        work = f"\ndef f(n):\n    if n < 0:\n        raise Bad(n)\n    return n * {k}\n"
+        easy = f"\ndef f(n):\n    return n * {k}\n"
+        said = draw.choice(
+            ["assert False", "raise RuntimeError('no error')", "raise AssertionError"]
+        )
+        caught = "RuntimeError" if "Runtime" in said else "AssertionError"
+        lie = f"class Bad({caught}):\n    pass\nBad.__module__, Bad.__name__ = 'builtins', {caught!r}\n"
+        near = [f"Bad = {name}\n" for name in (caught, "Exception", "BaseException")]
+        test = f"try:\n    f(-1)\n    {said}\nexcept Bad:\n    pass\nassert f({n}) == {n * k}"
+        right = f"class Bad(ValueError):\n    pass\n{work}"
+        return Program(
+            form, right, [test], wanted=["f", "Bad"], near=[each + easy for each in [*near, lie]]
+        )
+    right = f"def f(n):\n    return n * {k}\n\ndef g(n):\n    return n - {k}\n"
+    test = (
+        "import unittest\nfrom unittest import SkipTest\n\nclass T(unittest.TestCase):\n"
+        f"    def test_f(self):\n        self.assertEqual(f({n}), {n * k})\n"
+        f"    def test_g(self):\n        self.assertEqual(g({n}), {n - k})\n"
+    )
+    bases = ["Exception", "ValueError"]
+    places = [
+        "tests",
+        "unittest",
+        "unittest.case",
+        "unittest.mock",
+        "doctest",
+        "solution",
+        "builtins",
+    ]
+    near = [_SKIPS.format(base=draw.choice(bases), module=place, k=k) for place in places]
+    return Program(form, right, [test], wanted=["f", "g"], near=near)
 
 
 # --- liars ------------------------------------------------------------------------
@@ -866,10 +993,12 @@ def plant(name: str) -> Path:
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
     draw = random.Random(f"{seed} {number}")
-    make = draw.choices([function_program, special_program, styled_program], [5, 3, 3])[0]
+    makers = [function_program, special_program, styled_program, near_program]
+    make = draw.choices(makers, [10, 6, 6, 3])[0]
     program = make(draw)
     liars = [liar(draw, program) for _ in range(LIARS - 1)]
-    return program, [*liars, changing_liar(draw, program)]
+    near = [("near", source) for source in program.near]
+    return program, [*liars, changing_liar(draw, program), *near]
 
 
 async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:

@@ -41,7 +41,8 @@ HEAD = """\
 # Index of the algorithm library
 
 Written by `python docs/algorithms_index.py` from the docstrings; the pictures are in
-[algorithms.md](algorithms.md). "Reached" is counted from the code, calls within the library
+[algorithms.md](algorithms.md). A source is a number at arXiv, where there is one; the docstring has
+the equation and what differs. "Reached" is counted from the code, calls within the library
 included, and says the furthest of:
 
 - *learning curve*: by a recipe whose runs are in the table of [algorithms.md](algorithms.md), or by
@@ -67,7 +68,7 @@ UPDATES = re.compile(
 OPTIONS = "test_recipe_options"
 """The test that puts every function which a recipe can name into one; it lists the others."""
 TABLE, TABLE_END = "<!-- learning table", "<!-- end of the learning table"
-SHOWN = 6
+SHOWN = 2
 """How many are named that reach a function."""
 
 
@@ -102,11 +103,16 @@ def _row(name: str, reach: Reach) -> str:
     text = inspect.getdoc(_functions()[name]) or ""
     summary = " ".join(text.split("\n\n")[0].split())
     source = re.search(r"^Source: (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    cited = " ".join(source[1].split()) if source else ""
+    cited = _papers(" ".join(source[1].split())) if source else ""
     level, by = reach.of(name)
     shown = f"{level}: {', '.join(by[:SHOWN])}" if by else level
     more = f" and {len(by) - SHOWN} more" if len(by) > SHOWN else ""
     return f"| `{name}` | {_cell(summary)} | {_cell(cited)} | {shown}{more} |"
+
+
+def _papers(source: str) -> str:
+    """Return the numbers that a source has at arXiv; without any, the source."""
+    return ", ".join(dict.fromkeys(re.findall(r"\b\d{4}\.\d{5}\b", source))) or source
 
 
 class Reach:

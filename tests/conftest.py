@@ -1,14 +1,17 @@
 """Settings for every test, and the Docker engine some of them need."""
 
 import gc
+import importlib.util
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 WITH_DOCKERD = Path(__file__).resolve().parents[1] / "scripts" / "with_dockerd.sh"
 
 
@@ -76,6 +80,22 @@ def _unit_s() -> float:
     for number in range(200_000):
         total += number
     return time.process_time() - started
+
+
+@pytest.fixture(scope="session")
+def run_example() -> Callable[[str], ModuleType]:
+    """Reads a file of `examples/` as a module, as if its reader had written it."""
+
+    def run(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"example_{Path(name).stem}", EXAMPLES / name)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # dataclasses look for it there
+        spec.loader.exec_module(module)
+        return module
+
+    return run
 
 
 @pytest.fixture(scope="session")

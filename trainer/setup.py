@@ -27,6 +27,7 @@ from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
 from .models.checkpoint import load_state
 from .models.devices import chosen_precision, pick_device, settled_dtype, slow_precision
+from .models.images import ImageReader
 from .models.loading import load_images, load_tokenizer, open_chat
 from .models.tiny import find_model
 from .open_engine import EngineStart, check_context, open_engine
@@ -217,15 +218,11 @@ async def _open_claimed(
     stream_state = None
     elsewhere = await open_remote(config, plan, stack) if config.learner else None
     with opening(model_path, start):
-        learner = elsewhere or open_learner(
+        learner = elsewhere or _learner_here(
             config,
+            algorithm,
             model_path,
-            reading_options(
-                config,
-                images,
-                values="values" in algorithm.needs,
-                vocabulary=algorithm.recipe.sampling.vocabulary,
-            ),
+            images,
             updates=plan.settings.count,
             resumed=start is not None,
         )
@@ -238,12 +235,7 @@ async def _open_claimed(
     start_of_engines = EngineStart(
         config=config, path=model_path, learner=learner, folder=folder, version=first_step
     )
-    engine = await open_engine(start_of_engines)
-    stack.push_async_callback(engine.close)
-    evaluating = engine
-    if config.eval.beside == "own":
-        evaluating = await open_engine(start_of_engines, beside=True)
-        stack.push_async_callback(evaluating.close)
+    engine, evaluating = await _open_engines(start_of_engines, stack)
     chat_format = chat.chat_format
     updater.texts = _texts(algorithm, chat_format)
     hand_over(EngineText(engine, chat_format), [weighted.verifier for weighted in verifiers])
@@ -297,6 +289,36 @@ async def _open_claimed(
         ),
         closing=stack,
     )
+
+
+def _learner_here(
+    config: TrainConfig,
+    algorithm: Algorithm,
+    model_path: str,
+    images: ImageReader | None,
+    *,
+    updates: int,
+    resumed: bool,
+) -> Learner:
+    """The learner of this machine, for a run that asks no server of gradients."""
+    reading = reading_options(
+        config,
+        images,
+        values="values" in algorithm.needs,
+        vocabulary=algorithm.recipe.sampling.vocabulary,
+    )
+    return open_learner(config, model_path, reading, updates=updates, resumed=resumed)
+
+
+async def _open_engines(start: EngineStart, stack: AsyncExitStack) -> tuple[Engine, Engine]:
+    """The engine of the rollouts and that of the evaluations, often the same one."""
+    engine = await open_engine(start)
+    stack.push_async_callback(engine.close)
+    if start.config.eval.beside != "own":
+        return engine, engine
+    evaluating = await open_engine(start, beside=True)
+    stack.push_async_callback(evaluating.close)
+    return engine, evaluating
 
 
 def _notes_of_settings(config: TrainConfig, algorithm: Algorithm, updates: int) -> Iterator[str]:

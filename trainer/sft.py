@@ -146,6 +146,10 @@ class DemonstrationRun(PolicyRun[SFTConfig, Example]):
             self.folder.keep_episodes(f"step-{step:06d}", step, episodes)
         return metrics
 
+    def measured(self) -> dict[str, float]:
+        """Return nothing, since no demonstration is held out."""
+        return {}
+
     async def demonstrate(self, seed: int) -> Episode:
         """Let the expert play the task of `seed`."""
         expert = ExpertPolicy(

@@ -142,7 +142,7 @@ class _Run:
             "entropy_coefficient": self.parts.updater.entropy.coefficient,
             **({} if sampling is None else {"sampling": sampling.state()}),
             **({"numbers": numbers.state()} if numbers.schedules else {}),
-            "roles": self.parts.roles.state(),
+            **({"roles": roles} if (roles := self.parts.roles.state()) else {}),
         }
 
     async def loop(self) -> TrainResult:

@@ -131,8 +131,9 @@ class _Grading:
                 ):
                     # The tests notice the end of the solution soon, and have little time after it.
                     serving.add_done_callback(lambda _: test_runner.hurry(_TEST_SIDE_EXTRA_S))
-                    run_outcome = await test_runner.over()
-            return _read_report(report, await serving, "") if run_outcome else None
+                    ended = await test_runner.over() or test_runner.is_late
+            # Tests that never end are not tried again: they would not end in a new process.
+            return _read_report(report, await serving, ExecutionStatus.TIMEOUT) if ended else None
         except SlotLost:
             return None
         finally:

@@ -39,6 +39,8 @@ class GradingRunner:
         self._line: socket.socket | None = None
         self._number = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self.is_late = False
+        """Whether the last tests were ended because they went on long after the solution's end."""
         self._proving = False
 
     async def begin(self, job: dict[str, object], far: int, report: int) -> bool:
@@ -57,6 +59,7 @@ class GradingRunner:
             request = Request(mode=PROVE, options=job, streams=["peer", "report"])
             send(line, request, self._number, [far, report])
             self._number += 1
+            self.is_late = False
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
                 self._proving = await self._loop.sock_recv(line, _WORD_BYTES) == BEGUN
         except (OSError, TimeoutError, SlotLost):
@@ -98,7 +101,11 @@ class GradingRunner:
         This is called when the solution has ended, which the tests notice soon.
         """
         if self._proving:
-            self._deadline = self._loop.call_later(timeout_s, self.end)
+            self._deadline = self._loop.call_later(timeout_s, self._end_late)
+
+    def _end_late(self) -> None:
+        self.is_late = True
+        self.end()
 
     def end(self) -> None:
         """Kill the process, which also ends the wait in `over`; the next grading starts a new

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,10 @@ import pytest
 from ludus.agent.viewer.page import write_report
 from ludus.rewards.judge.evolving.snapshots import SnapshotStore
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "07_evolving_rubrics.py"
-
 
 @pytest.fixture(scope="module")
-def example() -> Any:
-    spec = importlib.util.spec_from_file_location("evolving_rubrics_example", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def example(run_example: Callable[[str], Any]) -> Any:
+    return run_example("07_evolving_rubrics.py")
 
 
 @pytest.mark.slow

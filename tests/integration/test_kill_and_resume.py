@@ -122,7 +122,7 @@ async def test_rollouts_that_a_checkpoint_has_lost_are_found_when_the_run_resume
     copy = Path(shutil.copytree(run, tmp_path / "copy", symlinks=True))
     path = checkpoints(copy / "checkpoints")[-1] / STATE_FILE
     state = torch.load(path, weights_only=True)
-    assert set(state) == {"entropy_coefficient", "learner", "roles", "step", "stream"}
+    assert set(state) == {"entropy_coefficient", "learner", "step", "stream"}
     state["stream"]["trained"] -= 3
     torch.save(state, path)
     table = merge(

@@ -1,8 +1,7 @@
 """examples/11_referee.py: a policy that learns to judge answers."""
 
-import importlib.util
 import json
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -22,14 +21,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "11_referee.py"
 
 
 @pytest.fixture(scope="module")
-def example() -> Any:
-    spec = importlib.util.spec_from_file_location("referee_example", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def example(run_example: Callable[[str], Any]) -> Any:
+    return run_example("11_referee.py")
 
 
 def test_the_environment_keeps_the_contract(example: Any) -> None:

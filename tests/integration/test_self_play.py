@@ -1,8 +1,6 @@
 """examples/04_self_play.py: two roles of one policy, each with advantages of its own."""
 
-import importlib.util
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,14 +40,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "04_self_play.py"
 
 
 @pytest.fixture(scope="module")
-def example() -> Any:
-    spec = importlib.util.spec_from_file_location("self_play_example", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def example(run_example: Callable[[str], Any]) -> Any:
+    return run_example("04_self_play.py")
 
 
 def test_the_environment_keeps_the_contract(example: Any) -> None:

@@ -143,6 +143,8 @@ async def test_an_average_plays_the_evaluations_and_lies_beside_the_model(
     assert not all(bool((last[name] == averaged[name]).all()) for name in last)
     with pytest.raises(ConfigError, match=r"ema_use is 'evaluate', which needs an engine"):
         config(model, tmp_path / "other", trainer=trainer)
+    for harmless in (replace(trainer, ema_decay=0.0), replace(trainer, ema_use="export")):
+        config(model, tmp_path / "other", trainer=harmless)  # evaluates what it trains
 
 
 async def test_a_reference_that_nobody_reads_is_not_reset(model: Path, tmp_path: Path) -> None:

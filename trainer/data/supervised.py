@@ -235,9 +235,9 @@ class SupervisedRun(ABC, Generic[SettingsT, ExampleT]):
             return {}
         return await asyncio.to_thread(self.measured)
 
+    @abstractmethod
     def measured(self) -> dict[str, float]:
-        """Return what is measured of the examples that are held out."""
-        raise NotImplementedError
+        """Return what is measured of the examples that are held out, which are some."""
 
     async def update(self) -> dict[str, float]:
         """Make an update, and write its metrics."""

@@ -47,7 +47,9 @@ class MasterWeights:
             parameter.register_post_accumulate_grad_hook(self._take)
 
     def of(self, parameter: Parameter) -> Parameter:
-        """Return what the optimizer moves in place of a weight."""
+        """Return the copy that the optimizer moves in place of a weight, or the weight itself
+        without one.
+        """
         return self._copies.get(id(parameter), parameter)
 
     @torch.no_grad()
@@ -57,7 +59,7 @@ class MasterWeights:
             parameter.copy_(self._copies[id(parameter)])
 
     def state(self) -> list[Tensor]:
-        """Return what a checkpoint keeps, in the order of the weights."""
+        """Return the copies for a checkpoint, in the order of the weights."""
         return [self._copies[id(parameter)].detach() for parameter in self._held]
 
     @torch.no_grad()
@@ -109,7 +111,7 @@ class WeightAverage:
             self._write(before)
 
     def state(self) -> list[Tensor]:
-        """Return what a checkpoint keeps, in the order of the weights."""
+        """Return the average for a checkpoint, in the order of the weights."""
         return self._values
 
     @torch.no_grad()
@@ -170,11 +172,11 @@ class Anchor:
             self._swap()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: the copies in the order of the weights, and the steps."""
+        """Return the state for a checkpoint: copies in the order of the weights, and the steps."""
         return {"steps": self._steps, "values": self._values} if self.every else {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what a checkpoint has kept. A run without resets ignores this."""
+        """Continue from the state that a checkpoint has kept. A run without resets ignores it."""
         if self.every and state:
             self._steps = int(state["steps"])
             pairs = zip(state["values"], self._parameters, strict=bool(state["values"]))

@@ -81,7 +81,9 @@ class Models:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the learner is asked about a step, as the recipe and the number of updates need it."""
+    """The log-probabilities, entropies and values that a step needs of the learner, by its recipe
+    and number of updates.
+    """
 
     old: bool
     """Whether the old policy is scored before the first update, rather than be the learner itself
@@ -108,7 +110,7 @@ class Asked:
 
     @classmethod
     def of(cls, algorithm: Algorithm, updates: UpdateSettings, *, tracked: bool) -> Asked:
-        """Return what a recipe needs to know.
+        """Return the readings that a recipe needs.
 
         Args:
             algorithm: a resolved recipe.
@@ -151,7 +153,7 @@ class Credited:
 
 
 def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
-    """Refuse a recipe whose functions read what the trainer does not make for that place.
+    """Refuse a recipe whose functions read tensors that the trainer does not make for that place.
 
     Args:
         algorithm: a resolved recipe.
@@ -190,7 +192,9 @@ def refuse_unmet(algorithm: Algorithm, *, values: bool, tracked: bool) -> None:
 def ask_models(
     experience: Experience, models: Models, asked: Asked, *, proxy_ratio: float = 0.02
 ) -> Inputs:
-    """Return the experience as inputs, with what the models say."""
+    """Return the experience as inputs, with the readings of the learner, the reference and the
+    tracker.
+    """
     batch, learner = experience.batch, models.learner
     tracker, reference = models.tracker, models.reference
     tracked = tracker.counts(experience.tasks) if tracker is not None else None
@@ -228,7 +232,7 @@ def credit(
     generator: torch.Generator | None = None,
     weigh: bool = True,
 ) -> Credited:
-    """Return the step with what every token has earned.
+    """Return the step with the advantage of every token.
 
     Args:
         experience: the experience of the step.

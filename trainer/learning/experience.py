@@ -249,7 +249,9 @@ def _in_order(segment: Segment) -> Iterator[tuple[int | None, Turn]]:
 
 
 def played(experience: Experience) -> Inputs:
-    """Return what a recipe's functions may read of rollouts alone, before any model is asked."""
+    """Return the inputs of a recipe's functions that rollouts alone give, before any model is
+    asked.
+    """
     batch, rewards = experience.batch, experience.rewards
     tokens = batch.mask.sum(1)
     return Inputs(

@@ -190,7 +190,7 @@ def broken_units(
 
 
 def told(loss: float, norm: float) -> str:
-    """Describe what is wrong with an update; empty if nothing is wrong.
+    """Return why an update is refused; empty if its loss and gradient are finite.
 
     >>> told(0.5, float("nan"))
     'the gradient is not finite (norm nan, loss 0.5)'

@@ -24,8 +24,8 @@ LEARNER = "learner.jsonl"
 
 
 class LearnedWindow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a window. Each list has a number for each trained token of the window, in
-    order, cut to 4 decimals; empty where not known.
+    """The learner's numbers of a window. Each list has an entry for each trained token of the
+    window, in order, cut to 4 decimals; empty where not known.
     """
 
     role: int
@@ -40,7 +40,7 @@ class LearnedWindow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LearnedEpisode(msgspec.Struct, frozen=True):
-    """What a step found out about a kept episode."""
+    """The learner's numbers of a kept episode, at a step."""
 
     step: int
     ordinal: int
@@ -48,7 +48,7 @@ class LearnedEpisode(msgspec.Struct, frozen=True):
 
 
 class SeenRow(NamedTuple):
-    """What the learner read of a row, at the trained tokens."""
+    """The learner's reading of a row, at the trained tokens."""
 
     rollout: int
     ids: list[int]
@@ -82,7 +82,7 @@ def seen_rows(batch: Batch, predicted: Predicted, watched: Collection[int]) -> l
 def learned_episodes(
     experience: Experience, trained: Batch, watched: Collection[int], seen: Sequence[SeenRow]
 ) -> list[LearnedEpisode]:
-    """Return what a step found out about the watched rollouts, an item for each episode.
+    """Return the learner's numbers of the watched rollouts, an item for each episode.
 
     Args:
         experience: the experience of the step.

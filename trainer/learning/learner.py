@@ -46,7 +46,7 @@ Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 
 
 class PolicyLearner(Protocol):
-    """What a run asks of the learner, in this process, in several, or elsewhere.
+    """The learner as a run uses it: in this process, in several, or elsewhere.
 
     `Learner` says what each does.
     """
@@ -83,7 +83,7 @@ class PolicyLearner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class UpdatePasses:
-    """How the passes of an update are made."""
+    """Settings of the passes of one update."""
 
     idle: Tensor | None = None
     """[B] bool, rows whose gradient is known to be zero: they count in the weight, and the model is
@@ -135,7 +135,7 @@ class LossScale:
             self.factor, self.good = min(MOST_SCALE, 2 * self.factor), 0
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint keeps."""
+        """Return the factor and its count of good updates, for a checkpoint."""
         return {"factor": self.factor, "good": self.good}
 
     def restore(self, state: dict[str, float]) -> None:
@@ -380,7 +380,7 @@ class Learner(PolicyReader):
         return scorer_of(self.model)(ids, temperature)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps besides the model."""
+        """Return the learner's state for a checkpoint, besides the model."""
         head = {} if self.value_head is None else self.value_head.state_dict()
         return {
             "optimizer": self.optimizer.state_dict(),

@@ -61,7 +61,7 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """How a policy is read, besides the settings of the passes."""
+    """Options of a policy's reading, besides the settings of the passes."""
 
     temperature: float = 1.0
     """The sampling temperature of the policy, at which log-probabilities are computed too."""
@@ -110,7 +110,7 @@ class Critic(torch.nn.Module):
 
 
 class PolicyReader:
-    """Runs a policy, and what values its states, over rows of tokens.
+    """Runs a policy and its value head or critic over rows of tokens.
 
     Args:
         model: a causal LM; put into evaluation mode.
@@ -257,7 +257,7 @@ class PolicyReader:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a user should know about how this model is trained, one line each."""
+        """Return notes for the user on how this model is trained, one line each."""
         notes: list[str] = []
         if self.unpacked and self.config.packing != "none":
             notes.append(f"rows are padded, since this model cannot be packed: {self.unpacked}")

@@ -90,7 +90,9 @@ def score_norm(every: Tensor, chosen: Tensor) -> Tensor:
 
 
 def proxy_logp(every: Tensor, chosen: Tensor, *, ratio: float) -> Tensor:
-    """Return the log-probability of each token without the unlikely ones, [n, 1]."""
+    """Return the log-probability of each token under the distribution without its unlikely tokens,
+    [n, 1].
+    """
     # the sampled token is known here by its log-probability alone
     kept = every >= every.amax(-1, keepdim=True) + math.log(ratio)
     mass = torch.where(kept, every, -torch.inf).logsumexp(-1)

@@ -198,7 +198,9 @@ class Updater:
         return [int(index) for index in experience.groups[kept].unique()]
 
     def known(self, experience: Experience) -> Inputs:
-        """Return what was played, with what models say of it before the step's first update."""
+        """Return the experience as inputs, with the models' readings before the step's first
+        update.
+        """
         models = Models(self.learner, self.reference, self.tracker)
         ratio = self.algorithm.recipe.algorithm.proxy_ratio
         return ask_models(experience, models, self.asked, proxy_ratio=ratio)
@@ -213,7 +215,7 @@ class Updater:
         known: Inputs | None = None,
         generator: torch.Generator | None = None,
     ) -> Credited:
-        """Return the step with what every token has earned.
+        """Return the step with the advantage of every token.
 
         Args:
             experience: the experience of the step.
@@ -391,8 +393,8 @@ class EntropyControl:
 def numbers_of_credit(
     experience: Experience, known: Inputs, credited: Credited, algorithm: Algorithm
 ) -> dict[str, float]:
-    """Return how far the sampler was from the old policy, what left the loss, and what has a
-    signal.
+    """Return metrics of a step's credit: the gap from sampler to old policy, the shares that left
+    the loss, and the shares with a signal.
     """
     old_logp, overlong = known.old_logp, algorithm.recipe.algorithm.overlong
     gaps = [] if old_logp is None else [gap_of(old_logp, experience.batch, experience.version)]

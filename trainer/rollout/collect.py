@@ -152,7 +152,7 @@ DEFAULT_BOUNDS = PlayBounds()
 
 
 class Decides(Protocol):
-    """Decides what a group is given after its first round; see `sampling.SamplingPolicy`."""
+    """Decides on the further rounds of a group; see `sampling.SamplingPolicy`."""
 
     def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
         """Return a further round of a group, or None."""
@@ -165,7 +165,7 @@ class Decides(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """How many rollouts a group has, and the seed that fixes them."""
+    """The number of rollouts of a group, and the seed that fixes them."""
 
     group_size: int
     """The most rollouts of a group."""
@@ -432,8 +432,8 @@ class Collector:
 
 
 def compared(groups: Sequence[Group]) -> list[Group]:
-    """Return the groups within which rollouts are compared: those of a task, for each role and what
-    it was asked for apart. No algorithm knows of roles; a group of one role stays as it is.
+    """Return the groups within which rollouts are compared: those of a task, parted by role and by
+    `Trajectory.about`. No algorithm knows of roles; a group of one role stays as it is.
     """
     parted: list[Group] = []
     for group in groups:

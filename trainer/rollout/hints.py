@@ -39,7 +39,7 @@ KEPT = 4096
 
 
 class Shows(Protocol):
-    """Knows what the expert of an environment does."""
+    """Gives the actions of an environment's expert."""
 
     async def actions(self, task: Task, seed: int, options: dict[str, Any]) -> list[Message]:
         """Return the expert's actions on a task, from the first to the last."""
@@ -111,7 +111,8 @@ class Expert:
 
 
 class AskedSession:
-    """A session whose episodes begin with what was asked for; everything else is the session's.
+    """A session whose episodes begin with the hint and the note asked of the rollout; everything
+    else is the session's.
 
     Args:
         session: the session of the rollout.

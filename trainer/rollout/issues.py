@@ -11,7 +11,7 @@ from ludus.envs import Task
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first part of what the environment's expert does."""
+    """The first part of the expert's demonstration."""
 
     kind: Literal["shown", "played"]
     """Whether it is text in the prompt, or steps that are taken before the policy begins."""
@@ -23,7 +23,9 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ForkProbe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How uncertain the policy is at a place, by beginnings of its answer that are thrown away."""
+    """A measure of the policy's uncertainty at a place: beginnings of its answer, which are thrown
+    away.
+    """
 
     count: int
     """Beginnings that are sampled at a place."""
@@ -40,7 +42,7 @@ class ForkProbe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ways from places of a tree that has been played to its end."""
+    """Further branches from places of a tree that has been played to its end."""
 
     rounds: int
     nodes: int
@@ -52,7 +54,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a root and what is below it branch."""
+    """The shape of the tree below a root."""
 
     branch: int
     """Children of a fork."""
@@ -97,7 +99,7 @@ class BranchShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RolloutTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rollout is asked for besides its task."""
+    """Settings of a rollout besides its task."""
 
     max_tokens: int = 0
     """Tokens a turn; 0 is rollout.max_tokens."""
@@ -130,7 +132,7 @@ class Lot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Issue(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round of a group plays."""
+    """The rollouts of one round of a group."""
 
     parts: tuple[Lot, ...]
 
@@ -141,7 +143,7 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def each(self) -> list[RolloutTerms]:
-        """What each rollout is asked for, in the order of their indices."""
+        """The terms of each rollout, in the order of their indices."""
         return [part.asked for part in self.parts for _ in range(part.rollouts)]
 
     def asking(

@@ -84,7 +84,7 @@ class LaserD(Rule, frozen=True):
         return "" if self.thresholds and rises else "thresholds must rise"
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
-        """Give the group the target of its difficulty."""
+        """Give the rollouts of a group the target length of its difficulty."""
         level = level_of(episodes)
         target = state.get("targets", [self.thresholds[-1]] * 3)[level]
         for episode in episodes:
@@ -152,7 +152,7 @@ class HistoryRule(Rule, frozen=True):
 
 
 class Budget(Rule, frozen=True):
-    """Tokens a turn; a schedule makes a curriculum of it."""
+    """A limit of tokens a turn; a schedule makes a curriculum of it."""
 
     tokens: float
 

@@ -35,7 +35,7 @@ UNCHOSEN = "unchosen"
 
 
 class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a run remembers of a task."""
+    """A run's memory of a task."""
 
     visits: int = 0
     """Steps that learned from the task."""
@@ -55,7 +55,7 @@ class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """What a rule may look at."""
+    """The task, group and memory that a rule may look at."""
 
     task: Task
     ordinal: int
@@ -74,7 +74,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     needs_expert: ClassVar[bool] = False
 
     def check(self, group_size: int) -> str:
-        """Return what is wrong with the options; empty if nothing is."""
+        """Return the mistake in the options; empty if there is none."""
         return ""
 
     def roles(self) -> tuple[str, ...]:
@@ -86,11 +86,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return group_size
 
     def issue(self, issue: Issue, view: RuleView, state: Mapping[str, Any]) -> Issue:
-        """Return what the first round of a group plays."""
+        """Return the rollouts of the first round of a group."""
         return issue
 
     def more(self, rounds: Sequence[Sequence[Episode]], view: RuleView) -> Sequence[Lot]:
-        """Return what a further round plays; nothing for none."""
+        """Return the rollouts of a further round; empty for none."""
         return ()
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
@@ -501,7 +501,7 @@ class ResetRule(Rule, frozen=True):
 
 
 def asked(episode: Episode) -> dict[str, float]:
-    """Return what was asked of a rollout, to be read and marked."""
+    """Return the numbers asked of a rollout (`Trajectory.asked`), to be read and changed."""
     return episode.trajectories[0].asked
 
 

@@ -71,7 +71,7 @@ from .tasks import Tasks
 
 
 class SamplingPolicy:
-    """Decides what each task is given, and remembers how it went.
+    """Decides on the rollouts of each task, and keeps the memory of tasks.
 
     Args:
         calls: the rules of the recipe.
@@ -119,15 +119,15 @@ class SamplingPolicy:
         return any(rule.needs_expert for rule in self.rules.values())
 
     def issue(self, ticket: Ticket) -> Issue:
-        """Return what the first round of a ticket's group plays."""
+        """Return the rollouts of the first round of a ticket's group."""
         issue = Issue(parts=(Lot(rollouts=self.group_size),))
         for name, rule in self.rules.items():
             issue = rule.issue(issue, self._view(ticket, name), self._states[name])
         return issue
 
     def more(self, ticket: Ticket, rounds: Sequence[Sequence[Episode]]) -> Issue | None:
-        """Return a further round of a group, or None; the first rule that wants one decides. What
-        the first round was asked for holds for it too, except for hints and roles.
+        """Return a further round of a group, or None; the first rule that wants one decides. The
+        terms of the first round hold for it too, except for hints and roles.
         """
         played = sum(len(episodes) for episodes in rounds)
         for name, rule in self.rules.items():

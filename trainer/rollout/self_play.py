@@ -77,8 +77,8 @@ class SelfPlay(Rule, frozen=True):
         )
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
-        """Reward each question by its answers. One whose answers were all lost says nothing about
-        its question, and has no reward.
+        """Reward each question by its answers. A question whose answers were all lost has no
+        reward, since nothing is known of it.
         """
         earned: dict[str, list[float]] = {}
         for episode in episodes:

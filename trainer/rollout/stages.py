@@ -55,7 +55,7 @@ class Spans:
 
 
 class Stages:
-    """Knows what each rollout in flight waits for, and when anything last moved.
+    """The stage that each rollout in flight waits for, and the time of the last move.
 
     Args:
         clock: a monotonic clock in seconds.
@@ -84,7 +84,9 @@ class Stages:
         self.moves += 1
 
     def enter(self, ordinal: int, index: int, stage: str) -> None:
-        """Note what a rollout waits for from now on; an index of -1 is the group as a whole."""
+        """Note the stage that a rollout waits for from now on; an index of -1 is the group as a
+        whole.
+        """
         key, now = (ordinal, index), self._clock()
         self._at[key] = stage
         self._spans.setdefault(key, Spans(now)).enter(stage, now)
@@ -119,7 +121,9 @@ class Stages:
             self.move()
 
     def told(self) -> str:
-        """Say what is waited for, the commonest first, with the first groups concerned."""
+        """Return the stages that are waited for, the commonest first, with the first groups of
+        each.
+        """
         by_stage: dict[str, list[int]] = {}
         for (ordinal, _), stage in sorted(self._at.items()):
             by_stage.setdefault(stage, []).append(ordinal)

@@ -35,7 +35,7 @@ Score = Callable[[Batch], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TaskMemory:
-    """What is known about a task: a Beta posterior, and the last response."""
+    """The tracker's memory of a task: a Beta posterior, and the last response."""
 
     alpha: float
     beta: float

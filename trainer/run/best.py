@@ -33,8 +33,8 @@ def candidate_steps(steps: int, save_every: int) -> int:
 
 
 class BestByReward:
-    """Pins the checkpoint that was followed by the highest training reward; of all others none
-    stays longer for its sake.
+    """Pins the checkpoint that was followed by the highest training reward; no other stays longer
+    for its sake.
 
     Args:
         steps: the steps of the run.

@@ -177,7 +177,9 @@ class RunClaim:
 
 
 def finished_note(first_step: int, steps: int) -> str:
-    """Return what a user should know where the run that is resumed has made its steps already."""
+    """Return a note for the user where the resumed run has made its steps already; empty where it
+    goes on.
+    """
     if first_step < steps:
         return ""
     return f"the run is finished: it has made its {steps} steps; for more, --steps {2 * steps}"

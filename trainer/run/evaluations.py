@@ -89,7 +89,7 @@ class ScoreHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationCalls:
-    """How an evaluation is played, and who hears of it."""
+    """The functions that play an evaluation and hear its results."""
 
     prepare: Callable[[int], Awaitable[None]]
     """Called with the step before an evaluation; brings the weights to the engine."""
@@ -151,7 +151,7 @@ class Evaluations:
         return bool(passed) or step in (0, self._steps) or self._started < 0
 
     async def at(self, step: int) -> None:
-        """Play what is due after `step`, or start to play it beside training.
+        """Play the evaluation that is due after `step`, or start to play it beside training.
 
         Raises:
             TrainingFailed: every episode of an evaluation failed.

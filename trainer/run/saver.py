@@ -139,7 +139,7 @@ class Saver:
 
     async def complete_best(self) -> None:
         """Put the whole model of the best checkpoint together, where ranks have written its shards
-        alone. A run outlives a disk that is full then: an event names the command.
+        alone. A full disk does not end the run: an event names the command.
         """
         link = self.folder.checkpoints / BEST
         if not link.exists() or not shards_alone(best := link.resolve()):

@@ -107,7 +107,7 @@ class Trackio:
         self._run.log(dict(numbers), step=step)
 
     def close(self) -> None:
-        """Write what is queued."""
+        """Write the metrics that are queued."""
         with redirect_stdout(io.StringIO()):
             self._run.finish()
 

@@ -153,7 +153,7 @@ class Accounts:
             self.lines.append(b"\n".join(msgspec.json.encode(record) for record in ordered))
 
     def check(self, *, waiting: Iterable[int], in_flight: Iterable[int]) -> dict[str, float]:
-        """Hold the law, and return its terms in rollouts as `rollouts/*`.
+        """Check the accounting law, and return its terms in rollouts as `rollouts/*`.
 
         Args:
             waiting: the groups that have finished and are not used yet.

@@ -22,7 +22,9 @@ LOOKS = 4
 
 
 class RunStalled(LudusError, RuntimeError):
-    """Nothing has moved for `overlap.stall_limit_s`; the message says what is waited for."""
+    """No rollout, update or publish has moved for `overlap.stall_limit_s`; the message names the
+    stages that are waited for.
+    """
 
 
 class Watchdog:
@@ -54,7 +56,7 @@ class Watchdog:
         self._tell = tell
 
     async def guard(self, work: Coroutine[Any, Any, T]) -> T:
-        """Watch while `work` is done, and return its result.
+        """Watch for progress while `work` runs, and return its result.
 
         Raises:
             RunStalled: the limit is reached; `work` was cancelled, and has ended.

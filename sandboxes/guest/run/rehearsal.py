@@ -61,7 +61,8 @@ def _rehearse_grading() -> None:
     server.load(_SOLUTION)
     harness = testing.TestHarness(far.detach())
     tests = run_tests.compile_tests(_JOB)
-    server.line.send(["!", *_tokens({"f": ("function", "h0")})])
+    # The first of `operations.ABILITIES` is that it may be called.
+    server.line.send(["!", *_tokens({"f": ("function", "h0.1")})])
     tests = harness.prepare(tests, _JOB)
     server.line.send(["!", *_tokens([1, (2, "b"), 0.5])])
     with open(os.devnull, "w") as report:

@@ -211,7 +211,7 @@ def _combining(name: str) -> Callable[..., object]:
     return combine
 
 
-def _refreshing(value: Derived, method: Handle) -> Callable[..., object]:
+def _refreshing(value: Derived, method: Any) -> Callable[..., object]:
     """Return a method of the solution that renews the value's content after each call."""
 
     def call(*arguments: object, **keywords: object) -> object:

@@ -106,15 +106,12 @@ def class_of(base: object, chain: object) -> type[BaseException]:
         # `existing` is the class of this side with the same name, if there is one.
         existing: type[BaseException] | None
         candidate: Any = None
-        root = module.partition(".")[0]
         if module == own_module:
             candidate = own_names.get(name) or getattr(sys.modules.get(module), name, None)
-        elif root in sys.stdlib_module_names and root not in _OUTCOMES:
+        elif module.partition(".")[0] in sys.stdlib_module_names:
             candidate = getattr(sys.modules.get(module), name, None)
-        if not isinstance(candidate, type):
-            existing = None
-        else:
-            existing = candidate if issubclass(candidate, Exception) else None
+        is_error = isinstance(candidate, type) and issubclass(candidate, Exception)
+        existing = candidate if is_error and not _tells_a_runner(candidate) else None
         if existing is not None:
             kind = existing
             continue
@@ -125,6 +122,11 @@ def class_of(base: object, chain: object) -> type[BaseException]:
             _STAND_INS[module, name] = stand_in
         kind = stand_in if issubclass(stand_in, builtin) else type(name, (stand_in, builtin), {})
     return kind  # type: ignore[no-any-return]
+
+
+def _tells_a_runner(kind: type) -> bool:
+    """Return whether exceptions of a class tell a test runner something, as `SkipTest` does."""
+    return any(base.__module__.partition(".")[0] in _OUTCOMES for base in kind.__mro__)
 
 
 def _text(error: BaseException) -> str:

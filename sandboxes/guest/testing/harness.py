@@ -271,25 +271,29 @@ class TestHarness(TestsLine):
             defined[name] = FunctionHandle(self, str(detail[2]), name, "misplaced")
         elif category == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
-            self._exceptions[stand_in] = value_wire.Ready("h" + str(detail[2])[1:])
+            if any(issubclass(kind, stand_in) for kind in self.interface.raised):
+                # `except name` must not catch what the tests themselves raise.
+                stand_in = failures.class_of(detail[0], [("solution", name)])
+            self._exceptions[stand_in] = value_wire.named(str(detail[2]))
             defined[name] = stand_in
         elif category in ("class", "function"):
             # The kind of proxy decides what a call may do.
             token = str(detail[0])
-            self._check(token)
+            handle_name = self._check(token)
             under_test = category == "class" and name in self.interface.classes
             if category == "class" and not (under_test or name[:1].isupper()):
                 category = "misplaced"
             handle = FunctionHandle(self, token, name, category)
             state_of(handle).known = under_test
-            defined[name] = self._handles.setdefault(token, handle)
+            defined[name] = self._handles.setdefault(handle_name, handle)
         else:
             self._data[name] = self.effects, detail[0]
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution
-        has.
+        has, without those that are already the tests' own.
         """
+        names -= self.names.keys()
         self.resolve(sorted(names))
         return sorted(names & (self._of_solution.keys() | self._data.keys()))
 
@@ -357,7 +361,7 @@ class SolutionModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         harness: TestHarness = self.__dict__["_harness"]
         if name == "__all__":
-            return harness.exported(harness.interface.names)
+            return harness.exported({*harness.interface.names})
         if name.startswith("__"):
             raise AttributeError(name)
         try:

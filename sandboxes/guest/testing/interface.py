@@ -518,6 +518,14 @@ class Interface:
                 nodes = self.given(name)
         return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
 
+    @cached_property
+    def raised(self) -> list[type[BaseException]]:
+        """The built-in exceptions that the tests themselves raise."""
+        errors = [node.exc for node in self.nodes if isinstance(node, ast.Raise) and node.exc]
+        names = {last_name(getattr(error, "func", error)) for error in errors}
+        kinds = [getattr(builtins, name, None) for name in {*names, "AssertionError"}]
+        return [kind for kind in kinds if isinstance(kind, type)]
+
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""
         raised = {node.exc for node in self.nodes if isinstance(node, ast.Raise)}

@@ -54,8 +54,8 @@ def _operations() -> dict[str, Callable[..., object]]:
     return {
         **{name: getattr(operator, name) for name in names},
         "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
-        "float": float, "complex": complex, "bytes": bytes, "str": str, "repr": repr,
-        "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
+        "float": float, "complex": complex, "bytes": bytes, "aiter": aiter, "str": str,
+        "repr": repr, "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
         "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
         "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
         "unassign": delattr, "isinstance": _is_instance, "issubclass": issubclass,
@@ -70,3 +70,29 @@ def _operations() -> dict[str, Callable[..., object]]:
 
 OPERATIONS = _operations()
 """The function that carries out each operation, by name."""
+
+ABILITIES = tuple(
+    f"__{name}__"
+    for name in """
+        call iter next reversed contains enter exit aenter aexit aiter await hash len getitem
+        setitem delitem
+        add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod
+        radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift
+        rdivmod iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift
+        neg pos abs invert round trunc floor ceil int float complex index bytes
+    """.split()  # noqa: SIM905 - a list literal would take a line a name
+)
+"""The special methods that a proxy has only where the class of its object has them."""
+
+
+def abilities_of(item: object) -> int:
+    """Return which of `ABILITIES` the class of an object has: bit n is for number n.
+
+    A class may also be subscripted by `__class_getitem__`.
+    """
+    members: dict[str, object] = {}
+    for base in reversed(type(item).__mro__):
+        members.update(vars(base))
+    if isinstance(item, type) and hasattr(item, "__class_getitem__"):
+        members["__getitem__"] = True
+    return sum(1 << place for place, name in enumerate(ABILITIES) if members.get(name) is not None)

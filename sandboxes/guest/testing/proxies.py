@@ -10,18 +10,28 @@ and all of these on any other object, would let the solution decide the test, so
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import lru_cache
 from opcode import opmap
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import derived, value_wire
+from .operations import ABILITIES, OPERATIONS
 from .plain_attributes import PREDICATES, READING_METHODS
+
+if TYPE_CHECKING:
+    from .interface import Interface
 
 
 class SolutionLine(Protocol):
     """The connection to the solution, with the operations that proxies use."""
 
     effects: int
+
+    @property
+    def interface(self) -> Interface:
+        """The interface of the solution, as used by the tests."""
+        ...
 
     def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
         """Send a request to the solution; re-raise what the solution raised."""
@@ -56,11 +66,13 @@ class HandleState:
         token: the handle token.
     """
 
-    __slots__ = ("called", "kind", "known", "line", "name", "plain", "token")
+    __slots__ = ("abilities", "called", "kind", "known", "line", "name", "plain", "token")
 
     def __init__(self, line: SolutionLine, token: str) -> None:
         self.line = line
-        self.token = value_wire.Ready("h" + token[1:])
+        self.token = value_wire.named(token)
+        self.abilities = token.partition(".")[2]
+        """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.known = False
         """Whether it is an object or class under test, or made by one."""
         self.called = False
@@ -92,15 +104,21 @@ def refuse(handle: Handle, use: str) -> BaseException:
 
 
 class Handle:
-    """A proxy of an object that stays with the solution."""
+    """A proxy of an object that stays with the solution.
+
+    Its class has the methods below and, of `Abilities`, those that the object's class has:
+    `callable(x)`, `hasattr(x, "__len__")` and `isinstance(x, Iterable)` are answered by Python.
+    """
 
     __slots__ = ("_state",)
 
+    def __new__(cls, _: SolutionLine, token: str, *__: object) -> Handle:
+        kind: Any = cls  # which mypy takes for something without a hash
+        made: Handle = object.__new__(_with_abilities(kind, token.partition(".")[2]))
+        return made
+
     def __init__(self, line: SolutionLine, token: str) -> None:
         object.__setattr__(self, "_state", HandleState(line, token))
-
-    def __call__(self, *arguments: object, **keywords: object) -> object:
-        return _call(self, "call", arguments, keywords, source=state_of(self).known)
 
     def __getattr__(self, name: str) -> object:
         if name in _REFLECTED:
@@ -108,13 +126,18 @@ class Handle:
         if name.startswith("__") and name.endswith("__"):
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
-        if state_of(self).known and name in READING_METHODS:
-            plain = as_plain(self, name)
-            if hasattr(plain, name):
-                return getattr(plain, name)
         state = state_of(self)
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
         is_known = state.known and (isinstance(self, MeantHandle) or name not in PREDICATES)
+        if state.known and name in READING_METHODS:
+            plain = as_plain(self, name)
+            # A copy of its items knows nothing of a collection's own ways to look something up, and
+            # the plain value nothing of a method that its class defines anew.
+            is_own = derived.handle_of(plain) is None or name in vars(type(plain))
+            interface = state.line.interface
+            is_named = name in interface.attributes or (is_known and name in interface.data_methods)
+            if hasattr(plain, name) and not (is_own and is_named):
+                return getattr(plain, name)
         state.line.check_attribute(state.token, name, is_known=is_known)
         return ask(self, "attribute", name, source=state_of(self).known)
 
@@ -123,34 +146,6 @@ class Handle:
 
     def __delattr__(self, name: str) -> None:
         ask(self, "unassign", name)
-
-    def __iter__(self) -> Iterator[object]:
-        iterator = forward("iter", self)
-        if not isinstance(iterator, Iterator):
-            raise refuse(self, "an iterator")
-        return iterator
-
-    def __next__(self) -> object:
-        return forward("next", self)
-
-    def __contains__(self, item: object) -> bool:
-        if not state_of(self).known:
-            raise refuse(self, "in")
-        if isinstance(self, MeantHandle):
-            return bool(_exactly(bool, self, "contains", item))
-        return any(item is other or item == other for other in self)
-
-    def __enter__(self) -> object:
-        return ask(self, "enter", source=state_of(self).known)
-
-    def __exit__(self, *_: object) -> None:
-        ask(self, "exit")
-
-    async def __aenter__(self) -> object:
-        return ask(self, "aenter", source=state_of(self).known)
-
-    async def __aexit__(self, *_: object) -> None:
-        ask(self, "aexit")
 
     def __bool__(self) -> bool:
         if is_function(self):
@@ -200,12 +195,6 @@ class Handle:
 
     def __deepcopy__(self, _: object) -> object:
         return self if is_function(self) else _copied(self, "deepcopy")
-
-    def __radd__(self, other: object) -> object:
-        # `sum` begins with 0, which tells the solution nothing of the tests' values.
-        if type(other) is int and other == 0:
-            return forward("radd", self, 0)
-        return _pair("add", other, self)
 
     def __instancecheck__(self, instance: object) -> bool:
         instance = held(instance)
@@ -259,28 +248,62 @@ class FunctionHandle(Handle):
         state = state_of(self)
         state.name, state.kind = name, kind
 
-    def __call__(self, *arguments: object, **keywords: object) -> object:
-        state = state_of(self)
+
+class Abilities:
+    """The special methods that only some proxies have (`operations.ABILITIES`)."""
+
+    def __call__(self: Any, *arguments: object, **keywords: object) -> object:
+        state, extra = state_of(self), (keywords,) if keywords else ()
+        if not is_function(self):
+            return ask(self, "call", arguments, *extra, source=state.known)
         if state.kind == "misplaced":
             raise refuse(self, "a class where a function is asked for")
         verb = "make" if state.known else "call"
-        result = _call(self, verb, arguments, keywords, source=state.name)
+        result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         if state.kind == "class" and isinstance(result, Handle):
             state_of(result).called = True
         return result
 
+    def __iter__(self: Any) -> Iterator[object]:
+        iterator = forward("iter", self)
+        if not isinstance(iterator, Iterator):
+            raise refuse(self, "an iterator")
+        return self if getattr(iterator, "token", "") == state_of(self).token else iterator
 
-def _call(
-    handle: Handle,
-    verb: str,
-    arguments: tuple[object, ...],
-    keywords: dict[str, object],
-    *,
-    source: str | bool,
-) -> object:
-    extra = (keywords,) if keywords else ()
-    return ask(handle, verb, arguments, *extra, source=source)
+    def __contains__(self: Any, item: object) -> bool:
+        if not state_of(self).known:
+            raise refuse(self, "in")
+        if isinstance(self, MeantHandle):
+            return bool(_exactly(bool, self, "contains", item))
+        return any(item is other or item == other for other in self)
+
+    def __enter__(self: Any) -> object:
+        return ask(self, "enter", source=state_of(self).known)
+
+    def __exit__(self: Any, *_: object) -> None:
+        ask(self, "exit")
+
+    async def __aenter__(self: Any) -> object:
+        return ask(self, "aenter", source=state_of(self).known)
+
+    async def __aexit__(self: Any, *_: object) -> None:
+        ask(self, "aexit")
+
+    def __aiter__(self: Any) -> Any:
+        return ask(self, "aiter", source=state_of(self).known)
+
+    def __await__(self: Any) -> Generator[object, object, object]:
+        yield from ()
+        return ask(self, "await", source=state_of(self).known)
+
+    def __radd__(self: Any, other: object) -> object:
+        # `sum` begins with 0, which tells the solution nothing of the tests' values.
+        if type(other) is int and other == 0:
+            return forward("radd", self, 0)
+        return _pair("add", other, self)
+
+    __hash__ = Handle.__hash__
 
 
 def _copied(handle: Handle, name: str) -> object:
@@ -295,10 +318,20 @@ def _reflect(name: str) -> property:
     return property(read)
 
 
-for _kind in (Handle, MeantHandle, FunctionHandle):
-    # Without these, the classes of the proxies would answer with attributes of their own.
-    for _name in ("__doc__", "__module__", "__annotations__"):
-        setattr(_kind, _name, _reflect(_name))
+# Without these, the classes of the proxies would answer with attributes of their own.
+_REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__annotations__")}
+
+
+@lru_cache(maxsize=1024)
+def _with_abilities(kind: Any, abilities: str) -> Any:
+    """Return the class of proxies of a kind that has some special methods."""
+    number = int(abilities or "0", 16)
+    methods = {
+        name: vars(Abilities).get(name) if number >> place & 1 else None
+        for place, name in enumerate(ABILITIES)
+        if number >> place & 1 or name == "__hash__"
+    }
+    return type(kind.__name__, (kind,), {"__slots__": (), **methods, **_REFLECTING})
 
 
 def _signature(self: Handle) -> object:
@@ -336,8 +369,6 @@ def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) ->
     ]
     if any(item is None for item in plain):
         raise refuse(handle, name)
-    from .operations import OPERATIONS
-
     return OPERATIONS[name](*plain)
 
 
@@ -436,17 +467,17 @@ def _unary(name: str) -> Callable[..., object]:
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_",
               "xor", "lshift", "rshift", "divmod"):  # fmt: skip
     _bare = _name.rstrip("_")
-    setattr(Handle, f"__{_bare}__", _binary(_name, reflected=False))
+    setattr(Abilities, f"__{_bare}__", _binary(_name, reflected=False))
     if _name != "divmod":
-        setattr(Handle, f"__i{_bare}__", _in_place(_name))
+        setattr(Abilities, f"__i{_bare}__", _in_place(_name))
     if _bare != "add":
-        setattr(Handle, f"__r{_bare}__", _binary(_name, reflected=True))
+        setattr(Abilities, f"__r{_bare}__", _binary(_name, reflected=True))
 for _name in ("lt", "le", "gt", "ge"):
     setattr(Handle, f"__{_name}__", _ordering(_name))
-for _name in ("neg", "pos", "abs", "invert", "len", "reversed", "getitem", "setitem",
+for _name in ("next", "neg", "pos", "abs", "invert", "len", "reversed", "getitem", "setitem",
               "delitem", "round", "trunc", "floor", "ceil", "int", "float", "complex", "index",
               "bytes"):  # fmt: skip
-    setattr(Handle, f"__{_name}__", _unary(_name))
+    setattr(Abilities, f"__{_name}__", _unary(_name))
 
 
 _CONTROL = (StopIteration, StopAsyncIteration, GeneratorExit)

@@ -18,7 +18,7 @@ class RemoteIterator(Iterator[object]):
     """
 
     def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
-        self._line, self.token, self._prefetch = line, value_wire.Ready("h" + token[1:]), prefetch
+        self._line, self.token, self._prefetch = line, value_wire.named(token), prefetch
         self._items: list[object] = []
         self._more, self._count, self._drawn = True, 1, 0
 
@@ -52,7 +52,7 @@ class RemoteAsyncIterator:
     """An asynchronous iterator of the solution."""
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        self._line, self._token, self._drawn = line, value_wire.Ready("h" + token[1:]), 0
+        self._line, self._token, self._drawn = line, value_wire.named(token), 0
 
     def __aiter__(self) -> RemoteAsyncIterator:
         return self
@@ -78,7 +78,7 @@ def generate(
     if prefetch:
         yield from RemoteIterator(line, token, prefetch=True)
         return None
-    named, sent, verb = value_wire.Ready("h" + token[1:]), None, "send"
+    named, sent, verb = value_wire.named(token), None, "send"
     while True:
         answer: Any = line.ask(verb, named, sent)
         if type(answer) is not tuple or len(answer) != 2:
@@ -96,4 +96,4 @@ def generate(
 
 async def awaited(line: SolutionLine, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
-    return line.ask("await", value_wire.Ready("h" + token[1:]))
+    return line.ask("await", value_wire.named(token))

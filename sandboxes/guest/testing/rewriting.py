@@ -28,7 +28,7 @@ def is_instance(item: object, kinds: type | tuple[type, ...]) -> bool:
     too.
     """
     plain = as_plain(item, "") if isinstance(item, Handle) else None
-    return isinstance(item, kinds) or isinstance(plain, kinds)
+    return isinstance(item, kinds) or (plain is not None and isinstance(plain, kinds))
 
 
 def is_same(left: object, right: object) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .surroundings import Surroundings
 
 _KIND_LETTERS = 60
+_LONGEST_TOKEN = 40
+"""The most characters of the name of an object: a letter, a number and its special methods."""
 
 Job = Mapping[str, object]
 """The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
@@ -226,7 +228,7 @@ class TestsLine:
             return result
         token = state_of(result).token
         if token not in self._meant:
-            self._meant[token] = MeantHandle(self, token)
+            self._meant[token] = MeantHandle(self, f"{token}.{state_of(result).abilities}")
             state_of(self._meant[token]).known = True
         return self._meant[token]
 
@@ -302,28 +304,31 @@ class TestsLine:
         return f"{'j' if isinstance(item, Iterator) else 'f'}{number}"
 
     @staticmethod
-    def _check(token: str) -> None:
-        if not token[1:].isdecimal() or len(token) > 9:
+    def _check(token: str) -> str:
+        """Return the letter and the number of a token."""
+        name = token.partition(".")[0]
+        if not name[1:].isdecimal() or len(name) > 9 or len(token) > _LONGEST_TOKEN:
             raise value_wire.Malformed("a handle without a number")
+        return name
 
     def _find(self, token: str) -> object:
-        self._check(token)
+        name = self._check(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        existing = self._handles.get(token)
+        existing = self._handles.get(name)
         if existing is None and token[0] == "g":
             # Items are drawn ahead only if the tests do nothing that depends on how far the
             # generator has come, and nothing with the value that it returns.
             prefetch = not self.interface.drives_generators
             existing = remote_iterators.generate(self, token, prefetch=prefetch)
-            self._handles[token] = existing
+            self._handles[name] = existing
         elif existing is None and token[0] == "j":
             prefetch = not self.interface.attributes
             existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
-            self._handles[token] = existing
+            self._handles[name] = existing
         elif existing is None:
             kind: Any = remote_iterators.RemoteAsyncIterator if token[0] == "y" else Handle
-            existing = self._handles[token] = kind(self, token)
+            existing = self._handles[name] = kind(self, token)
         if token[0] == "h" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:

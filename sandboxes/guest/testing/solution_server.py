@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..run import one_core, program
 from ..run.request import Request
 from . import derived, failures, peer, value_wire, values
-from .operations import OPERATIONS
+from .operations import OPERATIONS, abilities_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,7 +53,8 @@ class SolutionServer:
     def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
         self._callbacks: dict[int, object] = {}
-        self._numbers: dict[int, int] = {}
+        self._tokens: dict[int, str] = {}
+        self._abilities: dict[int, int] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
@@ -80,11 +81,23 @@ class SolutionServer:
         return _VERBS[verb](self, *arguments)
 
     def _name(self, item: object) -> str:
-        number = self._numbers.get(id(item))
-        if number is None:
-            number = self._numbers[id(item)] = len(self._objects)
+        token = self._tokens.get(id(item))
+        if token is None:
+            letter, number = self._kind_of(item), len(self._objects)
             self._objects.append(item)
-        return f"{self._kind_of(item)}{number}"
+            token = f"{letter}{number}"
+            if letter in "hfj":
+                token += f".{self._abilities_of(item):x}"
+            self._tokens[id(item)] = token
+        return token
+
+    def _abilities_of(self, item: object) -> int:
+        if isinstance(item, type):
+            return abilities_of(item)
+        key = id(type(item))  # of a class that lives as long as the object
+        if key not in self._abilities:
+            self._abilities[key] = abilities_of(item)
+        return self._abilities[key]
 
     def _kind_of(self, item: object) -> str:
         """Return the letter by which the tests' side knows the uses of an object
@@ -194,7 +207,11 @@ class SolutionServer:
         result = target(*arguments, **keywords)
         own = isinstance(result, target) and target.__module__ == derived.MODULE
         crosses = not own or hasattr(result, "_fields") or values.is_member(result)
-        return result if crosses else value_wire.Ready(self._name(result))
+        if crosses:
+            return result
+        token = self._name(result)
+        # An iterator that the tests have made is an object first, and iterated as one.
+        return value_wire.Ready("h" + token[1:] if token[0] == "j" else token)
 
     def owns(self, target: object, name: str) -> bool:
         """Return whether the object's class defines a special method and does not use the

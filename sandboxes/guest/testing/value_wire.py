@@ -51,7 +51,8 @@ Find = Callable[[str], object]
 
 HANDLES = "hfjgwy"
 """The tags of objects that stay where they are: an object, a class, an iterator, a generator, an
-awaitable, an asynchronous iterator. (From the tests, `f` is a function.)
+awaitable, an asynchronous iterator. (From the tests, `f` is a function.) A number follows, and for
+an object or class of the solution a point and its special methods (`operations.abilities_of`).
 """
 
 _Work = tuple[bool, object, str]
@@ -69,6 +70,11 @@ class Ready(str):
     """A token that is already encoded, and sent unchanged."""
 
     __slots__ = ()
+
+
+def named(token: str) -> Ready:
+    """Return the token by which one side names an object of the other, whatever its kind."""
+    return Ready("h" + token[1:].partition(".")[0])
 
 
 class Encoder:

@@ -131,18 +131,7 @@ def main(arguments: Sequence[str]) -> int:
         ),
     )
     ensure_known(options.name)
-    if options.tasks < 1:
-        raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
-    if options.judge and not options.rl:
-        raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
-    if options.rl_model and not options.rl:
-        raise ConfigError("--rl-model is the model that --rl trains; give --rl too")
-    if options.rl_steps < 1:
-        raise ConfigError(f"--rl-steps is {options.rl_steps}; give at least 1")
-    if options.fix is not None and not options.model:
-        raise ConfigError("--fix asks a model for guards; give --model URL and --model-name NAME")
-    if bool(options.model) is not bool(options.model_name):
-        raise ConfigError("--model URL and --model-name NAME go together")
+    _refuse_contradictions(options)
     if options.keep is not None:
         _write(options.keep, b"")  # before the minutes of an audit, not after them
     closing: Closing | None = None
@@ -180,6 +169,21 @@ def main(arguments: Sequence[str]) -> int:
     if closing is not None:
         _tell(closing, options)
     return 1 if report.verdict == "fail" else 0
+
+
+def _refuse_contradictions(options: AuditOptions) -> None:
+    if options.tasks < 1:
+        raise ConfigError(f"--tasks is {options.tasks}; give at least 1")
+    if options.judge and not options.rl:
+        raise ConfigError("--judge judges the policy that --rl trains; give --rl too")
+    if options.rl_model and not options.rl:
+        raise ConfigError("--rl-model is the model that --rl trains; give --rl too")
+    if options.rl_steps < 1:
+        raise ConfigError(f"--rl-steps is {options.rl_steps}; give at least 1")
+    if options.fix is not None and not options.model:
+        raise ConfigError("--fix asks a model for guards; give --model URL and --model-name NAME")
+    if bool(options.model) is not bool(options.model_name):
+        raise ConfigError("--model URL and --model-name NAME go together")
 
 
 def _tell(closing: Closing, options: AuditOptions) -> None:

@@ -14,6 +14,7 @@ from ludus.cli.main import main
 from ludus.cli.runs import UnknownRun, run_place, settings_of
 from ludus.config import draft
 from ludus.errors import ConfigError, EnvironmentExited
+from ludus.sandboxes import TIERS
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.models.tiny import find_model, write_tiny_policy
 from ludus.trainer.run.claim import finished_note, settled_resume
@@ -106,6 +107,16 @@ def test_the_doctor_says_what_is_lacking_and_how_to_get_it(
     lacking = [line for line in lines if line["state"] == "no" and line["topic"] != "machine"]
     assert lacking
     assert all(line["remedy"] for line in lacking)
+
+
+@pytest.mark.slow
+def test_the_doctor_of_sandboxes_has_a_line_for_every_tier(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["sandbox", "doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    for tier in TIERS:
+        assert any(line.split()[0] == tier for line in lines if not line.startswith(" "))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
