@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..reading.nodes import EXACT, Node, has
 
 
-class Written(NamedTuple):
+class Notated(NamedTuple):
     """A gold or an answer: its text in the notation of the reader, and its tree."""
 
     text: str
@@ -28,7 +28,7 @@ class Form(NamedTuple):
     name: str
     asks: re.Pattern[str]
     """The words of a question that ask for the form."""
-    held: Callable[[Written, Written], bool]
+    held: Callable[[Notated, Notated], bool]
     """Whether the first text has the form; the second is the gold."""
 
 
@@ -62,7 +62,7 @@ def plain_root(node: Node) -> bool:
     return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
 
 
-def _reduced(said: Written, _: Written) -> bool:
+def _reduced(said: Notated, _: Notated) -> bool:
     """Return whether no fraction, ratio or root of whole numbers can be reduced."""
     for match in _FRACTION.finditer(said.text):
         top, bottom = (int(number) for number in match.groups() if number)
@@ -72,7 +72,7 @@ def _reduced(said: Written, _: Written) -> bool:
     return all(plain_root(root) or root.args[0].op not in EXACT for root in roots)
 
 
-def _rational(said: Written, gold: Written) -> bool:
+def _rational(said: Notated, gold: Notated) -> bool:
     """Return whether no root stands in a denominator."""
     nodes = _parts(said.node) if said.node else []
     return _reduced(said, gold) and not any(
@@ -84,11 +84,11 @@ def _rational(said: Written, gold: Written) -> bool:
     )
 
 
-def _mixed(said: Written, _: Written) -> bool:
+def _mixed(said: Notated, _: Notated) -> bool:
     return _MIXED.search(said.text) is not None
 
 
-def _improper(said: Written, gold: Written) -> bool:
+def _improper(said: Notated, gold: Notated) -> bool:
     return not _mixed(said, gold)
 
 
@@ -102,7 +102,7 @@ def _bare(node: Node | None) -> Node | None:
 _QUOTIENT = re.compile(r"frac|[/%]")
 
 
-def _decimal(said: Written, _: Written) -> bool:
+def _decimal(said: Notated, _: Notated) -> bool:
     node = _bare(said.node)
     if _SCIENTIFIC.match(said.text) or (node is not None and node.op == "based"):
         return True
@@ -114,7 +114,7 @@ def _places(node: Node) -> int:
     return len(node.note.rstrip("0").partition(".")[2]) if node.op == "dec" else 0
 
 
-def _rounded(said: Written, gold: Written) -> bool:
+def _rounded(said: Notated, gold: Notated) -> bool:
     """Return whether a text is a numeral with no more decimals than the gold has."""
     node, wanted = _bare(said.node), _bare(gold.node)
     if node is None or wanted is None or wanted.op not in EXACT:
@@ -128,7 +128,7 @@ def _rounded(said: Written, gold: Written) -> bool:
     return numeral and _places(node) <= max(longest, _places(wanted))
 
 
-def _fraction(said: Written, _: Written) -> bool:
+def _fraction(said: Notated, _: Notated) -> bool:
     node = _bare(said.node)
     return (
         node is not None
@@ -137,7 +137,7 @@ def _fraction(said: Written, _: Written) -> bool:
     )
 
 
-def _percent(said: Written, gold: Written) -> bool:
+def _percent(said: Notated, gold: Notated) -> bool:
     if _PERCENT.search(said.text):
         return True
     # `25` and `25%` are one numeral; `0.25` is another.
@@ -152,25 +152,25 @@ def _percent(said: Written, gold: Written) -> bool:
     )
 
 
-def _scientific(said: Written, _: Written) -> bool:
+def _scientific(said: Notated, _: Notated) -> bool:
     return _SCIENTIFIC.match(said.text) is not None
 
 
-def _exact(said: Written, _: Written) -> bool:
+def _exact(said: Notated, _: Notated) -> bool:
     """Return whether a value that is no fraction is written without decimals."""
     return said.node is None or not (has(said.node, "dec") or said.text.endswith("..."))
 
 
-def _with_pi(said: Written, _: Written) -> bool:
+def _with_pi(said: Notated, _: Notated) -> bool:
     return "pi" in said.text
 
 
-def _solved_for_y(said: Written, _: Written) -> bool:
+def _solved_for_y(said: Notated, _: Notated) -> bool:
     node = said.node
     return node is not None and node.op == "rel" and node.args[0].op == "sym"
 
 
-def _general(said: Written, _: Written) -> bool:
+def _general(said: Notated, _: Notated) -> bool:
     node = said.node
     return node is not None and node.op == "rel" and node.args[0].op == "add"
 
@@ -298,7 +298,7 @@ ORDERED = _asks(
 _ROUGHLY = re.compile(r"\\approx|≈")
 
 
-def unasked(prompt: str, gold: Written, answer: Written) -> str:
+def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
     """Return why an answer equal to the gold has not the form that the prompt asks for, or "".
 
     Of a chain (`36/99 = 4/11`, `5\\sqrt2 \\approx 7.07`) the value counts that it ends in.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.reader import clean, read
 from ..reading.vocabulary import unit_symbol
-from .forms import Written, plain_root, unasked
+from .forms import Notated, plain_root, unasked
 
 PROMPTS = 256
 """How many prompts keep their formulas in a cache."""
@@ -99,7 +99,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     asked = question(prompt)
     wanted, given = _read(gold), _read(answer)
     reason = misnamed(prompt, answer) or unasked(
-        prompt[:MAX_PROMPT], Written(clean(gold), wanted), Written(answer, _last_side(gold, answer))
+        prompt[:MAX_PROMPT], Notated(clean(gold), wanted), Notated(answer, _last_side(gold, answer))
     )
     if reason:
         return "form", reason
