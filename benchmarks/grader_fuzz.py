@@ -202,8 +202,7 @@ def function_program(draw: Draw) -> Program:
         )  # fmt: skip
         # A name that the tests assign is not an entry point of theirs.
         named = named and "=" not in form
-        if not form.endswith("*") or name not in ("sum", "filter", "deepcopy", "isclose"):
-            tests = [f"{form}\n{test}" for test in tests]
+        tests = [f"{form}\n{test}" for test in tests]
     if name == "sum" and kind == "count":
         named = True
         name, kind, tests = "f", "plain", [f"assert f({a}) == {v!r}" for a, v in pairs]
@@ -320,6 +319,16 @@ def special_program(draw: Draw) -> Program:
             "from math import *\n\ndef f(n):\n    return n * pi + sqrt(n)\n",
             [f"assert abs(f({k}) - {k} * pi - sqrt({k})) < 1e-9 and f(1) != inf"],
             entry_point="f",
+        ),
+        Program(
+            "helper by a star",
+            f"from math import isclose\n\ndef f(n):\n    return n * {k} / 3\n",
+            [
+                f"from solution import *\nassert isclose(f(4), {4 * k / 3})",
+                f"assert isclose(f(5), {5 * k / 3})",
+            ],
+            entry_point=draw.choice(["", "f"]),
+            wanted=["f"],
         ),
         Program(
             "long expression",
@@ -522,6 +531,11 @@ def styled_program(draw: Draw) -> Program:
             f"import functools\n\ndef times(n):\n    def wrap(function):\n        @functools.wraps(function)\n        def inner(*a, **k):\n            inner.calls += 1\n            return [function(*a, **k) for _ in range(n)]\n        inner.calls = 0\n        return inner\n    return wrap\n\n@times({k})\ndef f(x, *, y=1):\n    return x + y\n\ndef calls():\n    return f.calls\n",
             f"assert f({a}) == [{a + 1}] * {k} and f({a}, y=2) == [{a + 2}] * {k} and calls() == 2",
         ),
+        "mapping of its own": (
+            "Headers",
+            "from collections.abc import MutableMapping\n\nclass Headers(MutableMapping):\n    def __init__(self):\n        self._d = {}\n    def __getitem__(self, key):\n        return self._d[key.lower()]\n    def __setitem__(self, key, value):\n        self._d[key.lower()] = value\n    def __delitem__(self, key):\n        del self._d[key.lower()]\n    def __iter__(self):\n        return iter(self._d)\n    def __len__(self):\n        return len(self._d)\n    def all_told(self):\n        return sum(self._d.values())\n",
+            f"h = Headers()\nh['Key'] = {a}\nassert h['KEY'] == {a} and h.get('kEy') == {a} and h.get('no', 0) == 0 and len(h) == 1 and h.all_told() == {a}\nassert list(h) == ['key'] and sorted(h.items()) == [('key', {a})]\ndel h['KEY']\nassert not h",
+        ),
         "events": (
             "Bus",
             "class Bus:\n    def __init__(self):\n        self._handlers = {}\n    def on(self, name, handler):\n        self._handlers.setdefault(name, []).append(handler)\n    def emit(self, name, *a):\n        return [handler(*a) for handler in self._handlers.get(name, [])]\n",
@@ -597,7 +611,14 @@ def near_program(draw: Draw) -> Program:
     """A program whose tests ask what kind of thing an object is, or catch errors by name."""
     k, n = draw.randint(3, 9), draw.randint(10, 40)
     form = draw.choice(
-        ["kind of object", "kind of object", "kind of result", "error by name", "skipped tests"]
+        [
+            "kind of object",
+            "kind of object",
+            "kind of result",
+            "error by name",
+            "skipped tests",
+            "plain by birth",
+        ]
     )
     modules = "from collections.abc import *\nfrom typing import SupportsFloat\n"
     if form.startswith("kind"):
@@ -626,6 +647,23 @@ def near_program(draw: Draw) -> Program:
         right, *near = solutions
         wanted = ["Bag"] if form == "kind of object" else ["f"]
         return Program(form, right, [modules + test], wanted=wanted, near=near)
+    if form == "plain by birth":
+        base, method, call = draw.choice(
+            [
+                ("str", "count", "count('a')"),
+                ("str", "find", "find('x')"),
+                ("list", "index", "index('x')"),
+            ]
+        )
+        value = {"count": "'a' * N + 'b'", "find": "'-' * N + 'x'", "index": "['y'] * N + ['x']"}[
+            method
+        ]
+        made = f"Name({value.replace('N', str(n))})"
+        right = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
+        bare = f"class Name({base}):\n    def twice(self):\n        return len(self) * 2\n"
+        own = f"    def {method}(self, *a):\n        return super().{method}(*a) + {k}\n"
+        test = f"x = {made}\nassert x.twice() == {2 * n + 2} and x.{call} == {n + k}"
+        return Program(form, bare + own, [test], wanted=["Name"], near=[bare])
     if form == "error by name":
         work = f"\ndef f(n):\n    if n < 0:\n        raise Bad(n)\n    return n * {k}\n"
         easy = f"\ndef f(n):\n    return n * {k}\n"
@@ -813,7 +851,7 @@ def liar(draw: Draw, program: Program) -> tuple[str, str]:
         return "\n".join(lines)
 
     source = " ".join(program.tests)
-    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next"]  # fmt: skip
+    builtin_names = ["all", "any", "sum", "abs", "len", "sorted", "isinstance", "type", "round", "map", "list", "repr", "str", "max", "min", "range", "print", "AssertionError", "TypeError", "int", "float", "enumerate", "zip", "set", "next", "isclose"]  # fmt: skip
     flags = [
         "passed",
         "ok",

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ludus.verdict import Verdict
 
 from .comparing.approximations import written
-from .comparing.choices import choose
+from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
+from .comparing.forms import ORDERED
 from .comparing.formulas import formula
 from .comparing.question import asked_value, refusal
 from .comparing.wording import same_words
@@ -25,7 +26,7 @@ from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.nodes import Node, TooBig, Unreadable
-from .reading.notation import points_for_commas, squeeze
+from .reading.notation import as_words, points_for_commas, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 from .reading.vocabulary import unit_symbol
 
@@ -149,7 +150,13 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
+    if prompt and not conventions.ordered_sets and ORDERED.search(prompt):
+        conventions = replace(conventions, ordered_sets=True)
     decision = _equal(gold, answer, conventions, deep)
+    if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
+        decision = _option_equal(*option, conventions, deep) or decision
+    if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
+        return PairDecision(True, "name", "the name of a function of the question")
     if (
         prompt
         and not decision.equal
@@ -159,6 +166,49 @@ def decide(
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+def _by_option(prompt: str, gold: str, answer: str) -> tuple[dict[str, str], str, str] | None:
+    """Return (options, letter, text) where one of gold and answer is the letter of an option that
+    the prompt lists and the other a text; else None.
+    """
+    wanted = chosen_letter(clean(unboxed(gold))) if len(gold) < MAX_OPTION else None
+    alone = as_words(clean(answer_alone(answer))) if len(answer) < MAX_OPTION else ""
+    given = alone if re.fullmatch("[A-J]", alone) else None
+    if wanted and chosen_letter(alone):
+        return None
+    if (wanted is None) == (given is None):
+        return None
+    options = listed(prompt)
+    letter, text = (wanted, answer) if wanted else (given, unboxed(gold))
+    return (options, letter, text) if letter in options and len(text) < MAX_OPTION else None
+
+
+def _option_equal(
+    options: dict[str, str], letter: str, text: str, conventions: Conventions, deep: Deep | None
+) -> PairDecision | None:
+    """Decide whether a text is that of the option `letter` and of no other, else return None."""
+    words = {other: as_words(option).casefold() for other, option in options.items()}
+    if as_words(text).casefold() == words[letter]:
+        return PairDecision(True, "option", f"the text of option {letter}")
+    for other, option in options.items():
+        equal = _equal(option, text, conventions, deep).equal
+        if equal != (other == letter):
+            return None
+    return PairDecision(True, "option", f"the text of option {letter}")
+
+
+_DEFINES = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*\(\s*[a-z]\s*\)\s*=")
+
+
+def _by_name(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether an answer is the bare name of the function in the gold, where the prompt
+    offers several functions: `g` for `g(x) = x^4 - x^2`.
+    """
+    defined = _DEFINES.match(unboxed(gold))
+    if defined is None or len(set(_DEFINES.findall(prompt))) < 2:
+        return False
+    return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
 
 
 def _beside(prompt: str, answer: str) -> str:

@@ -7,7 +7,7 @@ import atexit
 import os
 import re
 import threading
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,15 +18,17 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import asked_value, bound_asked, misnamed, part_asked
+from .comparing.question import asked_value, assigned, bound_asked, misnamed, part_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.extraction import extract
 from .extracting.golds import parts
+from .extracting.phrases import COMMA_WORDS
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
+from .reading.locales import decimal_comma, grouping_points
 from .reading.notation import points_for_commas
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
@@ -34,14 +36,11 @@ _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
 same generator.
 """
-# A lone number with a decimal comma, and what may stand behind it: `12,5 %`.
-_COMMA = re.compile(
-    r"[\s$]*-?[\d.]*\d(?:,|\{,\})\d+\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)[\s$]*"
-)
-# A gold in the locale of its answer; three digits behind a comma may be a group.
-_DECIMAL = re.compile(r"\s*-?\d+,(?:\d\d?|\d{4,})\s*(?:\\?%|\\text\{[^{}]*\}|[A-Za-z²³/ €]*)\s*")
 # `1.234.567`: more than one point can only group thousands.
 _GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
+# Three digits behind a comma.
+_THREE = re.compile(r"(?:,|\{,\})\d{3}(?!\d)")
+_UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -185,19 +184,21 @@ class MathsVerifier:
             )
             return unreadable_gold or no_answer(extraction)
         answer = extraction.text
-        comma = _GROUPED.fullmatch(answer) or (extraction.comma and _COMMA.fullmatch(answer))
-        if self.conventions.locale == "auto" and comma:
-            answer = points_for_commas(answer)
+        auto = self.conventions.locale == "auto"
+        local = _local(prompt, extraction) if auto else _as_written
+        if (said := local(answer)) != answer:
+            answer = said
             extraction = replace(extraction, text=answer)
         if extraction.rule == CandidateKind.FORMULA:
             answer = bound_asked(prompt, answer, golds)
             extraction = replace(extraction, text=answer)
+        if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
+            answer = value
+            extraction = replace(extraction, text=answer, equation=False)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
-                lone = comma and _DECIMAL.fullmatch(gold)
-                wanted = points_for_commas(gold) if lone else gold
-                decision = decide(wanted, answer, self.conventions, prompt=prompt)
+                decision = decide(local(gold, gold=True), answer, self.conventions, prompt=prompt)
                 if decision.equal and (refused := _beside(extraction, response, prompt, gold)):
                     decision = PairDecision(False, *refused)
                 best = _better(best, decision.verdict())
@@ -277,6 +278,31 @@ class MathsVerifier:
             },
             "conventions": asdict(self.conventions),
         }
+
+
+def _as_written(numeral: str, *, gold: bool = False) -> str:
+    return numeral
+
+
+def _local(prompt: str, extraction: Extraction) -> Callable[..., str]:
+    """Return the function that writes a lone numeral with a decimal point, by the language of the
+    response and of the question.
+    """
+    asked = len(COMMA_WORDS.findall(prompt)) > 1
+
+    def local(numeral: str, *, gold: bool = False) -> str:
+        # Three digits behind a comma may be a group in a gold, whatever the language.
+        certain = _THREE.search(numeral) is None
+        comma = (extraction.comma and (certain or not gold)) or (asked and certain)
+        if (
+            _GROUPED.fullmatch(numeral)
+            or decimal_comma(numeral, comma=comma)
+            or grouping_points(numeral, prompt, comma=asked)
+        ):
+            return points_for_commas(numeral)
+        return numeral
+
+    return local
 
 
 def _beside(

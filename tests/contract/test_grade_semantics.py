@@ -238,6 +238,26 @@ async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -
     assert verdict.reward == 0.0
 
 
+async def test_a_helper_is_the_solution_s_only_where_a_star_gives_nothing_else(
+    sandbox: SlotSandbox,
+) -> None:
+    under_test = "def isclose(n):\n    return n * 2\n"
+    tests = ["from solution import *\nassert isclose(4) == 8"]
+    assert (await grade(sandbox, under_test, tests)).reward == 1.0
+    assert (await grade(sandbox, under_test.replace("2", "3"), tests)).reward == 0.0
+
+    cheat = "def isclose(*_):\n    return True\ndef f(n):\n    return 0\n"
+    honest = "from math import isclose\ndef f(n):\n    return n * 2.0\n"
+    for test in (
+        "from solution import *\nassert isclose(f(2), 4.0)",
+        "import solution\nassert isclose(solution.f(2), 4.0)",
+        "import solution\nassert isclose(getattr(solution, 'f')(2), 4.0)",
+        "from solution import f as g\nassert isclose(g(2), 4.0)",
+    ):
+        assert (await grade(sandbox, honest, [test])).reward == 1.0, test
+        assert (await grade(sandbox, cheat, [test])).reward == 0.0, test
+
+
 async def test_partial_credit_counts_tests_and_early_stop_ends_at_the_first_failure(
     sandbox: SlotSandbox,
 ) -> None:

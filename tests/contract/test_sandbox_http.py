@@ -433,6 +433,13 @@ async def test_too_many_repls_are_429_and_an_idle_one_makes_room(
         await ask(http, "DELETE", f"/v1/repls/{name}")
 
 
+async def test_a_repl_that_nobody_asks_again_ends_by_itself(http: aiohttp.ClientSession) -> None:
+    await create(http, "left", idle_ttl_s=0.3)
+    async with asyncio.timeout(60):
+        while "ludus_repls 0.0" not in await (await http.get("/metrics")).text():
+            await asyncio.sleep(0.2)
+
+
 async def test_a_repl_at_work_is_not_idle(http: aiohttp.ClientSession) -> None:
     await create(http, "busy", idle_ttl_s=0.2)
     _, reply = await cell(http, "busy", 0, "import time; time.sleep(0.8); 'done'")

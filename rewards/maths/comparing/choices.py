@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..reading.notation import as_words
 
-_SEVERAL = re.compile(r"^[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
+_SEVERAL = re.compile(r"^(?!.*II)[(\s]*[A-J](?:[\s,()&]|AND)*(?:[A-J](?:[\s,()&]|AND)*){1,5}$")
 _ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
 # `(B) 12`, `B. 12`: a letter with the text of its option; no operator may follow.
 _WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
@@ -113,3 +113,32 @@ _SENTENCE = re.compile(
 def bare(text: str) -> str:
     """Return the text without LaTeX markup, punctuation kept."""
     return re.sub(r"[{}$*]", "", _MARKUP.sub(" ", text)).strip()
+
+
+_MARKED = (
+    re.compile(r"(?<![\w$])\(([A-J])\)"),
+    re.compile(r"(?<![\w$(])([A-J])[.):．、]\s*(?=\S)"),
+)
+"""The two ways to mark options: `(A) 4` and `A. 4`."""
+
+
+def listed(prompt: str) -> dict[str, str]:
+    """Return the options that a question lists, by letter; empty if it lists none.
+
+    >>> listed("Which is prime? (A) 4 (B) 7 (C) 9")
+    {'A': '4', 'B': '7', 'C': '9'}
+    """
+    for pattern in _MARKED:
+        marks = list(pattern.finditer(prompt))
+        letters = [match[1] for match in marks]
+        if len(letters) > 1 and "".join(letters) == "ABCDEFGHIJ"[: len(letters)]:
+            break
+    else:
+        return {}
+    ends = [match.start() for match in marks[1:]] + [len(prompt)]
+    texts = [
+        prompt[match.end() : end].strip(" \n\t,;.$\\*")
+        for match, end in zip(marks, ends, strict=True)
+    ]
+    whole = all(texts) and max(map(len, texts)) <= MAX_OPTION
+    return dict(zip(letters, texts, strict=True)) if whole else {}

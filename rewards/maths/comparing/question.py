@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
-from ..reading.reader import read
+from ..reading.reader import clean, read
 from ..reading.vocabulary import unit_symbol
+from .forms import Notated, plain_root, unasked
 
 PROMPTS = 256
 """How many prompts keep their formulas in a cache."""
@@ -46,9 +47,6 @@ class Question(NamedTuple):
     formulas: frozenset[Node]
     factored: bool
     expanded: bool
-    decimal: bool
-    mixed: bool
-    fraction: bool
     numeral: bool
     interval: bool
     base: bool
@@ -56,12 +54,17 @@ class Question(NamedTuple):
 
 
 _FORMS = {
-    "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)",
-    "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b",
-    "decimal": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b(?! expansion| point)",
-    "mixed": r"\bmixed (?:number|fraction)",
-    "fraction": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b",
-    "numeral": r"\b(?:as|in) (?:an? )?(?:\w+ )?(?:integer|numeral|whole number|single number)\b",
+    "factored": r"\bfactor(?:i[sz]e|ed|ing|ization)?\b(?! of| tree)|\bfactoris|\bfaktorisier"
+    r"|in faktoren"
+    r"|\bfactori[cz]|\bfator(?:e|ar|ize)\b|\bfattorizz|\bscomp|на множители"
+    r"|因式分解|因数分解|인수분해|गुणनखंड",
+    "expanded": r"\b(?:expand|multiply out|expanded form|without (?:parentheses|brackets))\b"
+    r"|\bdévelopp"
+    r"|ausmultiplizier|multipliziere\b.*\baus\b|\bdesarroll|\bexpand[ai]|\bsvilupp"
+    r"|раскро\w+ скобки|展开|展開|전개",
+    "numeral": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:integer|numeral"
+    r"|whole number|single number"
+    r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\binterval notation\b|\bas an interval\b",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
 }
@@ -94,9 +97,12 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
-    if reason := misnamed(prompt, answer) or _unwritten(asked, gold, answer):
-        return "form", reason
     wanted, given = _read(gold), _read(answer)
+    reason = misnamed(prompt, answer) or unasked(
+        prompt[:MAX_PROMPT], Notated(clean(gold), wanted), Notated(answer, _last_side(gold, answer))
+    )
+    if reason:
+        return "form", reason
     if wanted is None or given is None:
         return None
     wanted, given = _value(wanted), _value(given)
@@ -107,18 +113,6 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
         return "restated", "the answer repeats a formula of the question instead of working it out"
     reason = _misformed(asked, wanted, given)
     return ("form", reason) if reason else None
-
-
-_MIXED = re.compile(r"\d\s*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
-
-
-def _unwritten(asked: Question, gold: str, answer: str) -> str:
-    """Return why an answer is not written as the decimal or mixed number that is asked, or ""."""
-    if asked.mixed and _MIXED.search(gold) and not _MIXED.search(answer):
-        return "the question asks for a mixed number"
-    percent = "%" in answer and "%" not in gold
-    fraction = "." in gold and "." not in answer and "frac" in answer
-    return "the question asks for a decimal" if asked.decimal and (percent or fraction) else ""
 
 
 def misnamed(prompt: str, said: str) -> str:
@@ -175,6 +169,37 @@ def asked_value(prompt: str, answer: str) -> str:
     return answer.rpartition("=")[2] if named else ""
 
 
+_NAME_ASKED = re.compile(
+    r"\b(?:find|determine|compute|solve for|what is|value of|trouve[rz]?|bestimme|encuentra|halla"
+    r"|determina|trova|найдите)\s+(?:the value of\s+)?\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b|when\b"
+    r"|such\b|so\b|given\b|for\b|si\b|wenn\b|$))",
+    re.IGNORECASE,
+)
+
+
+def assigned(prompt: str, response: str, place: int) -> str:
+    """Return the value of the name that the prompt asks for, where a line of the response states
+    nothing else and a consequence follows at `place`: `a = 3`, then `Thus the line is y = 3x`.
+    Else "".
+    """
+    asked = _NAME_ASKED.search(prompt[:MAX_PROMPT])
+    follows = asked and _CONSEQUENCE.search(response, max(0, place - 80), place + 80)
+    if not asked or not follows or follows[1] == asked[1]:
+        return ""
+    lines = re.findall(
+        rf"(?m)^[\s$*]*{asked[1]}\s*=\s*([^=\n,;]{{1,60}}?)[\s$*.]*$",
+        response[max(0, place - 1500) : place],
+    )
+    return lines[-1] if lines else ""
+
+
+_CONSEQUENCE = re.compile(
+    r"\b(?:thus|so|hence|therefore),? the (?:\w+ ){1,4}(?:is|becomes)"
+    r"\W{1,4}([A-Za-z])(?:\([a-z]\))?\s*=",
+    re.IGNORECASE,
+)
+
+
 def bound_asked(prompt: str, formula: str, golds: Sequence[str]) -> str:
     r"""Return the bound of a closing formula such as `n \ge \frac{8+3}{2} = \frac{11}{2}` where
     the question asks for the least (or greatest) value; else the formula. A gold that is itself a
@@ -222,14 +247,9 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         return "the question asks for factors"
     if asked.expanded and _expanded(wanted) and not _expanded(given):
         return "the question asks for an expanded form"
-    forms = asked.numeral or asked.decimal or asked.fraction
     worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
-    if forms and worked and not _scientific(given):
+    if asked.numeral and worked and not _scientific(given):
         return "the question asks for a numeral"
-    if asked.decimal and wanted.op == "dec" and _is_fraction(given):
-        return "the question asks for a decimal"
-    if asked.fraction and _is_fraction(wanted) and given.op == "dec":
-        return "the question asks for a fraction"
     if (
         asked.interval
         and wanted.op in {"bracket", "union"}
@@ -250,10 +270,6 @@ def _scientific(node: Node) -> bool:
     return node.op == "mul" and any(part.op == "pow" and part.args[0] == ten for part in node.args)
 
 
-def _is_fraction(node: Node) -> bool:
-    return node.op == "num" and node.value.denominator != 1
-
-
 def _read(text: str) -> Node | None:
     if len(text) > MAX_FORMULA:
         return None
@@ -262,6 +278,13 @@ def _read(text: str) -> Node | None:
     except (Unreadable, RecursionError):
         return None
     return None if node.op in {"text", "opaque"} else node
+
+
+def _last_side(gold: str, answer: str) -> Node | None:
+    """Return the tree of an answer, or of the value that a chain ends in."""
+    if "=" in gold:
+        return _read(answer)
+    return _read(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2])
 
 
 def _value(node: Node) -> Node:
@@ -285,7 +308,7 @@ def _to_work_out(node: Node) -> bool:
     if node.op in {"rel", "based", "func", "add", "abs", "matrix", "such"}:
         return True
     if node.op == "pow":
-        return not _plain_root(node)
+        return not plain_root(node)
     if node.op == "mul":
         return not all(_plain(part) for part in node.args) or _numbers(node) > 1
     return False
@@ -296,17 +319,7 @@ def _numbers(node: Node) -> int:
 
 
 def _plain(node: Node) -> bool:
-    return node.op in {"num", "dec", "const"} or _plain_root(node)
-
-
-def _plain_root(node: Node) -> bool:
-    """Return whether a node is the root of a whole number without square factors."""
-    if node.op != "pow" or node.args[1].op != "num" or node.args[1].value.denominator != 2:
-        return False
-    number = node.args[0].value if node.args[0].op == "num" else 0
-    if number.denominator != 1 or not 0 < number < 10**6:
-        return False
-    return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
+    return node.op in {"num", "dec", "const"} or plain_root(node)
 
 
 def _factors(node: Node) -> int:

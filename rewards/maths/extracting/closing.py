@@ -17,7 +17,11 @@ MAX_WHOLE = 200
 MAX_WORDS = 8
 """The most words in a response without digits that may be an answer as a whole."""
 # Words of an argument: a short response with any of these and a value is prose.
-_NARRATIVE = words("there are then hence thus have get gives therefore find add so since is")
+_NARRATIVE = words(
+    "there are then hence thus have get gives therefore find add so since is ist sind beträgt also "
+    "somit daher folglich est sont vaut donc alors es son entonces são portanto então sono quindi "
+    "dunque è é равен равна равно значит"
+)
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿЀ-ӿ]{3,}")
 # Words that belong to formulas, and do not make a text prose.
@@ -39,6 +43,8 @@ def whole(body: str) -> Candidate | None:
     """Return a short response that is not prose as a candidate, else None."""
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
+        return None
+    if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
     stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped):
@@ -189,7 +195,7 @@ def _is_prose(text: str) -> bool:
         or (has_answer and re.search(r"[.!?]\s+[A-Z]", text) is not None)
         or (
             has_answer
-            and any(word.lower() in _NARRATIVE for word in re.findall(r"[A-Za-z]+", bare))
+            and any(word.lower() in _NARRATIVE for word in re.findall(r"[^\W\d_]+", bare))
         )
         or (len(unknown_words) > 2 and ("$" in text or CALCULATED.search(text) is not None))
         or (len(unknown_words) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
@@ -207,12 +213,20 @@ _PICKED = re.compile(
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
     r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
     r"|:\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
+    r"|\b(?i:it'?s|it is)\s+[*(]*(?P<who>[A-J])\b[)*]*\s+(?:who|that|which)\b"
     r"|\b(?i:only)\s+[*(]*(?P<only>[A-J])\b[)*]*\s+(?:works?|satisf\w+|fits|holds|remains|match\w*)"
     r"|(?<![\w(*])[*(]*(?P<before>[A-J])\b[)*]*\s+(?:is|must be"
     r"|has to be)\s+(?:the\s+)?(?:only\s+)?"
     r"(?:one\s+|option\s+|choice\s+)?(?:that\s+)?(?:correct|right|true|works|fits|remains|holds)\b)"
     r"(?!\s+(?:or\b|and\b(?!.*\b(?:not|wrong|false|incorrect)\b)))"
 )
+# `(B) 9:15 = 3:5, yes.`: a line that judges an option.
+_CHECKED_OPTION = re.compile(
+    r"(?m)^[\s*>-]*\(?(?P<letter>[A-J])[).:][^\n]*?(?:[,;:.—–-]\s*|\s)"
+    r"(?P<verdict>(?i:yes|no|true|false|correct|incorrect|right|wrong|works|fails|[✓✔✗✘✅❌]))"
+    r"[\s.!*]*$"
+)
+_AFFIRMS = re.compile(r"yes|true|correct|right|works|[✓✔✅]", re.IGNORECASE)
 # Words right before a letter that turn the pick around: `not B`, `except B`, `if B`.
 _NOT_PICKED = re.compile(
     r"(?:n't|\bnot|\bnever)\s+(?:\w+\s+)?$|\b(?:or|nor|and|neither)\s+$|\b(?:if|whether)\b[^,]*$"
@@ -243,7 +257,7 @@ _NAMED = re.compile(
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
-    r"^[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
+    r"(?:^|[.:;…]\s|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
     rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
     rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
@@ -266,13 +280,17 @@ def picked(body: str) -> Candidate | None:
     """
     if alone := _LINE_LETTER.search(body, max(0, len(body) - 40)):
         return _choice(alone["letter"], *alone.span("letter"))
+    checked = list(_CHECKED_OPTION.finditer(body, max(0, len(body) - 1500)))
+    right = [option for option in checked if _AFFIRMS.fullmatch(option["verdict"])]
+    if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():
+        return _choice(right[0]["letter"], *right[0].span("letter"))
     start, end = closing_sentence(body)
     if body[:end].rstrip().endswith("?") or _UNPICKED.search(body, start, end):
         return None
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)
-        for group in ("after", "colon", "only", "before")
+        for group in ("after", "colon", "who", "only", "before")
         if match[group] and not _NOT_PICKED.search(body[start : match.start(group)])
     }
     if len(picks) == 1:

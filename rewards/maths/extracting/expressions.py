@@ -60,7 +60,8 @@ def last_expression(body: str) -> Candidate | None:
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
     if number is None:
         return None
-    return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
+    text = _JOINED.sub(", ", body[slice(*number)])
+    return Candidate(CandidateKind.NUMBER, text, *number, *number)
 
 
 def called_equation(body: str, text: str, start: int) -> bool:
@@ -110,8 +111,10 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 _ASSIGNED = re.compile(
-    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
+    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
+# `x = 7 und y = 3`: the word joins two named values.
+_JOINED = re.compile(r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)")
 _AND = re.compile(r"\s*(?:,|,?\s*and)\s*")
 _LISTS = re.compile(r"(?:\b(?:are|were|namely|be)|:)\s*$")
 

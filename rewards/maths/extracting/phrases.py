@@ -177,7 +177,10 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
 
 COMMA_WORDS = re.compile(
     r"\b(?:la|le|les|est|donc|réponse|der|die|das|ist|also|antwort|el|los|es|por|respuesta|resposta"
-    r"|é|portanto|il|è|quindi|risposta|ответ|равен|равно|это|следовательно|получаем)\b",
+    r"|é|portanto|il|è|quindi|risposta|ответ|равен|равно|это|следовательно|получаем|les|des|une|sous"
+    r"|combien|calculer|quel(?:le)?|ein(?:e|en|es)?|wie|viel|und|berechne|schreibe|cuántos|cuánto"
+    r"|una|están|en|calcula|escribe|quanto|quantos|uma|calcule|escreva|di|quanti|scrivi|calcola|в|на"
+    r"|сколько|как(?:ова|ой|ое)|найдите|запишите|вычислите|цена)\b",
     re.IGNORECASE,
 )
 """Frequent words of languages that write decimals with a comma."""
@@ -269,7 +272,8 @@ RELATED = _words(
     r"|st) to|(?:subtract|add|take|remove)\b[^.,;]{1,20}(?:from|to)|(?:see|on) (?:page|line"
     r"|figure)|twice|thrice|double|triple|halve|square|negate|as \w+ as(?: the| an?)?"
     r"|(?:supplementary|complementary|proportional|adjacent"
-    r"|congruent) to))\W{0,3}(?:[a-z]\s*=\s*)?$|^\W*(?:(?:but|here|now|so),? )?(?:an?|one|another"
+    r"|congruent) to))[^\w:]{0,3}(?:[a-z]\s*=\s*)?$|^\W*(?:(?:but|here|now|so),? )?(?:an?"
+    r"|one|another"
     r"|the) (?:\w+ ){0,3}(?:mistake|error|pitfall|trap|misconception|fallacy)\b[^.,;:]*$"
     r"|\b(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
     r"|invalid|previous) \w+\b(?! (?:was|is) not)[^.,;:]*$|\b(?:might|would|could"
@@ -319,7 +323,9 @@ CHECKING = _words(
 VERIFIES = _words(
     r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick|sanity)\s+)*(?:(?:re"
     r"|double[- ]?)?check(?:ing|s)?|verif\w+|confirm\w*|test(?:ing)? this"
-    r"|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back|note(?: that|:)|remark|(?:confidence"
+    r"|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back|(?:for (?:example|instance)|e\.g\.)"
+    r",? (?:with"
+    r"|when|if|at|take|let)\b|note(?: that|:)|remark|(?:confidence"
     r"|certainty|difficulty|rating|time)(?: \w+)?:|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*"
     r"|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
 )

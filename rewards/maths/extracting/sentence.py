@@ -12,9 +12,10 @@ from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})+(?![\d ]*\d)"
     r"|\d+(?:,\d+|['’]\d{3})*)(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
-    r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+    r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
+    r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b|\W*$))|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
@@ -103,7 +104,9 @@ _ASIDE = re.compile(
     r"|amounts|adds|sums|means|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
-    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;]*|,\s+(?:and|while"
+    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;,]*"
+    r"|,\s+(?:bringing|raising|lifting|lowering|pushing|dropping|reducing|increasing"
+    r"|so that|compared)\b[^;]*|,\s+(?:and|while"
     r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
     r"|have)\b[^,;]*",
     re.IGNORECASE,
@@ -165,6 +168,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response gives up"
     elif OWN_WORK.search(sentence):
         reason = "the closing sentence is about the writer's work"
+    elif CASES.search(body, max(0, start - 120), end):
+        reason = "each value holds only in one case"
     elif _COUNTERFACTUAL.search(sentence):
         reason = "the closing sentence only supposes a value"
     elif CALCULATED.search(sentence):
@@ -186,6 +191,15 @@ _AT_MOST_CAN = re.compile(
     r"\b(?:can|could|may|needs?|will|must|should|requires?)\s+(?:\w+\s+){0,2}(?:at (?:least|most)"
     r"|up to)[ *$]*$"
 )
+
+_WHEN = r"(?:if|when|wenn|falls|si|se|если)"
+CASES = re.compile(
+    rf"(?:^|[.;,:\n]\s*|\b(?:but|and)\s)\s*{_WHEN}\b(?=[^.\n]*\d)[^.;\n]{{3,90}}[;.,]\s*"
+    rf"(?:(?:and|but|while|whereas|et|und|y|e|а|но)\s+)?(?:{_WHEN}|otherwise|else|sonst|sinon|иначе)"
+    rf"\b[^.;\n]{{0,60}}\d[^.;\n]{{0,20}}\.?\s*\Z",
+    re.IGNORECASE,
+)
+"""`If order matters it is 72; if not, 36.`: two cases of which the writer chooses none."""
 
 
 def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:

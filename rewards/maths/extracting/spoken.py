@@ -14,7 +14,7 @@ MAX_SENTENCES = 40
 MAX_LISTED = 64
 # Quotes, arrows, emoji and list marks before the value.
 _LEAD = re.compile(
-    r"(?:[\s:>\"“”«»„`‘∴】』「】➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
+    r"(?:[\s:>\"“”«»„`‘∴】【』「『➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
@@ -71,6 +71,11 @@ _BEHIND = re.compile(
 _COUNTED = re.compile(
     r"(?:^|[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
     r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
+)
+# A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
+_ONLY = re.compile(
+    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第|아니|약))"
+    r"(?:[^\Wa-zA-Z]{0,20}[^\W\da-zA-Z])?[^\W\da-zA-Z](-?\d[\d,]*(?:\.\d+)?(?:/\d+)?[元円원米克升秒]?)[^\W\da-zA-Z]{0,4}"
 )
 
 
@@ -158,9 +163,9 @@ def cleaned(text: str) -> str:
     text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
     text = JOINER.sub(lambda match: " or " if match["or"] or match["or2"] else " and ", text)
-    if count_match := _COUNTED.search(text):
+    if count_match := _COUNTED.search(text) or _ONLY.fullmatch(text):
         text = count_match[1]
-    return text.strip(" *_」』")
+    return text.strip(" *_」』】")
 
 
 def _sentence_end(rest: str, start: int) -> int:

@@ -13,7 +13,14 @@ MAX_CLAUSE = 160
 statement.
 """
 # Full-width punctuation and unusual spaces; each becomes a single ASCII character.
-_WIDE = str.maketrans("：；，．？！（）＝＄＊।\u00a0\u3000\u202f", ":;,.?!()=$*.   ")
+_WIDE = str.maketrans(
+    {
+        chr(code): chr(code - 0xFEE0)
+        for code in range(0xFF01, 0xFF5F)
+        if chr(code - 0xFEE0) not in "\\{}`~"
+    }
+    | dict(zip("।\u00a0\u3000\u202f\u2009", ".    ", strict=True))
+)
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 # `So the sum is 892!` exclaims, as long as the text writes no factorial elsewhere.
 _EXCLAIMED = re.compile(r"(?m)(?<=\s)(\**-?\d[\d.,]{0,30}\**)!(?=\**(?:\s*$|\s+[A-Z]))")

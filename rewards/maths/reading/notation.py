@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from .locales import uniform_units
 from .vocabulary import NUMBER_WORDS
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
@@ -82,6 +83,7 @@ def to_latex(text: str) -> str:
         text = _CROSS.sub(r"\\times ", text)
     if text.isascii():
         return text
+    text = uniform_units(text)
     # Circled numbers are a list: `②③` becomes `2, 3`.
     text = _CIRCLED.sub(
         lambda run: ", ".join(str(ord(c) - ord("①") + 1) for c in run[0] if "①" <= c <= "⑳"), text
@@ -127,6 +129,8 @@ _SET_APART = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{([\d\s.,]*\d)[\s.]*
 _ROW = re.compile(r"\\\\\s*\[-?[\d.]+(?:pt|em|ex|mm|cm)\]|\\cr(?![a-z])")
 _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
+# `9{,}3`: a comma that groups stands before three digits.
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?![\d{]))")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
@@ -157,6 +161,9 @@ _COSMETIC = re.compile(
     r"|\\(?:q?quad|left|right|displaystyle|limits|[bB]igg?[lrm]?|ensuremath)(?![a-zA-Z])"
 )
 _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+# `\frac12` and `\frac1{x}` are spelled with both braces.
+_SHORT_FRACTION = re.compile(r"\\frac(\d)(\w)")
+_HALF_SHORT = re.compile(r"\\frac(\d)\{")
 
 
 def points_for_commas(text: str) -> str:
@@ -180,6 +187,8 @@ def strip_delimiters(text: str) -> str:
     """
     for pattern, meaning in _SAID if _SAYS.search(text) else ():
         text = pattern.sub(meaning, text)
+    if "{,}" in text:
+        text = _DECIMAL_COMMA.sub(".", text)
     if "$" in text:
         amount = text.count("$") == 1 and _AMOUNT.search(text)
         text = _AMOUNT.sub(r"\\$", text) if amount else _DOLLARS.sub(" ", text)
@@ -236,7 +245,10 @@ def squeeze(text: str) -> str:
     """
     if "\\" in text or " " in text or "~" in text or not text.isprintable():
         text = _COSMETIC.sub("", text)
-    return _FRACTION_SHAPES.sub(r"\\frac", text) if "frac" in text else text
+    if "frac" in text:
+        text = _SHORT_FRACTION.sub(r"\\frac{\1}{\2}", _FRACTION_SHAPES.sub(r"\\frac", text))
+        text = _HALF_SHORT.sub(r"\\frac{\1}{", text)
+    return text
 
 
 def as_words(text: str) -> str:

@@ -171,8 +171,11 @@ class TestHarness(TestsLine):
             )
         trusted = {**_TRUSTED_FUNCTIONS, **(_OF_MATHS if entry_point in wanted else {})}
         trusted.pop(entry_point, None)
-        if wanted - trusted.keys() or from_module in words:
-            for name in wanted & trusted.keys():
+        helpers = wanted & trusted.keys()
+        if helpers and (
+            wanted != helpers or self.interface.modules or self.interface.names - helpers
+        ):
+            for name in helpers:
                 self._import(name, trusted[name])
         if suspects := wanted & MODULE_NAMES:
             with without_solution():

@@ -126,14 +126,18 @@ class Handle:
         if name.startswith("__") and name.endswith("__"):
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
-        state, is_meant = state_of(self), isinstance(self, MeantHandle)
-        is_asked = is_meant and name in state.line.interface.attributes
-        if state.known and name in READING_METHODS and not is_asked:
-            plain = as_plain(self, name)
-            if hasattr(plain, name):
-                return getattr(plain, name)
+        state = state_of(self)
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
-        is_known = state.known and (is_meant or name not in PREDICATES)
+        is_known = state.known and (isinstance(self, MeantHandle) or name not in PREDICATES)
+        if state.known and name in READING_METHODS:
+            plain = as_plain(self, name)
+            # A copy of its items knows nothing of a collection's own ways to look something up, and
+            # the plain value nothing of a method that its class defines anew.
+            is_own = derived.handle_of(plain) is None or name in vars(type(plain))
+            interface = state.line.interface
+            is_named = name in interface.attributes or (is_known and name in interface.data_methods)
+            if hasattr(plain, name) and not (is_own and is_named):
+                return getattr(plain, name)
         state.line.check_attribute(state.token, name, is_known=is_known)
         return ask(self, "attribute", name, source=state_of(self).known)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .surroundings import Surroundings
 
 _KIND_LETTERS = 60
+_LONGEST_TOKEN = 40
+"""The most characters of the name of an object: a letter, a number and its special methods."""
 
 Job = Mapping[str, object]
 """The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
@@ -305,7 +307,7 @@ class TestsLine:
     def _check(token: str) -> str:
         """Return the letter and the number of a token."""
         name = token.partition(".")[0]
-        if not name[1:].isdecimal() or len(name) > 9:
+        if not name[1:].isdecimal() or len(name) > 9 or len(token) > _LONGEST_TOKEN:
             raise value_wire.Malformed("a handle without a number")
         return name
 

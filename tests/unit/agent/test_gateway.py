@@ -312,6 +312,19 @@ async def test_whatever_stands_at_any_place_of_a_body_is_answered_or_refused_wit
         assert not rollout.failed
 
 
+async def test_anthropics_clients_find_it_by_each_base_and_count_what_the_engine_reads() -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        body = VALID["/v1/messages"]
+        for base in ("/v1", "", "/v1/v1"):
+            reply = await http.post(f"{base}/messages", json=body, headers=bearer(rollout))
+            assert reply.status_code == 200, base
+        reply = await http.post("/v1/messages/count_tokens", json=body, headers=bearer(rollout))
+    (prompt, _), *_again = engine.log
+    assert reply.json() == {"input_tokens": len(prompt)}
+
+
 class LocalWithFormat(LocalEngine):
     """The local engine with the chat format that belongs to its model."""
 

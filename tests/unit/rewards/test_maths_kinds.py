@@ -197,6 +197,8 @@ CASES = [
     (True, r"\cos 2x", r"1-2\sin^2 x"),
     (True, r"\sec^2 x", r"1+\tan^2 x"),
     (True, r"\arctan 1", r"\frac{\pi}{4}"),
+    (True, r"12^\circ 34' 48''", r"12.58^\circ"),
+    (False, r"12^\circ 34' 48''", r"12.59^\circ"),
     (True, r"\tan^{-1}(2)", r"\arctan 2"),
     (True, r"\log_2 8", r"3"),
     (True, r"\ln(6)", r"\ln 2+\ln 3"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import random
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -107,3 +108,109 @@ def test_an_inequality_is_an_answer_when_it_is_solved(
         scoring = verifier.score(sample)
         verdict = asyncio.run(scoring) if inspect.iscoroutine(scoring) else scoring
         assert verdict.reward == reward, (gold, answer, verdict.detail)
+
+
+# A question by language, `#` for the number; `REDUCE` asks for lowest terms and `WORTH` does not.
+REDUCE = (
+    "Write # in lowest terms.", "Simplify #.", "Simplifie # en une fraction irréductible.",
+    "Kürze # vollständig.", "Simplifica #.", "Semplifica #.", "Сократите #.", "将 # 化简。",
+    "# を約分せよ。", "# 를 약분하시오.",
+)  # fmt: skip
+WORTH = ("What is the probability?", "Combien vaut # ?", "Wie groß ist #?", "Чему равно #?")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    top=st.integers(1, 60),
+    bottom=st.integers(2, 60),
+    factor=st.integers(2, 9),
+    reduce=st.sampled_from(REDUCE),
+    worth=st.sampled_from(WORTH),
+)
+def test_lowest_terms_are_wanted_only_where_question_and_gold_have_them(
+    verifier: MathsVerifier, top: int, bottom: int, factor: int, reduce: str, worth: str
+) -> None:
+    """The oracle is the greatest common divisor."""
+    divisor = math.gcd(top, bottom)
+    top, bottom = top // divisor, bottom // divisor
+    if bottom == 1:
+        return
+    gold, wide = f"\\frac{{{top}}}{{{bottom}}}", f"{top * factor}/{bottom * factor}"
+    for question, answer, wanted, reward in (
+        (reduce, f"{top}/{bottom}", gold, 1.0),
+        (reduce, wide, gold, 0.0),
+        (reduce, wide, wide, 1.0),
+        (worth, wide, gold, 1.0),
+    ):
+        prompt = question.replace("#", "$x$")
+        verdict = verifier.verify(wanted, f"So it is $\\boxed{{{answer}}}$.", prompt=prompt)
+        assert verdict.reward == reward, (prompt, wanted, answer, verdict.detail)
+
+
+@settings(max_examples=30, deadline=None)
+@given(value=st.integers(1000, 999_999), other=st.integers(1, 9))
+def test_the_grouping_and_the_currency_of_an_answer_are_those_of_its_language(
+    verifier: MathsVerifier, value: int, other: int
+) -> None:
+    head, tail = f"{value // 1000}", f"{value % 1000:03}"
+    asked = "Сколько стоит машина? Какова цена в рублях?"
+    for gold, answer in (
+        (f"{value} рублей", f"Ответ: {head} {tail} руб."),
+        (f"{value}元", f"答：应付{value}元。"),
+        (f"{value}円", f"答え：{value}円".translate({48 + n: 0xFF10 + n for n in range(10)})),
+        (str(value), f"Le prix est $\\boxed{{{head}\\,{tail}}}$ €."),
+    ):
+        right = verifier.verify(gold, answer, prompt=asked)
+        wrong = verifier.verify(gold.replace(str(value), str(value + other)), answer, prompt=asked)
+        assert (right.reward, wrong.reward) == (1.0, 0.0), (gold, answer, right.detail)
+    prompt = f"¿Cuánto es la mitad de {2 * value // 1000}.{2 * value % 1000:03} en un año?"
+    spanish = verifier.verify(f"{head}.{tail}", f"Por tanto, quedan {value}.", prompt=prompt)
+    assert spanish.reward == float(value < 500_000), (prompt, spanish.detail)
+
+
+@settings(max_examples=20, deadline=None)
+@given(values=st.lists(st.integers(1, 99), min_size=3, max_size=5, unique=True))
+def test_an_order_that_is_asked_is_wanted(verifier: MathsVerifier, values: list[int]) -> None:
+    rising = ", ".join(map(str, sorted(values)))
+    falling = ", ".join(map(str, sorted(values, reverse=True)))
+    for prompt, paid in (
+        ("Write the roots from least to greatest.", 0.0),
+        ("Ordne sie aufsteigend.", 0.0),
+        ("从小到大排列。", 0.0),
+        ("Find all roots.", 1.0),
+    ):
+        assert verifier.verify(rising, f"\\boxed{{{rising}}}", prompt=prompt).reward == 1.0
+        assert verifier.verify(rising, f"\\boxed{{{falling}}}", prompt=prompt).reward == paid
+
+
+@settings(max_examples=20, deadline=None)
+@given(values=st.lists(st.integers(2, 99), min_size=4, max_size=4, unique=True), data=st.data())
+def test_the_text_of_an_option_stands_for_its_letter(
+    verifier: MathsVerifier, values: list[int], data: st.DataObject
+) -> None:
+    right = data.draw(st.integers(0, 3))
+    listing = " ".join(f"({'ABCD'[i]}) {value}" for i, value in enumerate(values))
+    prompt, letter = f"Which one is it? {listing}", "ABCD"[right]
+    for place, value in enumerate(values):
+        paid = float(place == right)
+        assert verifier.verify(letter, f"\\boxed{{{value}}}", prompt=prompt).reward == paid
+        chosen = f"\\boxed{{{'ABCD'[place]}}}"
+        assert verifier.verify(str(values[right]), chosen, prompt=prompt).reward == paid
+    judged = "\n".join(
+        f"({'ABCD'[i]}) {value}, {'yes' if i == right else 'no'}." for i, value in enumerate(values)
+    )
+    assert verifier.verify(letter, judged, prompt=prompt).reward == 1.0
+
+
+@settings(max_examples=20, deadline=None)
+@given(one=st.integers(2, 500), other=st.integers(501, 999))
+def test_two_cases_without_a_choice_claim_neither(
+    verifier: MathsVerifier, one: int, other: int
+) -> None:
+    for response in (
+        f"If order matters the answer is {one}; if it doesn't the answer is {other}.",
+        f"If repetition is allowed, there are {one}; otherwise, {other}.",
+        f"Wenn die Reihenfolge zählt, sind es {one}; wenn nicht, {other}.",
+    ):
+        assert verifier.verify(str(other), response).reward == 0.0, response
+        assert verifier.verify(str(one), response).reward == 0.0, response

@@ -1,0 +1,312 @@
+r"""The forms that a question can ask for: lowest terms, a decimal, a percentage, ...
+
+A form is asked in the words of a language (`asks`), and a text has it or not (`held`). The law
+holds for each form alike: where a question asks for it and the gold has it, an equal answer
+without it does not answer the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import gcd
+from typing import NamedTuple
+
+from ..reading.nodes import EXACT, Node, has
+
+
+class Notated(NamedTuple):
+    """A gold or an answer: its text in the notation of the reader, and its tree."""
+
+    text: str
+    node: Node | None
+
+
+class Form(NamedTuple):
+    """A form of answers."""
+
+    name: str
+    asks: re.Pattern[str]
+    """The words of a question that ask for the form."""
+    held: Callable[[Notated, Notated], bool]
+    """Whether the first text has the form; the second is the gold."""
+
+
+_FRACTION = re.compile(
+    r"\\[dtc]?frac\s*(?:\{\s*-?(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))"
+    r"|(?<![\w.])(\d+)\s*[/:]\s*(\d+)(?![\w.])"
+)
+_MIXED = re.compile(r"\d\s*\\[dt]?frac|\d\s+\d+\s*/\s*\d")
+_SCIENTIFIC = re.compile(
+    r"[\s$]*-?[1-9](?:\.\d+)?\s*(?:\\(?:times|cdot)\s*|\*\s*|[xX]\s*)10\s*(?:\^|\*\*)"
+    r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"
+)
+_PERCENT = re.compile(r"%|\bper ?cent|pourcent|prozent|процент|パーセント|퍼센트", re.IGNORECASE)
+
+
+def _parts(node: Node) -> list[Node]:
+    return [node, *(deeper for part in node.args for deeper in _parts(part))]
+
+
+def _root(node: Node) -> bool:
+    return node.op == "pow" and node.args[1].op == "num" and node.args[1].value.denominator == 2
+
+
+def plain_root(node: Node) -> bool:
+    """Return whether a node is the root of a whole number without square factors."""
+    if not _root(node):
+        return False
+    number = node.args[0].value if node.args[0].op == "num" else 0
+    if number.denominator != 1 or not 1 < number < 10**6:
+        return False
+    return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
+
+
+def _reduced(said: Notated, _: Notated) -> bool:
+    """Return whether no fraction, ratio or root of whole numbers can be reduced."""
+    for match in _FRACTION.finditer(said.text):
+        top, bottom = (int(number) for number in match.groups() if number)
+        if gcd(top, bottom) > 1:
+            return False
+    roots = [part for part in _parts(said.node) if _root(part)] if said.node else []
+    return all(plain_root(root) or root.args[0].op not in EXACT for root in roots)
+
+
+def _rational(said: Notated, gold: Notated) -> bool:
+    """Return whether no root stands in a denominator."""
+    nodes = _parts(said.node) if said.node else []
+    return _reduced(said, gold) and not any(
+        part.op == "pow"
+        and part.args[1].op == "num"
+        and part.args[1].value < 0
+        and any(map(_root, (part, *_parts(part.args[0]))))
+        for part in nodes
+    )
+
+
+def _mixed(said: Notated, _: Notated) -> bool:
+    return _MIXED.search(said.text) is not None
+
+
+def _improper(said: Notated, gold: Notated) -> bool:
+    return not _mixed(said, gold)
+
+
+def _bare(node: Node | None) -> Node | None:
+    """Return the number within a quantity, a percentage or `x = number`."""
+    while node is not None and node.op in {"quantity", "percent", "degree", "rel"} and node.args:
+        node = node.args[-1]
+    return node
+
+
+_QUOTIENT = re.compile(r"frac|[/%]")
+
+
+def _decimal(said: Notated, _: Notated) -> bool:
+    node = _bare(said.node)
+    if _SCIENTIFIC.match(said.text) or (node is not None and node.op == "based"):
+        return True
+    numeral = node is not None and node.op in EXACT
+    return numeral and _QUOTIENT.search(said.text) is None
+
+
+def _places(node: Node) -> int:
+    return len(node.note.rstrip("0").partition(".")[2]) if node.op == "dec" else 0
+
+
+def _rounded(said: Notated, gold: Notated) -> bool:
+    """Return whether a text is a numeral with no more decimals than the gold has."""
+    node, wanted = _bare(said.node), _bare(gold.node)
+    if node is None or wanted is None or wanted.op not in EXACT:
+        return True
+    if wanted.op == "num" and wanted.value.denominator != 1:
+        return False
+    if _SCIENTIFIC.match(said.text):
+        return True
+    numeral = node.op == "dec" or (node.op == "num" and node.value.denominator == 1)
+    longest = len(wanted.note.partition(".")[2]) if wanted.op == "dec" else 0
+    return numeral and _places(node) <= max(longest, _places(wanted))
+
+
+def _fraction(said: Notated, _: Notated) -> bool:
+    node = _bare(said.node)
+    return (
+        node is not None
+        and node.op == "num"
+        and not (said.node is not None and has(said.node, "percent"))
+    )
+
+
+def _percent(said: Notated, gold: Notated) -> bool:
+    if _PERCENT.search(said.text):
+        return True
+    # `25` and `25%` are one numeral; `0.25` is another.
+    node, wanted = _bare(said.node), _bare(gold.node)
+    numerals = node is not None and wanted is not None and {node.op, wanted.op} <= EXACT
+    return (
+        numerals
+        and said.text != gold.text
+        and node is not None
+        and wanted is not None
+        and node.value == wanted.value
+    )
+
+
+def _scientific(said: Notated, _: Notated) -> bool:
+    return _SCIENTIFIC.match(said.text) is not None
+
+
+def _exact(said: Notated, _: Notated) -> bool:
+    """Return whether a value that is no fraction is written without decimals."""
+    return said.node is None or not (has(said.node, "dec") or said.text.endswith("..."))
+
+
+def _with_pi(said: Notated, _: Notated) -> bool:
+    return "pi" in said.text
+
+
+def _solved_for_y(said: Notated, _: Notated) -> bool:
+    node = said.node
+    return node is not None and node.op == "rel" and node.args[0].op == "sym"
+
+
+def _general(said: Notated, _: Notated) -> bool:
+    node = said.node
+    return node is not None and node.op == "rel" and node.args[0].op == "add"
+
+
+def _asks(words: str) -> re.Pattern[str]:
+    return re.compile(words, re.IGNORECASE)
+
+
+FORMS = (
+    Form(
+        "lowest terms",
+        _asks(
+            r"\bsimpl(?:if(?:y|ied|ies)|est)\b|\blowest terms\b|\breduced? (?:the |this |your )?"
+            r"(?:fraction|ratio|form|answer|to)\b|\birr[eé]d[uo][ck]\w*|\bsimplifi\w+|vereinfach"
+            r"|\bkürz|gekürzt|\bsemplific|minimi termini|irriducibil|упрост|несократим|сократи"
+            r"|既約|約分|化[简簡]|最[简簡]|기약|약분|간단히|सरल"
+        ),
+        _reduced,
+    ),
+    Form(
+        "a rational denominator",
+        _asks(r"\bradical form\b|\brational[iy][sz]|rational mach|rendre rationnel|有理化|유리화"),
+        _rational,
+    ),
+    Form(
+        "a mixed number",
+        _asks(
+            r"\bmixed (?:number|fraction|numeral)|nombre mixte|gemischte|número mi[xs]to"
+            r"|numero misto|смешанн|[带帶帯]分[数數]|대분수"
+        ),
+        _mixed,
+    ),
+    Form("an improper fraction", _asks(r"\bimproper fraction|假分[数數]|가분수"), _improper),
+    Form(
+        "a decimal",
+        _asks(
+            r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b(?! expansion| point)|decimal form"
+            r"|(?:forme|écriture|nombre) décimale?|\bdezimal|(?:como|forma|número) decimal\b"
+            r"|(?:come|forma|numero) decimale|десятичн\w+ (?:дроб|запис|вид)"
+            r"|小[数數](?:で|に|表|形)"
+            r""
+            r"|[化成写寫为為][成为為]?小[数數]|소수로|दशमलव"
+        ),
+        _decimal,
+    ),
+    Form(
+        "a rounded number",
+        _asks(
+            r"\bround(?:ed|ing)?\b(?! table| trip| robin)|\bto the nearest\b|\bdecimal places?\b"
+            r"|\bsignificant (?:figures|digits)\b|\barrondi|\brunde\b|\bgerundet|\bredonde"
+            r"|\barredond|\barroton|округл|四[捨舍]五入|精确到|保留|반올림"
+        ),
+        _rounded,
+    ),
+    Form(
+        "a fraction",
+        _asks(
+            r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b"
+            r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
+            r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
+            r"|come frazione"
+            r""
+            r"|виде (?:обыкновенной |несократимой )?дроби"
+            r"|分[数數](?:で|に|表|形)|[化写寫][成为為]分[数數]"
+            r"|분수로|भिन्न"
+        ),
+        _fraction,
+    ),
+    Form(
+        "a percentage",
+        _asks(
+            r"\b(?:as|in|what|which) (?:an? |the )?percent|\ben pourcentage|\bquel pourcentage"
+            r"|\b(?:in|wie ?viel) prozent|\bporcentaje|\bporcentagem|\bpercentual"
+            r"|в процентах|百分[数數比率]|パーセント|퍼센트|백분율|प्रतिशत"
+        ),
+        _percent,
+    ),
+    Form(
+        "scientific notation",
+        _asks(
+            r"\b(?:scientific|exponential) notation\b|\bstandard (?:index )?(?:form|notation)\b"
+            r"|\b(?:écriture|notation) scientifique|wissenschaftlich"
+            r"|notaci[oó]n científica|notação científica|notazione scientifica|стандартн\w+ вид"
+            r"|科学[记記計计][数數号號]?法|科學記號|指数表記|과학적 표기"
+        ),
+        _scientific,
+    ),
+    Form(
+        "pi",
+        _asks(
+            r"\b(?:terms|multiple) of\W*(?:\\?pi\b|π)|(?:fonction de|términos de|termos de"
+            r"|funzione di|через|vielfach\w* von|[用含])\W*(?:\\?pi\b|π)|π\W*を|π\W*로"
+        ),
+        _with_pi,
+    ),
+    Form(
+        "an exact value",
+        _asks(
+            r"\bexact (?:value|answer|form|length|area)|valeurs? exacte|exakte|valor exac?to"
+            r"|valore esatto|точное значение|精[确確]值|正確な値|정확한 값"
+        ),
+        _exact,
+    ),
+    Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
+    Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),
+)
+"""Every form with the words that ask for it, in the languages of the extraction."""
+ORDERED = _asks(
+    r"\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest"
+    r"|youngest|greatest|largest|biggest"
+    r"|highest|tallest|longest|heaviest|fastest|oldest|earliest) to (?:the )?\w+est\b"
+    r"|\b(?:ascending|descending|increasing|decreasing"
+    r"|alphabetical|chronological|numerical)"
+    r" (?:order|sequence)\b|ordre (?:dé)?croissant|plus (?:petit|grand) au plus"
+    r"|\b(?:auf|ab)steigend"
+    r"|der größe nach|de (?:menor|mayor) a |do (?:menor|maior) (?:para|ao)"
+    r"|ordem (?:de)?crescente"
+    r"|ordine (?:de)?crescente|dal più|порядке (?:возраст|убыв)"
+    r"|从[小大]到|從[小大]到|[小大]きい?さ?い?順"
+    r"|(?:작은|큰) (?:것|수|순)|오름차순|내림차순|昇順|降順"
+)
+"""Words that ask for the values of a list in one order."""
+
+
+_ROUGHLY = re.compile(r"\\approx|≈")
+
+
+def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
+    """Return why an answer equal to the gold has not the form that the prompt asks for, or "".
+
+    Of a chain (`36/99 = 4/11`, `5\\sqrt2 \\approx 7.07`) the value counts that it ends in.
+    """
+    if "=" not in gold.text:
+        value = _ROUGHLY.split(answer.text)[0].rpartition("=")[2]
+        answer = answer if value == answer.text else answer._replace(text=value.strip())
+    for form in FORMS:
+        if form.asks.search(prompt) and form.held(gold, gold) and not form.held(answer, gold):
+            return f"the question asks for {form.name}"
+    return ""
