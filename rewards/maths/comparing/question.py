@@ -98,8 +98,14 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     """
     asked = question(prompt)
     wanted, given = _read(gold), _read(answer)
-    reason = misnamed(prompt, answer) or unasked(
-        prompt[:MAX_PROMPT], Notated(clean(gold), wanted), Notated(answer, _last_side(gold, answer))
+    reason = (
+        misnamed(prompt, answer)
+        or exchanged(prompt, gold, answer)
+        or unasked(
+            prompt[:MAX_PROMPT],
+            Notated(clean(gold), wanted),
+            Notated(answer, _last_side(gold, answer)),
+        )
     )
     if reason:
         return "form", reason
@@ -124,6 +130,34 @@ def misnamed(prompt: str, said: str) -> str:
         if given in rivals and asked and given not in asked:
             return f"the question asks for the {asked[0]}, not the {given}"
     return ""
+
+
+_NAMED = re.compile(
+    r"(?:\\[ ,;]|\s)*(?:\\(?:text|mathrm)\s*\{)?\s*([A-Za-z][A-Za-z ]{2,30}?)\s*\}?\s*[=:]\s*"
+    r"([^\s=]+)\s*"
+)
+
+
+def exchanged(prompt: str, gold: str, answer: str) -> str:
+    r"""Return why values that words name are not in the order in which the question asks for them,
+    or "".
+
+    >>> exchanged("Give the mean and the mode.", "9, 8", r"\text{mean}=8, \text{mode}=9")
+    'the question asks for mean, mode, which are 8, 9'
+    """
+    values = [value.strip(" $") for value in gold.split(",")]
+    parts = [_NAMED.fullmatch(part) for part in answer.split(",")]
+    if "=" in gold or len(values) < 2 or len(values) != len(parts):
+        return ""
+    asked = prompt[:MAX_PROMPT].lower()
+    named = [(asked.find(part[1].lower()), part[1], part[2].strip("$")) for part in parts if part]
+    given = [value for _, _, value in sorted(named)]
+    if len(named) < len(parts) or any(place < 0 for place, _, _ in named):
+        return ""
+    if given == values or sorted(given) != sorted(values):
+        return ""
+    names = ", ".join(name for _, name, _ in sorted(named))
+    return f"the question asks for {names}, which are {', '.join(given)}"
 
 
 def part_asked(prompt: str, before: str, behind: str) -> str:

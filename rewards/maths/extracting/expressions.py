@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ..reading.locales import ANY_UNIT
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
 from .sentence import (
@@ -82,15 +83,22 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     and the unit.
     """
     base = max(0, len(body) - NUMBER_TAIL)
+    written = list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
+    refused = {number[0] for number in written if denied(body, start, end, *number.span())}
     numbers = [
         number
-        for number in list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
+        for number in written
         if not denied(body, start, end, *number.span())
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
+        # `It is not 12, as the 12th day shows.`
+        and not (number[0] in refused and _ORDINAL.match(body, number.end()))
     ]
     if result := CALCULATED.search(body, start, end):
-        return _expression(body, *result.span("value"))
+        # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
+        again = [number for number in numbers if number[0] == result["value"]]
+        said = again[-1].span() if again else result.span("value")
+        return _expression(body, *max(said, result.span("value")))
     if not numbers:
         return None
     closing = [number for number in numbers if number.start() >= start]
@@ -110,6 +118,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     return _expression(body, *last.span())
 
 
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ASSIGNED = re.compile(
     r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
@@ -177,12 +186,20 @@ def with_unit(body: str, text: str, end: int) -> str:
 
 
 def _is_unit(words: str) -> bool:
-    return all(unit_symbol(part) for part in re.findall("[A-Za-z]+", words) if part != "per")
+    return all(
+        unit_symbol(part) or _FOREIGN_UNIT.fullmatch(part)
+        for part in re.findall(r"[^\W\d_]+", words)
+        if part != "per"
+    )
 
 
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
-_UNITS = r"([A-Za-z]{1,12}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
-_UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})){_UNITS}(?![\w²³/^])")
+_FOREIGN_UNIT = re.compile(ANY_UNIT)
+_UNITS = (
+    rf"((?:{ANY_UNIT}(?!\w)|[A-Za-z]{{1,12}})(?:[²³]|\^\d)?"
+    rf"(?:(?:/| per )(?:{ANY_UNIT}(?!\w)|[A-Za-z]{{1,8}})(?:[²³]|\^\d)?)?)"
+)
+_UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})|(?=[^\x00-\x7f])){_UNITS}(?![\w²³/^])")
 _UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
 
 

@@ -12,7 +12,7 @@ from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})+(?![\d ]*\d)"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
     r"|\d+(?:,\d+|['’]\d{3})*)(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
     r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b|\W*$))|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
@@ -168,7 +168,7 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response gives up"
     elif OWN_WORK.search(sentence):
         reason = "the closing sentence is about the writer's work"
-    elif CASES.search(body, max(0, start - 120), end):
+    elif CASES.search(body, max(0, start - 120, end - CASES_REACH), end):
         reason = "each value holds only in one case"
     elif _COUNTERFACTUAL.search(sentence):
         reason = "the closing sentence only supposes a value"
@@ -194,12 +194,16 @@ _AT_MOST_CAN = re.compile(
 
 _WHEN = r"(?:if|when|wenn|falls|si|se|если)"
 CASES = re.compile(
-    rf"(?:^|[.;,:\n]\s*|\b(?:but|and)\s)\s*{_WHEN}\b(?=[^.\n]*\d)[^.;\n]{{3,90}}[;.,]\s*"
+    rf"(?:^|[.;,:\n]|\b(?:but|and)\s)\s*+{_WHEN}\b(?=[^.\n]{{0,90}}\d)[^.;\n]{{3,90}}[;.,]\s*"
     rf"(?:(?:and|but|while|whereas|et|und|y|e|а|но)\s+)?(?:{_WHEN}|otherwise|else|sonst|sinon|иначе)"
     rf"\b[^.;\n]{{0,60}}\d[^.;\n]{{0,20}}\.?\s*\Z",
     re.IGNORECASE,
 )
-"""`If order matters it is 72; if not, 36.`: two cases of which the writer chooses none."""
+"""`If order matters it is 72; if not, 36.`: two cases of which the writer chooses none.
+
+They end the response, so that it is searched from `CASES_REACH` characters before the end.
+"""
+CASES_REACH = 320
 
 
 def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:

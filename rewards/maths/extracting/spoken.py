@@ -6,6 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
+from ..reading.locales import ANY_UNIT
 from .candidate import MAX_ANSWER
 from .phrases import JOINER, LANGUAGES, REASON
 from .surface import before_decoration, without_decoration
@@ -69,13 +70,20 @@ _BEHIND = re.compile(
 )
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
-    r"(?:^|[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
+    r"(?:^|(?<![不非])[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
     r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(
     r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第|아니|약))"
     r"(?:[^\Wa-zA-Z]{0,20}[^\W\da-zA-Z])?[^\W\da-zA-Z](-?\d[\d,]*(?:\.\d+)?(?:/\d+)?[元円원米克升秒]?)[^\W\da-zA-Z]{0,4}"
+)
+
+
+# `30 км`: a unit is no counter word, and belongs to the value.
+_MEASURED = re.compile(
+    r"(?:^|(?<![不非])[共有为是需])(-?\d[\d.,]*\s?(?:平方|立方|кв\.\s?|куб\.\s?)?"
+    rf"{ANY_UNIT}(?:\s?/\s?{ANY_UNIT}|[²³])?)$"
 )
 
 
@@ -163,7 +171,7 @@ def cleaned(text: str) -> str:
     text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
     text = JOINER.sub(lambda match: " or " if match["or"] or match["or2"] else " and ", text)
-    if count_match := _COUNTED.search(text) or _ONLY.fullmatch(text):
+    if count_match := _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text):
         text = count_match[1]
     return text.strip(" *_」』】")
 

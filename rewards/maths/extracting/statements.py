@@ -16,7 +16,7 @@ from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
 from .phrases import CHECKING, CONCLUDES, FILLER, GIVES, HEDGE, HEDGE_BEHIND, REOPENED, RETRACTION
-from .sentence import CASES, NUMBER, closing_sentence
+from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
 from .surface import REACH, clause_before
 
@@ -213,7 +213,8 @@ class Statements:
 
     def _check_alternative(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
-        if CASES.search(self.body, max(0, last.said_from - 160)):
+        begin = max(0, last.said_from - 160, len(self.body) - CASES_REACH)
+        if CASES.search(self.body, begin):
             return replace(last, void=SEVERAL_OFFERED)
         gap = self.body[
             max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from

@@ -17,22 +17,41 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
-    "mm": "мм|毫米|ミリメートル",
-    "cm": "см|厘米|センチ(?:メートル)?",
-    "km": "км|千米|公里|キロメートル",
-    "m": "м|米|メートル|미터|mètres?",
-    "mg": "мг|毫克",
-    "kg": "кг|千克|公斤|キログラム",
-    "g": "г|克|グラム",
-    "mL": "мл|毫升",
-    "L": "л|升|リットル",
-    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간",
-    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분",
-    "s": "сек(?:унд(?:а|ы)?)?|秒|초",
+    "mm": "мм|миллиметр(?:а|ов)?|毫米|ミリメートル|밀리미터"
+    "|mil[ií]metros?|millimètres?|millimetri|Millimeter",
+    "cm": "см|сантиметр(?:а|ов)?|厘米|センチ(?:メートル)?|센티미터"
+    "|cent[ií]metros?|centimètres?|centimetri|Zentimeter",
+    "km": "км|километр(?:а|ов)?|千米|公里|キロメートル|킬로미터"
+    "|(?:kil[óo]|qu?il[ôo])metros?|kilomètres?|chilometri|Kilometer",
+    "m": "м|метр(?:а|ов)?|米|メートル|미터|mètres?|metros?|metri|Meter",
+    "mg": "мг|毫克|ミリグラム",
+    "kg": "кг|килограмм(?:а|ов)?|千克|公斤|キログラム|킬로그램"
+    "|(?:kilo|quilo)gram(?:os?|as?|mes?)|chilogrammi|Kilogramm",
+    "g": "г|грамм(?:а|ов)?|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm",
+    "mL": "мл|毫升|ミリリットル|밀리리터",
+    "L": "л|литр(?:а|ов)?|升|リットル|리터|litros?|litri",
+    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?",
+    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minuti|Minuten?",
+    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|secondi|Sekunden?",
 }
 _UNIT = "|".join(f"(?P<{name}>{spellings})" for name, spellings in _NAMES.items())
+ANY_UNIT = f"(?:{'|'.join(_NAMES.values())})"
+"""Matches a unit or currency in the spelling of another language."""
 _BEHIND = re.compile(
-    rf"(?P<joint>(?<=[\d)}}])(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{{)*)(?:{_UNIT})(?!\w)\.?"
+    rf"(?P<joint>(?<=[\d)}}])(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{{)*)(?:{_UNIT})(?![^\W²³])\.?"
+)
+LATIN_UNIT = re.compile(
+    r"metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b"
+    r"|gramm|litr[io]"
+)
+"""Stands in an ASCII text that has a unit of another language."""
+# `25平方厘米`, `м²`, `км/ч`, `metros por segundo`: a power before or behind, and what it is per.
+_POWER = re.compile(
+    rf"(?<=\d)\s*(?:平方|кв\.\s?|(?P<cubed>立方|куб\.\s?))(?P<unit>{ANY_UNIT})(?![^\W²³])"
+)
+_PER = re.compile(
+    r"(?:(?<=[A-Za-z²³])\s?/\s?|(?<=[A-Za-z])\s(?:por|par|pro|per|al|в)\s|(?<=[A-Za-z])每)"
+    rf"(?:{_UNIT})(?![^\W²³])"
 )
 # `₹500`: the sign of a currency before its amount.
 _BEFORE = re.compile(r"([₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
@@ -43,9 +62,13 @@ def uniform_units(text: str) -> str:
 
     >>> uniform_units("600円"), uniform_units("₹500"), uniform_units("3個")
     ('600 yen', '500 rupee', '3個')
+    >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
+    ('90 km/h', '15 m/s', '25 m^2')
     """
     text = _BEFORE.sub(r"\2\1", text)
-    return _BEHIND.sub(_named, text)
+    text = _POWER.sub(lambda power: f" {power['unit']}^{3 if power['cubed'] else 2}", text)
+    text = _BEHIND.sub(_named, text)
+    return _PER.sub(lambda match: "/" + next(name for name in _NAMES if match[name]), text)
 
 
 def _named(match: re.Match[str]) -> str:

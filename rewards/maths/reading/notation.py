@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from .locales import uniform_units
+from .locales import LATIN_UNIT, uniform_units
 from .vocabulary import NUMBER_WORDS
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
@@ -82,7 +82,7 @@ def to_latex(text: str) -> str:
     if "x" in text or "X" in text:
         text = _CROSS.sub(r"\\times ", text)
     if text.isascii():
-        return text
+        return uniform_units(text) if LATIN_UNIT.search(text) else text
     text = uniform_units(text)
     # Circled numbers are a list: `②③` becomes `2, 3`.
     text = _CIRCLED.sub(

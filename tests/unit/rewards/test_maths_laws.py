@@ -168,6 +168,47 @@ def test_the_grouping_and_the_currency_of_an_answer_are_those_of_its_language(
     assert spanish.reward == float(value < 500_000), (prompt, spanish.detail)
 
 
+@pytest.mark.parametrize(
+    ("gold", "said", "larger"),
+    [
+        ("м", "Ответ: {} м.", "Ответ: {} км."),
+        ("км/ч", "Ответ: {} км/ч.", "Ответ: {} м/с."),
+        ("kg", "La masa es de {} kg.", "La masa es de {} gramos."),
+        (
+            "m/s",
+            "\\boxed{{{}\\ \\text{{metros por segundo}}}}",
+            "\\boxed{{{} \\text{{km por hora}}}}",
+        ),
+        (
+            "m/s",
+            "3 : 4 = {0}, donc elle est de {0} m/s.",
+            "3 : 4 = {0}, donc elle est de {0} km/h.",
+        ),
+        ("cm^2", "答：面积是{}平方厘米。", "答：面积是{}平方米。"),
+        ("元", "答：应找回{}元。", "答：不是{}元。"),
+    ],
+)
+def test_a_unit_of_another_language_is_read_with_its_size(
+    verifier: MathsVerifier, gold: str, said: str, larger: str
+) -> None:
+    for value in (7, 30, 125):
+        assert verifier.verify(f"{value} {gold}", said.format(value)).reward == 1.0
+        assert verifier.verify(f"{value} {gold}", larger.format(value)).reward == 0.0
+
+
+@given(first=st.integers(1, 99), second=st.integers(1, 99))
+def test_named_values_are_those_that_the_question_names(
+    verifier: MathsVerifier, first: int, second: int
+) -> None:
+    asked = "Give the mean and the mode, in that order."
+    for answer, paid in (
+        (f"\\boxed{{\\text{{mean}}={first},\\ \\text{{mode}}={second}}}", True),
+        (f"\\boxed{{\\text{{mode}}={second},\\ \\text{{mean}}={first}}}", True),
+        (f"\\boxed{{\\text{{mean}}={second},\\ \\text{{mode}}={first}}}", first == second),
+    ):
+        assert verifier.verify(f"{first}, {second}", answer, prompt=asked).reward == float(paid)
+
+
 @settings(max_examples=20, deadline=None)
 @given(values=st.lists(st.integers(1, 99), min_size=3, max_size=5, unique=True))
 def test_an_order_that_is_asked_is_wanted(verifier: MathsVerifier, values: list[int]) -> None:
