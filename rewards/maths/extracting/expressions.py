@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ..reading.locales import ANY_UNIT
+from ..reading.locales import MEASURE
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
 from .sentence import (
@@ -186,20 +186,17 @@ def with_unit(body: str, text: str, end: int) -> str:
 
 
 def _is_unit(words: str) -> bool:
-    return all(
-        unit_symbol(part) or _FOREIGN_UNIT.fullmatch(part)
-        for part in re.findall(r"[^\W\d_]+", words)
-        if part != "per"
+    return _FOREIGN.fullmatch(words) is not None or all(
+        unit_symbol(part) for part in re.findall("[A-Za-z]+", words) if part != "per"
     )
 
 
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
-_FOREIGN_UNIT = re.compile(ANY_UNIT)
-_UNITS = (
-    rf"((?:{ANY_UNIT}(?!\w)|[A-Za-z]{{1,12}})(?:[²³]|\^\d)?"
-    rf"(?:(?:/| per )(?:{ANY_UNIT}(?!\w)|[A-Za-z]{{1,8}})(?:[²³]|\^\d)?)?)"
+_FOREIGN = re.compile(MEASURE)
+_UNITS = rf"({MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{{1,8}}(?:[²³]|\^\d)?)?)"
+_UNIT = re.compile(
+    rf"(?:\s|(?=[A-Za-z]{{2}})|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
 )
-_UNIT = re.compile(rf"(?:\s|(?=[A-Za-z]{{2}})|(?=[^\x00-\x7f])){_UNITS}(?![\w²³/^])")
 _UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
 
 

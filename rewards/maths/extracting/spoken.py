@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from ..reading.locales import ANY_UNIT
+from ..reading.locales import MEASURE
 from .candidate import MAX_ANSWER
 from .phrases import JOINER, LANGUAGES, REASON
 from .surface import before_decoration, without_decoration
@@ -82,8 +82,7 @@ _ONLY = re.compile(
 
 # `30 км`: a unit is no counter word, and belongs to the value.
 _MEASURED = re.compile(
-    r"(?:^|(?<![不非])[共有为是需])(-?\d[\d.,]*\s?(?:平方|立方|кв\.\s?|куб\.\s?)?"
-    rf"{ANY_UNIT}(?:\s?/\s?{ANY_UNIT}|[²³])?)$"
+    rf"(?:^|(?<![不非])[共有为是需は이은는])(-?\d[\d.,]*\s?{MEASURE})(?:です|だ|입니다|이다)?$"
 )
 
 

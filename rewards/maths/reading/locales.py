@@ -17,64 +17,90 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
-    "mm": "мм|миллиметр(?:а|ов)?|毫米|ミリメートル|밀리미터"
-    "|mil[ií]metros?|millimètres?|millimetri|Millimeter",
-    "cm": "см|сантиметр(?:а|ов)?|厘米|センチ(?:メートル)?|센티미터"
-    "|cent[ií]metros?|centimètres?|centimetri|Zentimeter",
-    "km": "км|километр(?:а|ов)?|千米|公里|キロメートル|킬로미터"
-    "|(?:kil[óo]|qu?il[ôo])metros?|kilomètres?|chilometri|Kilometer",
-    "m": "м|метр(?:а|ов)?|米|メートル|미터|mètres?|metros?|metri|Meter",
+    "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
+    "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimeter",
+    "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
+    "|cent[ií]metros?|centimètres?|centimetri|[Zz]entimeter",
+    "km": "км|километр\\w{0,2}|千米|公里|キロメートル|킬로미터"
+    "|(?:kil[óo]|qu?il[ôo])metros?|kilomètres?|chilometri|[Kk]ilometer",
+    "m": "м|метр\\w{0,2}|米|メートル|미터|mètres?|metros?|metri|[Mm]eter",
     "mg": "мг|毫克|ミリグラム",
-    "kg": "кг|килограмм(?:а|ов)?|千克|公斤|キログラム|킬로그램"
+    "kg": "кг|килограмм\\w{0,2}|千克|公斤|キログラム|킬로그램"
     "|(?:kilo|quilo)gram(?:os?|as?|mes?)|chilogrammi|Kilogramm",
-    "g": "г|грамм(?:а|ов)?|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm",
-    "mL": "мл|毫升|ミリリットル|밀리리터",
-    "L": "л|литр(?:а|ов)?|升|リットル|리터|litros?|litri",
-    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?",
-    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minuti|Minuten?",
-    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|secondi|Sekunden?",
+    "g": "г|грамм\\w{0,2}|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm",
+    "mL": "мл|миллилитр\\w{0,2}|毫升|ミリリットル|밀리리터|mililitros?|millilitri",
+    "L": "л|литр\\w{0,2}|升|リットル|리터|litros?|litri",
+    "t": "тонн\\w{0,2}|吨|toneladas?|Tonnen?",
+    "day": "дн(?:я|ей|ям)|день|天|d[ií]as?|jours?|Tagen?|Tage|giorn[io]",
+    "week": "недел[яьию]|semanas?|semaines?|Wochen?|settiman[ae]",
+    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?|or[ae]",
+    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minut[oi]|Minuten?",
+    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?",
 }
-_UNIT = "|".join(f"(?P<{name}>{spellings})" for name, spellings in _NAMES.items())
-ANY_UNIT = f"(?:{'|'.join(_NAMES.values())})"
+_SPELLINGS = {name: re.compile(spellings) for name, spellings in _NAMES.items()}
+_SOME_UNIT = f"(?:{'|'.join(_NAMES.values())}|[ckm]?m|k?g|m?L)"
+# `25平方厘米`, `12 mètres carrés`, `90 км/ч`, `15 metros por segundo`: a power stands before or
+# behind, and then what it is per.
+_SQUARE, _CUBE = (
+    r"平方|제곱|кв\.\s?|квадратн\w{2,3}\s|[Qq]uadrat",
+    r"立方|세제곱|куб\.\s?|кубическ\w{2,3}\s|[Kk]ubik",
+)
+_SQUARED, _CUBED = (
+    r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io])",
+    r"\s(?:c[úu]bic[oa]s?|cubes?|cubi)",
+)
+_PER = r"(?:\s?/\s?|\s(?:por|par|pro|per|al|в)\s|\s(?:à|de)\sl['’]|\sall['’]|每)"
+MEASURE = (
+    rf"(?:{_SQUARE}|{_CUBE})?{_SOME_UNIT}(?:{_SQUARED}|{_CUBED}|[²³])?"
+    rf"(?:{_PER}{_SOME_UNIT})?(?:(?![^\W²³])|(?=です|である|입니다|이다))"
+)
 """Matches a unit or currency in the spelling of another language."""
-_BEHIND = re.compile(
-    rf"(?P<joint>(?<=[\d)}}])(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{{)*)(?:{_UNIT})(?![^\W²³])\.?"
+_MEASURED = re.compile(
+    r"(?P<joint>(?<=[\d)}])(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{)*)"
+    rf"(?:(?P<square>{_SQUARE})|(?P<cube>{_CUBE}))?(?P<unit>{_SOME_UNIT})"
+    rf"(?:(?P<squared>{_SQUARED})|(?P<cubed>{_CUBED}))?"
+    rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"
 )
 LATIN_UNIT = re.compile(
-    r"metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b"
+    r"metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
-# `25平方厘米`, `м²`, `км/ч`, `metros por segundo`: a power before or behind, and what it is per.
-_POWER = re.compile(
-    rf"(?<=\d)\s*(?:平方|кв\.\s?|(?P<cubed>立方|куб\.\s?))(?P<unit>{ANY_UNIT})(?![^\W²³])"
-)
-_PER = re.compile(
-    r"(?:(?<=[A-Za-z²³])\s?/\s?|(?<=[A-Za-z])\s(?:por|par|pro|per|al|в)\s|(?<=[A-Za-z])每)"
-    rf"(?:{_UNIT})(?![^\W²³])"
-)
 # `₹500`: the sign of a currency before its amount.
 _BEFORE = re.compile(r"([₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
 
 
 def uniform_units(text: str) -> str:
-    """Return a text whose units of other scripts have the names that the reader knows.
+    r"""Return a text whose units of other scripts have the names that the reader knows.
 
     >>> uniform_units("600円"), uniform_units("₹500"), uniform_units("3個")
     ('600 yen', '500 rupee', '3個')
     >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
-    ('90 km/h', '15 m/s', '25 m^2')
+    ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
     text = _BEFORE.sub(r"\2\1", text)
-    text = _POWER.sub(lambda power: f" {power['unit']}^{3 if power['cubed'] else 2}", text)
-    text = _BEHIND.sub(_named, text)
-    return _PER.sub(lambda match: "/" + next(name for name in _NAMES if match[name]), text)
+    return _MEASURED.sub(_named, text)
 
 
 def _named(match: re.Match[str]) -> str:
-    name = next(name for name in _NAMES if match[name])
-    joint = match["joint"]
-    return f"{joint}{name}" if joint else f" {name}"
+    power = (
+        "^2"
+        if match["square"] or match["squared"]
+        else "^3"
+        if match["cube"] or match["cubed"]
+        else match["mark"]
+    )
+    divisor = f"/{_name(match['divisor'])}" if match["divisor"] else ""
+    name = _name(match["unit"])
+    if power and "{" not in match["joint"]:
+        name = f"\\text{{{name}}}"  # `m^2` alone may be the square of a variable
+    return f"{match['joint'] or ' '}{name}{power}{divisor}"
+
+
+def _name(spelling: str) -> str:
+    """Return the name that the reader knows of a unit."""
+    names = (name for name, spellings in _SPELLINGS.items() if spellings.fullmatch(spelling))
+    return next(names, spelling)
 
 
 _TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|[^\W\d_]|[²³/.€£₽₹$])*"

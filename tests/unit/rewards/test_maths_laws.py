@@ -186,6 +186,10 @@ def test_the_grouping_and_the_currency_of_an_answer_are_those_of_its_language(
         ),
         ("cm^2", "答：面积是{}平方厘米。", "答：面积是{}平方米。"),
         ("元", "答：应找回{}元。", "答：不是{}元。"),
+        ("km/h", "Elle est de {} kilomètres par heure.", "Elle est de {} kilomètres par minute."),
+        ("m²", "Die Fläche ist {} Quadratmeter.", "Die Fläche ist {} Quadratzentimeter."),
+        ("m^2", "El área es de {} metros cuadrados.", "El área es de {} metros cúbicos."),
+        ("cm²", "面積は{}平方センチメートルです。", "面積は{}平方メートルです。"),
     ],
 )
 def test_a_unit_of_another_language_is_read_with_its_size(
