@@ -128,6 +128,10 @@ def break_marks(text: str, marks: Iterable[str]) -> str:
     return text
 
 
+MOST_WRITTEN = 1 << 14
+"""The most texts of a model that are kept to be sent back exactly as written."""
+
+
 class TextTools:
     """Describes tools in the system message and reads calls from the text in a tool format of
     ludus.
@@ -189,6 +193,8 @@ class TextTools:
             read = msgspec.structs.replace(read, reasoning=answer.reasoning, thought_marks=None)
         for thoughts in (read.reasoning, ""):  # who repeats a turn may leave its thoughts out
             self._written[_said(read, thoughts)] = answer.text
+        while len(self._written) > MOST_WRITTEN:  # the oldest first
+            del self._written[next(iter(self._written))]
         return read
 
     def offer(self, tools: Sequence[ToolSpec]) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
-from ludus.errors import LudusError, RemoteError, RewardUnavailable
+from ludus.errors import ConfigError, LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, Observation, as_messages, system
 from ludus.verdict import Verdict
 
@@ -43,14 +43,24 @@ class EpisodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     max_turns: int = 0
     """H: how many spans are sampled at most, including summaries of the context. With 0 the
-    environment decides: where it bounds its episodes, the same number again may be summaries and
-    folds; where it does not, 256.
+    environment decides: where it bounds its episodes, 256 more may be summaries, folds and
+    chunks of a long document; where it does not, there are 256 in all.
     """
     max_idle_turns: int = 10
     """The most consecutive turns without an executable call, in environments with tools; 0 means no
     bound.
     """
     episode_timeout_s: float = 600.0
+    """Seconds that an episode may take."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_idle_turns"):
+            if (count := getattr(self, name)) < 0:
+                raise ConfigError(f"{name} must be at least 0, got {count}; 0 sets no bound")
+        if not 0 < self.episode_timeout_s < math.inf:
+            raise ConfigError(
+                f"episode_timeout_s must be seconds above 0, got {self.episode_timeout_s}"
+            )
 
 
 async def play(
@@ -242,8 +252,9 @@ class GameInPlay:
         self.messages = opening_of(briefing, observation)
         if briefing.tools:
             self.metrics["tools_offered"] = float(len(briefing.tools))
-        unbounded = MAX_SPANS if briefing.max_turns is None else 2 * briefing.max_turns
-        self.most_spans = self.limits.max_turns or unbounded
+        # What is read and summarised between actions is no turn of the environment: a document of
+        # many chunks would end an episode of few turns before its answer.
+        self.most_spans = self.limits.max_turns or MAX_SPANS + (briefing.max_turns or 0)
 
     async def turn(self) -> Stop | None:
         """Let the policy write a span, and play a finished action; return the stop if the episode

@@ -3,7 +3,7 @@ whether the reward has to stay or to go.
 
     LUDUS_DATA_DIR=... python benchmarks/maths_laws.py
     LUDUS_DATA_DIR=... python benchmarks/maths_laws.py --misses check --half look
-    LUDUS_DATA_DIR=... python benchmarks/maths_laws.py --restate
+    LUDUS_DATA_DIR=... python benchmarks/maths_laws.py --load 2000
 
 The oracle is the transformation: what is written around a value is known, and so is what it does
 to the claim. The problems are split by a seed into a half to look at and a half that is held out;

@@ -32,7 +32,6 @@ state leaves none: what the policy does not write down is gone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +50,7 @@ from .protocol import (
     add_to_prompt,
     own_calls,
     refuse,
+    tagged,
     text_missing,
     tool_spec,
 )
@@ -149,7 +149,6 @@ FOLD_INSTRUCTION = (
     "is to be joined with all after it. Only the blocks and the newest step stay in view."
 )
 NOTHING = "(nothing was kept)"
-_DIRECTIVE = re.compile(r"<compress>(.*?)</compress>\s*", re.DOTALL)
 
 
 class Directive(msgspec.Struct, frozen=True):
@@ -211,9 +210,10 @@ class FoldSteps(ContextManager):
     def hear(self, text: str, history: History) -> str:
         """Carry out the directives in `text`, and return the text without directives."""
         steps = len(history.actions)
+        directives, others = tagged(text, "compress")
         if steps:
-            self._fold(_DIRECTIVE.findall(text), steps)
-        return _DIRECTIVE.sub("", text)
+            self._fold(directives, steps)
+        return others
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
         """Fold all steps into a single block with what the expert knows."""
@@ -249,7 +249,6 @@ STATE_INSTRUCTION = (
     "Begin every reply with <IS>, all that you need to remember, and </IS>; then act. You will see "
     "the task, that text and the answer to your last action, and nothing older."
 )
-_STATE = re.compile(r"<IS>(.*?)</IS>\s*", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -292,8 +291,9 @@ class InternalState(ContextManager):
 
     def hear(self, text: str, history: History) -> str:
         """Take the state out; several are joined."""
-        self._written.state = "\n".join(state.strip() for state in _STATE.findall(text))
-        return _STATE.sub("", text)
+        states, others = tagged(text, "IS")
+        self._written.state = "\n".join(state.strip() for state in states)
+        return others
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
         """Put what the expert knows in front of the action."""

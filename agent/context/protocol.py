@@ -341,6 +341,31 @@ class History:
         return list(self.messages[kept_positions[0] :]) if kept_positions else []
 
 
+def tagged(text: str, tag: str) -> tuple[list[str], str]:
+    """Return what stands between tags, and the text without the tags and the space behind them.
+
+    The time is linear in the text, also where tags are never closed: a policy that loops writes
+    thousands of them, and is read on the event loop.
+
+    >>> tagged("<IS>a=1</IS> so <IS>b", "IS")
+    (['a=1'], 'so <IS>b')
+    """
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    inside: list[str] = []
+    outside: list[str] = []
+    place = 0
+    while (begin := text.find(opening, place)) >= 0:
+        end = text.find(closing, begin)
+        if end < 0:
+            break
+        inside.append(text[begin + len(opening) : end])
+        outside.append(text[place:begin])
+        place = end + len(closing)
+        while text[place : place + 1].isspace():
+            place += 1
+    return inside, "".join([*outside, text[place:]])
+
+
 def add_to_prompt(messages: Sequence[Message], text: str) -> list[Message]:
     """Return `messages` with `text` appended to the last user message, or as a new user message.
 

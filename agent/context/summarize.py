@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -53,6 +52,7 @@ from .protocol import (
     WriteSummary,
     add_to_prompt,
     spelled_out,
+    tagged,
 )
 
 TIMEOUT_S = 120.0
@@ -253,7 +253,6 @@ def written_overrun(instruction: str, tokens: int) -> int:
     return len(instruction.encode()) + INSTRUCTION_MARKS + tokens
 
 
-_TAGGED = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
 NO_SUMMARY = "(no summary was written: the thoughts went on to the limit)"
 """What stands in place of a summary where the policy only thought."""
 
@@ -268,9 +267,9 @@ def read_summary(said: str | Message) -> str:
     'a=5 b'
     """
     message = apart(as_action(said))
-    tagged: list[str] = _TAGGED.findall(message.text)
-    if tagged:
-        return tagged[-1].strip()
+    summaries, _ = tagged(message.text, "summary")
+    if summaries:
+        return summaries[-1].strip()
     return message.text.replace("<summary>", "").strip()
 
 

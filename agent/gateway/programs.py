@@ -195,13 +195,22 @@ def _group_lives(group: int) -> bool:
     return True
 
 
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(
+            f"the agent's command {command!r} cannot be split into words: {error}"
+        ) from None
+
+
 def _words(command: str) -> list[str]:
     """Return the words of a command whose program exists.
 
     Raises:
         ConfigError: the command is empty, or its program does not exist.
     """
-    words = shlex.split(command)
+    words = _split(command)
     if not words:
         raise ConfigError("the agent's command is empty; give one such as 'python agent.py'")
     if shutil.which(words[0]) is None:
@@ -259,6 +268,7 @@ exec env "$@"
 """Runs the agent. The way out of the sandbox is the gateway, so that its address is that of the
 gateway, and no proxy is left to ask.
 """
+_OWN_FILES = ("task.json", "answer")
 _SET_INSIDE = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
 
 
@@ -316,14 +326,17 @@ def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str,
     if words[0] == sys.executable:  # its virtual environment is not in the sandbox
         words[0] = os.path.realpath(sys.executable)
     shown = [os.path.abspath(place) for place in readable]
-    files: dict[str, bytes] = {}
+    names: dict[Path, str] = {}
     for index, word in enumerate(words[1:], start=1):
         path = Path(os.path.abspath(word))
         if any(path.is_relative_to(place) for place in shown):
             words[index] = str(path)
-        elif path.is_file() and path.name not in files:
-            files[path.name], words[index] = path.read_bytes(), path.name
-    return words, files
+        elif os.path.isfile(path):  # a whole script may be a word: too long for a name is no error
+            if path not in names:
+                taken = {*names.values(), *_OWN_FILES}
+                names[path] = f"{index}-{path.name}" if path.name in taken else path.name
+            words[index] = names[path]
+    return words, {name: path.read_bytes() for path, name in names.items()}
 
 
 @asynccontextmanager
@@ -376,7 +389,7 @@ def agent_of(name: str) -> Agent:
     place, separator, function = name.rpartition(":")
     if separator and function.isidentifier() and " " not in name:
         return _function_of(place, function)
-    words = shlex.split(name)
+    words = _split(name)
     if words and words[0] in ("python", "python3"):  # the one that ludus runs in
         words[0] = sys.executable
     return AgentCommand(shlex.join(words))

@@ -87,6 +87,8 @@ class Rollout:
         self._ids: dict[str, ToolCall] = {}
         """The calls as sampled, by the ids that the agent was given."""
         self._answered: dict[bytes, asyncio.Task[_Given]] = {}
+        self._sampling: set[asyncio.Task[_Given]] = set()
+        """What is being sampled; equal requests that are no repeated attempts are several."""
         self._spent = 0
         self._waiting = 0
         self._reserved = 0
@@ -123,6 +125,7 @@ class Rollout:
             calls = self._begin(request)
             task = asyncio.create_task(self._answer(request, calls), name=f"{self.id} call")
             self._answered[digest] = task
+            self._sampling.add(task)
             task.add_done_callback(partial(self._note, digest))
         try:
             given = await asyncio.shield(task)
@@ -143,12 +146,14 @@ class Rollout:
         """Note whether a request failed through no fault of the agent; a later attempt may mend
         it.
         """
+        self._sampling.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is None or isinstance(error, GatewayRefusal):
             self.failed.discard(digest)
             return
         self.failed.add(digest)
-        self._answered.pop(digest, None)  # an attempt that follows is sampled anew
+        if self._answered.get(digest) is task:
+            del self._answered[digest]  # an attempt that follows is sampled anew
 
     @property
     def is_spent(self) -> bool:
@@ -454,7 +459,7 @@ class Rollout:
         if self.stop is not None:
             return
         self.stop = Stop.MAX_TURNS if self.is_spent and stop is Stop.TERMINATED else stop
-        for task in self._answered.values():
+        for task in self._sampling:
             task.cancel()
 
     def trajectory(self, verdict: Verdict) -> Trajectory:

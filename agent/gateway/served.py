@@ -18,6 +18,10 @@ from ..rows import Prompt, Spent
 from ..trajectory import Finish, Turn
 from .wire import GatewayRefusal
 
+LARGEST_ANSWER = 1 << 18
+"""Tokens that no server gives in one answer: a budget above is not told, since servers refuse a
+`max_tokens` beyond their window.
+"""
 NO_WINDOW = 1 << 31
 """Stands for a window that only the server knows."""
 
@@ -62,7 +66,9 @@ class TextWriter:
             RemoteError: the server failed, or could not be asked.
         """
         rows, offer = self._wire.request(prompt.messages, tools)
-        fields: dict[str, Any] = {} if budget >= self.max_tokens else {"max_tokens": budget}
+        fields: dict[str, Any] = {}
+        if budget < min(self.max_tokens, LARGEST_ANSWER):
+            fields["max_tokens"] = budget
         if prompt.schema:
             schema = msgspec.json.decode(prompt.schema)
             form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}

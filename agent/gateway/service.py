@@ -104,7 +104,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address; OpenAI's clients are given `url + "/v1"`."""
-        return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     async def start(self) -> None:
         """Listen.
@@ -187,6 +188,7 @@ class Gateway:
                 if rollout.stop is None and idle_s > self._lease_s and not rollout.is_busy:
                     logger.warning("rollout %s had no call for %.0f s: ended", rollout.id, idle_s)
                     rollout.end(Stop.TIMEOUT)
+                    rollout.touched = now  # its operator has `KEEP_S` to read it
                 elif rollout.stop is not None and idle_s > max(self._lease_s, KEEP_S):
                     self.close(rollout)
 

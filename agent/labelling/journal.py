@@ -140,7 +140,11 @@ class LabelJournal:
             return
         if before is not None:
             self.rows[key] = row
-            self._write_all()
+            try:
+                self._write_all()
+            except SaveFailed:
+                self.rows[key] = before  # as on the disk, so that the next try writes
+                raise
             return
         file = LineFile(self.path, synced=True)
         file.append(msgspec.json.encode(row))

@@ -79,7 +79,12 @@ def load_items(
     if ask is LabelQuestion.CRITERION:
         raise ConfigError("recorded episodes have no criterion; ask pair, ranking or rating")
     given = _of_run(path, ask) if path.is_dir() else _of_rows(source, tests=False)
-    items = {item.id: item for item in given}
+    items: dict[str, LabelItem] = {}
+    for item in given:
+        if items.setdefault(item.id, item) != item:
+            raise ConfigError(
+                f"{source!r}: two different items have the id {item.id!r}; give each its own"
+            )
     if not items:
         raise ConfigError(
             f"{source!r} holds nothing to label; name a run's folder or a .jsonl file of rows"
@@ -110,7 +115,7 @@ def _of_rows(source: str, *, tests: bool) -> Iterator[LabelItem]:
 
 
 def _item(row: Mapping[str, Any], reader: PreferenceReader, *, tests: bool) -> LabelItem:
-    criterion = str(row.get("criterion", ""))
+    criterion = str(row.get("criterion") or "")
     question, prompt, answers, expected = _asked(row, reader)
     if any(not answer for answer in answers):
         raise UnusableRow("an answer is empty")
@@ -137,12 +142,14 @@ def _asked(
     so.
     """
     single = next((row[name] for name in SINGLE if row.get(name) is not None), None)
-    if "criterion" in row:
+    if row.get("criterion") is not None:
         met = [float(row["met"])] if isinstance(row.get("met"), bool) else None
         judged = row.get("response") or single  # `answer` beside it is the known one
         return LabelQuestion.CRITERION, reader.prompt(row), [reader.answer(judged, row)], met
-    several = row.get("answers", row.get("generations", ()))
-    if is_pair(row) or (isinstance(several, list) and len(several) > 1):
+    several = row.get("answers") or row.get("generations") or []
+    if not isinstance(several, list):
+        raise UnusableRow(f"its answers are {several!r:.60}; they are a list")
+    if is_pair(row) or len(several) > 1:
         if len(several) > MOST_ANSWERS:
             raise UnusableRow(
                 f"{len(several)} answers are more than keys can rank: at most {MOST_ANSWERS}"

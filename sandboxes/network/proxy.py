@@ -176,6 +176,7 @@ class _Way:
             async with _closing(program):
                 async with asyncio.timeout(_HEAD_TIMEOUT_S):
                     head = await reader.readuntil(b"\r\n\r\n")
+                self._spend(len(head))
                 try:
                     request = parse(head, self._policy.origin)
                     host = await self._connect(request)
@@ -224,12 +225,20 @@ class _Way:
                 task.cancel()
             await asyncio.gather(*carrying, return_exceptions=True)
 
+    def _spend(self, count: int) -> None:
+        """Take bytes from the budget, which counts all connections of the run in both directions,
+        heads of requests too.
+
+        Raises:
+            ConnectionAbortedError: it is used up.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise ConnectionAbortedError("the run has used up the bytes it may move")
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_READ_BYTES):
-            # The budget counts all connections of the run, in both directions.
-            self._left -= len(data)
-            if self._left < 0:
-                raise ConnectionAbortedError("the run has used up the bytes it may move")
+            self._spend(len(data))
             writer.write(data)
             await writer.drain()
         writer.write_eof()

@@ -251,6 +251,22 @@ except OSError: print('cut', sent < 10 << 20)"""
     assert await run(sandbox, code) == "cut True\n"
 
 
+async def test_heads_of_requests_count_too(sandbox: SlotSandbox, allowed: Server) -> None:
+    before = len(allowed.reached)
+    code = f"""
+import http.client, os
+way = os.environ["http_proxy"].removeprefix("http://")
+for number in range(400):
+    line = http.client.HTTPConnection(way, timeout=10)
+    line.request("GET", "http://127.0.0.2:{allowed.port}/", headers={{"X-Data": "d" * 30_000}})
+    try: line.getresponse().read()
+    except OSError: break
+    line.close()
+"""
+    await run(sandbox, code)
+    assert 0 < len(allowed.reached) - before <= 8 * MIB // 30_000
+
+
 async def test_connections_end_with_the_run(sandbox: SlotSandbox, allowed: Server) -> None:
     code = f"""{TUNNEL}
 import time

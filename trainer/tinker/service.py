@@ -203,17 +203,23 @@ class TinkerService:
     ) -> dict[str, Any]:
         """Promise what a model does in the order of the numbers."""
         key = (model.card.training_run_id, number)
+        self._spend(key)
         promise, new = self.promises.begin(key, owner(), _encoded(request))
         if new:
-            asked_by.get().spend()
             model.jobs.submit(number, promise, job)
         return {"request_id": promise.id, "model_id": model.card.training_run_id}
 
+    def _spend(self, key: tuple[object, ...]) -> None:
+        """Count a new request, before anything is kept: one that is refused for its rate leaves no
+        promise that nobody fulfils, and no place that nobody fills.
+        """
+        if not self.promises.has(key):
+            asked_by.get().spend()
+
     def _unordered(self, key: tuple[object, ...], request: object, job: Job) -> dict[str, Any]:
-        """Promise what depends on nothing else."""
+        """Promise what depends on nothing else; the caller has spent for the request."""
         promise, new = self.promises.begin(key, owner(), _encoded(request))
         if new:
-            asked_by.get().spend()
             work = asyncio.create_task(self.promises.fulfil(promise, job))
             self._works.add(work)
             work.add_done_callback(self._works.discard)
@@ -249,8 +255,9 @@ class TinkerService:
         if request.lora_config is not None and request.lora_config.rank < 1:
             raise ConfigError(f"lora_config.rank must be at least 1: {request.lora_config.rank}")
         spec, metadata = request.lora_config, request.user_metadata
-        name = self._place(session, request.model_seq_id, spec, metadata)
         key = (session.id, "model", request.model_seq_id)
+        self._spend(key)
+        name = self._place(session, request.model_seq_id, spec, metadata)
         return self._unordered(key, request, partial(self._made, name))
 
     async def _made(self, name: str) -> PromiseOutcome:
@@ -421,8 +428,9 @@ class TinkerService:
         if request.session_id is None or request.model_seq_id is None:
             raise ConfigError("load_weights needs model_id, or session_id and model_seq_id")
         session, number = self._session(request.session_id), request.model_seq_id
-        name = self._place(session, number, run.lora, request.user_metadata)
         key = (session.id, "model", number)
+        self._spend(key)
+        name = self._place(session, number, run.lora, request.user_metadata)
         told = self._unordered(key, request, partial(self._made_of, name, folder, request))
         return {**told, "model_id": name}
 
@@ -471,6 +479,7 @@ class TinkerService:
         sampler = self._sampler(request.sampling_session_id)
         refuse_unserved(request)
         key = (sampler.id, request.seq_id)
+        self._spend(key)
         told = self._unordered(key, request, partial(self._sampled, sampler, request))
         ids = [f"{told['request_id']}-{number}" for number in range(request.num_samples)]
         return {**told, "sample_sequence_ids": ids}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import os
 import sys
 import tempfile
@@ -57,7 +58,7 @@ from ludus.thoughts import AUTO
 
 from .arguments import Flag, VerbHelp, parse
 from .progress import progress_bar
-from .scaling import ScalingSettings, measure_scaling, show_scaling, trained_summaries
+from .scaling import ScalingSettings, measure_scaling, show_scaling, trained_summaries, verifier_of
 from .sessions import named, opener
 from .view import page_of_file, write_page
 
@@ -278,6 +279,12 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("tasks", "samples", "concurrency", "rounds"):
         if (count := getattr(options, name)) < 1:
             raise ConfigError(f"--{name} must be at least 1, got {count}")
+    if not math.isfinite(options.passing):
+        raise ConfigError(f"--passing must be a number, got {options.passing}")
+    if options.verifier:
+        verifier_of(options.verifier)  # an unknown one is told before anything is played
+    if options.html and not Path(options.html).absolute().parent.is_dir():
+        raise ConfigError(f"--html {options.html}: there is no folder {Path(options.html).parent}")
     options = dataclasses.replace(options, policy=who_plays(options))
     if options.rounds > 1 and options.policy not in ("openai", "local"):
         raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")
@@ -289,6 +296,11 @@ def main(arguments: Sequence[str]) -> int:
         chains,
         ScalingSettings(options.passing, options.verifier, trained_summaries(options.model)),
     )
+    if options.json:
+        print(msgspec.json.encode(msgspec.to_builtins(result) | msgspec.to_builtins(more)).decode())
+    else:
+        _show(name, options, result)
+        show_scaling(more, options.verifier)
     if options.html:
         title = f"{options.model or options.policy} on {name}, {options.split}"
         with tempfile.TemporaryDirectory() as folder:
@@ -298,11 +310,6 @@ def main(arguments: Sequence[str]) -> int:
             page = page_of_file(recorded, episodes, title=title, passing=options.passing)
         write_page(page, Path(options.html))
         print(f"page  {options.html}", file=sys.stderr)
-    if options.json:
-        print(msgspec.json.encode(msgspec.to_builtins(result) | msgspec.to_builtins(more)).decode())
-    else:
-        _show(name, options, result)
-        show_scaling(more, options.verifier)
     return 1 if result.failed == result.episodes else 0
 
 

@@ -18,7 +18,7 @@ from ludus.background import run_on_loop
 from ludus.config import read_toml
 from ludus.errors import ConfigError
 from ludus.estimates import Estimate
-from ludus.rewards import Sample, make_verifier
+from ludus.rewards import Sample, Verifier, make_verifier
 from ludus.rewards.score import awaited_verdict, close_verifier
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
@@ -76,12 +76,21 @@ def measure_scaling(
     return ScalingFigures(scaling=scaling(tasks, rounds), summaries=summaries, unscored=unscored)
 
 
+def verifier_of(name: str) -> Verifier:
+    """Return the verifier of `--verifier`.
+
+    Raises:
+        ConfigError: there is none of this name, or its options are wrong.
+    """
+    bare, options = parse_served(name)
+    return make_verifier(bare, **options)
+
+
 def _scores(name: str, episodes: Sequence[Episode]) -> list[float | None]:
     """Return what the verifier gives to each episode without being shown the gold."""
     from ludus.trainer.rollout.scoring import as_sample
 
-    bare, options = parse_served(name)
-    verifier = make_verifier(bare, **options)
+    verifier = verifier_of(name)
     samples = [
         msgspec.structs.replace(as_sample(episode.trajectories[0]), gold=None)
         for episode in episodes

@@ -1,9 +1,11 @@
 """Each context manager on an episode that was worked out by hand: what every window shows."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from ludus.agent import (
     ChatFormat,
@@ -32,6 +34,7 @@ from ludus.agent.context import (
     Summarize,
 )
 from ludus.agent.context.memagent import split_text
+from ludus.agent.context.protocol import tagged
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
@@ -145,6 +148,14 @@ async def run(
 
 def reasons(trajectory: Trajectory) -> list[str]:
     return [segment.break_reason for segment in trajectory.segments]
+
+
+@given(st.lists(st.sampled_from(["<IS>", "</IS>", "a", " ", "\n", "<I", "S>"])).map("".join))
+def test_tags_are_those_of_the_pattern_and_unclosed_ones_cost_no_more(text: str) -> None:
+    pattern = re.compile(r"<IS>(.*?)</IS>\s*", re.DOTALL)
+    assert tagged(text, "IS") == (pattern.findall(text), pattern.sub("", text))
+    looped = "<IS>" * 200_000  # hours by the pattern
+    assert tagged(looped, "IS") == ([], looped)
 
 
 # --- clear ----------------------------------------------------------------------------------------
@@ -353,6 +364,24 @@ async def test_a_document_is_read_in_chunks_each_in_a_context_of_its_own() -> No
     kinds = [turn.kind for turn in made.turns]
     assert kinds == [TurnKind.SUMMARY, TurnKind.SUMMARY, TurnKind.ACT, TurnKind.ACT]
     assert all(turn.trained for turn in made.turns)
+
+
+class Brief(Shelves):
+    max_turns = 1
+
+
+async def test_a_document_of_many_chunks_leaves_an_episode_of_one_turn_its_answer() -> None:
+    chat, document = chat_format(), " ".join(["word"] * 30)
+    env = Brief(f"Who? <document>{document}</document>")
+    context = MemAgent(chunk_tokens=22, summary_tokens=10, instruction=ASK)
+    policy = TokenPolicy(
+        Script(chat, ["a"]), chat, Sampling(max_tokens=300), window=2000, context=context
+    )
+    made = (await play(EnvSession(env), policy)).trajectories[0]
+    kinds = [turn.kind for turn in made.turns]
+    assert kinds.count(TurnKind.SUMMARY) > 3
+    assert kinds[-1] is TurnKind.ACT
+    assert env.heard == ["a"]
 
 
 async def test_a_long_answer_is_read_in_chunks_too_and_a_full_window_is_one() -> None:

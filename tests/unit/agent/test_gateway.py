@@ -30,6 +30,7 @@ from ludus.agent.gateway import (
     RolloutLimits,
     agent_of,
     run_agent,
+    service,
 )
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
@@ -323,6 +324,42 @@ async def test_anthropics_clients_find_it_by_each_base_and_count_what_the_engine
         reply = await http.post("/v1/messages/count_tokens", json=body, headers=bearer(rollout))
     (prompt, _), *_again = engine.log
     assert reply.json() == {"input_tokens": len(prompt)}
+
+
+async def test_equal_requests_at_once_are_two_answers_and_the_end_drops_both() -> None:
+    engine = LoggedEngine(chat_format())
+    engine.delay_s = 0.5
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        calls = [
+            asyncio.create_task(
+                http.post(
+                    "/v1/chat/completions", json={"messages": [USER]}, headers=bearer(rollout)
+                )
+            )
+            for _ in range(2)
+        ]
+        while len(rollout.tree.calls) < 2:
+            await asyncio.sleep(0.01)
+        rollout.end(Stop.TERMINATED)
+        assert [reply.status_code for reply in await asyncio.gather(*calls)] == [410, 410]
+        await asyncio.sleep(2 * engine.delay_s)
+    assert engine.log == []
+    assert not rollout.failed
+
+
+async def test_a_rollout_that_its_lease_ends_can_still_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "SWEEP_EVERY_S", 0.02)
+    async with serving(LoggedEngine(chat_format())) as (gateway, _):
+        rollout = gateway.open()
+        rollout.touched -= service.LEASE_S + 1
+        while rollout.stop is None:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        assert gateway.rollouts[rollout.id] is rollout
+    assert Gateway(gateway._writer, host="::1").url.startswith("http://[::1]:")
 
 
 class LocalWithFormat(LocalEngine):

@@ -4,6 +4,7 @@ tells its cause, and none is a zero.
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ludus.agent.gateway import (
     run_agent,
     service,
 )
+from ludus.agent.gateway.programs import _inside
 from ludus.envs import make_async
 from ludus.errors import ConfigError
 from ludus.messages import assistant
@@ -203,10 +205,24 @@ async def test_tools_whose_names_change_between_turns_open_a_row_for_that_cause(
         check_capture(engine, rollout, segments)
 
 
-@pytest.mark.parametrize("command", ["no-such-agent --fast", "./no/agent.py:run", ""])
+@pytest.mark.parametrize("command", ["no-such-agent --fast", "./no/agent.py:run", "", "sh 'x"])
 def test_a_command_that_does_not_exist_is_refused_before_a_rollout_opens(command: str) -> None:
-    with pytest.raises(ConfigError, match=r"no program|no such file|is empty"):
+    with pytest.raises(ConfigError, match=r"no program|no such file|is empty|into words"):
         agent_of(command)
+
+
+def test_files_of_one_name_are_both_beside_the_agent_and_take_no_name_of_the_task(
+    tmp_path: Path,
+) -> None:
+    names = ("a/c.json", "b/c.json", "task.json", "answer")
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    script = "echo " + "x" * 300  # longer than a file's name may be
+    words, files = _inside(shlex.join(["sh", script, *(str(tmp_path / n) for n in names)]), ())
+    assert words[:2] == ["sh", script]
+    assert [files[word].decode() for word in words[2:]] == list(names)
+    assert not {"task.json", "answer"} & set(files)
 
 
 def test_a_file_in_the_place_of_a_command_is_told_how_to_run_it(
@@ -291,6 +307,7 @@ async def test_a_schema_is_passed_to_a_server_that_is_evaluated(takes_schemas: b
             body = {"messages": [USER], "response_format": FORM}
             reply = await http.post("/v1/chat/completions", json=body, headers=bearer(rollout))
         await policy.close()
+    assert "max_tokens" not in asked[0]  # the server's own bound holds where nobody set one
     assert asked[0]["response_format"]["json_schema"]["schema"] == SCHEMA
     if takes_schemas:
         assert reply.json()["choices"][0]["message"]["content"] == '{"n": 7}'

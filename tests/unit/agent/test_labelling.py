@@ -80,6 +80,8 @@ def test_items_are_blinded_and_everybody_has_an_order_of_their_own(tmp_path: Pat
         ({"prompt": "q", "answers": list("abcdefghij")}, "10 answers are more than keys can rank"),
         ({"prompt": "q", "chosen": "", "rejected": "a"}, "an answer"),
         ({"prompt": "q"}, "it has no answers; its columns are prompt"),
+        ({"prompt": "q", "answers": 3}, "its answers are 3; they are a list"),
+        ({"prompt": "q", "answers": None}, "it has no answers; its columns are prompt, answers"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_its_row(
@@ -90,6 +92,13 @@ def test_what_cannot_be_asked_is_refused_by_its_row(
         pytest.skip("an empty text is an answer: people may prefer silence")
     with pytest.raises(ConfigError, match=f"row 2, cannot be asked: {why}"):
         load_items(source)
+
+
+def test_two_items_of_one_id_are_refused(tmp_path: Path) -> None:
+    first, second = ({**pair, "id": "q1"} for pair in pairs(2))
+    with pytest.raises(ConfigError, match="two different items have the id 'q1'"):
+        load_items(lines(tmp_path / "a.jsonl", [first, second]))
+    assert len(load_items(lines(tmp_path / "b.jsonl", [first, first]))) == 1
 
 
 def test_items_are_read_as_training_reads_them(tmp_path: Path) -> None:
@@ -201,6 +210,9 @@ def test_the_journal_keeps_whole_rows_whatever_happens(
             again.add(row("4"))
         with pytest.raises(SaveFailed, match="No space left"):
             again.undo("ann")
+        for _ in range(2):  # what is not on the disk is not taken for kept
+            with pytest.raises(SaveFailed, match="No space left"):
+                again.add(row("0", label=(2, 1)))
     assert [each.item for each in LabelJournal(path).rows.values()] == ["0", "1", "2"]
     path.write_text("not json\n")
     with pytest.raises(ConfigError, match="line 1, is no label"):

@@ -182,6 +182,10 @@ scopes = ["train:*"]
 [cy]
 token = "tml-cy"
 scopes = ["env:*"]
+[dee]
+token = "tml-dee"
+scopes = ["train:*"]
+rate = 1
 """
 
 
@@ -530,6 +534,27 @@ async def test_what_is_somebody_elses_does_not_exist(
         for key, status in (("tml-cy", 403), ("tml-nobody", 401)):
             async with connected(server, key) as other:
                 assert (await other.send("create_session", {}))[0] == status
+
+
+async def test_a_request_refused_for_its_rate_is_done_when_it_is_sent_again(
+    base: BaseModel, tmp_path: Path
+) -> None:
+    async with serving(base, tmp_path) as server, connected(server, "tml-dee") as dee:
+        session = (await dee.ask("create_session", {}))["session_id"]
+        body = {"session_id": session, "base_model": "demo", "lora_config": {"rank": 1}}
+        url, headers = f"{server.url}/api/v1/create_model", {"X-API-Key": dee.key}
+        statuses: list[int] = []
+        async with asyncio.timeout(60):
+            for number in range(3):
+                promise: dict[str, Any] = {}
+                while "request_id" not in promise:
+                    numbered = {**body, "model_seq_id": number}
+                    async with dee.http.post(url, json=numbered, headers=headers) as reply:
+                        statuses.append(reply.status)
+                        promise = await reply.json() if reply.status == 200 else {}
+                    await asyncio.sleep(0.05)
+                assert "model_id" in await dee.result(promise)
+        assert set(statuses) == {200, 429}
 
 
 async def test_bad_requests_are_refused_by_name(
