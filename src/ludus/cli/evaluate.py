@@ -60,7 +60,7 @@ from .arguments import Flag, VerbHelp, parse
 from .progress import progress_bar
 from .scaling import ScalingSettings, measure_scaling, show_scaling, trained_summaries, verifier_of
 from .sessions import named, opener
-from .view import page_of_file, write_page
+from .view import page_of_file, refuse_unwritable, write_page
 
 
 @asynccontextmanager
@@ -283,8 +283,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--passing must be a number, got {options.passing}")
     if options.verifier:
         verifier_of(options.verifier)  # an unknown one is told before anything is played
-    if options.html and not Path(options.html).absolute().parent.is_dir():
-        raise ConfigError(f"--html {options.html}: there is no folder {Path(options.html).parent}")
+    if options.html:
+        refuse_unwritable(Path(options.html))
     options = dataclasses.replace(options, policy=who_plays(options))
     if options.rounds > 1 and options.policy not in ("openai", "local"):
         raise ConfigError(f"--rounds {options.rounds}: is for a model, not for {options.policy}")

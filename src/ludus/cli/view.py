@@ -99,6 +99,19 @@ def page_of_file(
     )
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a page that could not be written after the work for it was done; what is there stays.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
 def write_page(page: str, path: Path) -> Path:
     """Write `page` to `path` and return `path`; a missing folder is made.
 

@@ -92,7 +92,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["eval", "ludus/arithmetic-v0", "--max-turns", "-1"], "max_turns must be at least 0"),
         (["eval", "ludus/arithmetic-v0", "--episode-timeout-s", "0"], "seconds above 0, got 0"),
         (["eval", "ludus/arithmetic-v0", "--verifier", "exakt"], "did you mean 'exact'"),
-        (["eval", "ludus/arithmetic-v0", "--html", "/proc/none/x.html"], "there is no folder"),
+        (
+            ["eval", "ludus/arithmetic-v0", "--html", "/proc/none/x.html"],
+            "cannot write '/proc/none/x.html'",
+        ),
         (["eval", "--env", "ludus/arithmetic-v0"], "--env is no option here"),
         (["score", "--verifier=maths", "--gold", "1"], "--verifier is no option here"),
         (["plan", "none.json", "--gpus", "4"], "no such file: 'none.json'"),
