@@ -25,8 +25,9 @@ from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
+from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
-from .reading.notation import as_words, points_for_commas, squeeze
+from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 from .reading.vocabulary import unit_symbol
 
