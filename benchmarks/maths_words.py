@@ -57,9 +57,7 @@ _JOINTS: dict[str, Callable[[str, str], str]] = {
     "Italian": lambda ten, one: (ten[:-1] if one[0] in "uo" else ten) + one,
     "Russian": lambda ten, one: f"{ten} {one}",
 }
-_VEINTI = dict(zip(range(22, 30), (
-    "veintidós veintitrés veinticuatro veinticinco veintiséis veintisiete veintiocho veintinueve"
-).split(), strict=True))  # fmt: skip
+_VEINTI = dict(zip(range(22, 30), ["veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete", "veintiocho", "veintinueve"], strict=True))  # fmt: skip
 
 
 def worded(number: int, language: str) -> str:
@@ -162,9 +160,14 @@ def decimal_marks(rng: random.Random, count: int) -> Iterator[Row]:
         comma = rng.choice([",", "{,}"])
         shapes = [(f"{whole % 100}{comma}{cents:02}", f"{whole % 100}.{cents:02}")]
         if language in _GROUPS_BY_POINTS and whole >= 10_000:
-            shapes += [(pointed, str(whole)), (f"{pointed}{comma}{cents:02}", f"{whole}.{cents:02}")]
+            shapes += [
+                (pointed, str(whole)),
+                (f"{pointed}{comma}{cents:02}", f"{whole}.{cents:02}"),
+            ]
         said, value = rng.choice(shapes)
-        box = rng.choice([f"$\\boxed{{{said}}}$.", f"\\boxed{{{said}\\ \\text{{m}}^2}}.", f"${said}$."])
+        box = rng.choice(
+            [f"$\\boxed{{{said}}}$.", f"\\boxed{{{said}\\ \\text{{m}}^2}}.", f"${said}$."]
+        )
         response = f"{_ENDINGS[language]} {box}"
         gold = value if "." not in value or rng.random() < 0.5 else value.replace(".", ",")
         tenfold = str(Fraction(value) * 10)
@@ -225,7 +228,9 @@ def joined_lists(rng: random.Random, count: int) -> Iterator[Row]:
         ])  # fmt: skip
         response = _FOUND[language].replace("#", shape)
         yield Row("joined lists", "", gold, response, True)
-        yield Row("joined lists, other value", "", f"{head}, {int(values[-1]) + 1}", response, False)
+        yield Row(
+            "joined lists, other value", "", f"{head}, {int(values[-1]) + 1}", response, False
+        )
         yield Row("joined lists, other value", "", values[-1], response, False)
 
 
@@ -317,11 +322,19 @@ def predicates(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("yes or no by its predicate", prompt, gold, response, yes == (gold == "Yes"))
     for _ in range(count // 4):
         word = rng.choice(["isn't", "is not"])
-        yield Row("denied predicates", "", "not invertible", f"So the matrix {word} invertible.", True)
+        yield Row(
+            "denied predicates", "", "not invertible", f"So the matrix {word} invertible.", True
+        )
         yield Row("denied predicates", "", "invertible", f"So the matrix {word} invertible.", False)
         missing = rng.choice(["does not exist", "doesn't exist"])
         yield Row("denied predicates", "", "DNE", f"So the limit {missing}.", True)
-        yield Row("denied predicates", "", "does not exist", f"\\boxed{{\\text{{The limit {missing}}}}}", True)
+        yield Row(
+            "denied predicates",
+            "",
+            "does not exist",
+            f"\\boxed{{\\text{{The limit {missing}}}}}",
+            True,
+        )
 
 
 # --- named values: concepts with their words, of which an answer may exchange none ---
@@ -350,13 +363,21 @@ def named_pairs(rng: random.Random, count: int) -> Iterator[Row]:
     for _ in range(count):
         prompt, one, two = rng.choice(_NAMES)
         first, second = rng.sample(range(2, 99), 2)
-        golds = [f"{first}, {second}", f"({first}, {second})", f"\\text{{{one}}}={first}, \\text{{{two}}}={second}"]
+        golds = [
+            f"{first}, {second}",
+            f"({first}, {second})",
+            f"\\text{{{one}}}={first}, \\text{{{two}}}={second}",
+        ]
         gold, shape = rng.choice(golds), rng.choice(_PAIRED)
+        if one[0] > "一":
+            shape = shape.replace(" and ", "，")
         tuples = gold.startswith("(") or "({1}" in shape
         yield Row("named values", prompt, gold, shape.format(one, first, two, second), True)
         if not tuples:
             yield Row("named values", prompt, gold, shape.format(two, second, one, first), True)
-        yield Row("named values, exchanged", prompt, gold, shape.format(one, second, two, first), False)
+        yield Row(
+            "named values, exchanged", prompt, gold, shape.format(one, second, two, first), False
+        )
 
 
 _RIVALS = (
@@ -377,7 +398,12 @@ _RIVALS = (
     ("Find the median.", "median", ("mean", "mode", "range")),
     ("What is the radius?", "radius", ("diameter", "circumference")),
 )  # fmt: skip
-_NAMED = ("\\boxed{{\\text{{{0}}} = {1}}}", "{0} = {1}", "\\boxed{{\\text{{{0}: }} {1}}}", "${1}$ = {0}")
+_NAMED = (
+    "\\boxed{{\\text{{{0}}} = {1}}}",
+    "{0} = {1}",
+    "\\boxed{{\\text{{{0}: }} {1}}}",
+    "${1}$ = {0}",
+)
 
 
 def rival_names(rng: random.Random, count: int) -> Iterator[Row]:
@@ -408,7 +434,13 @@ _SIZES = (
     ("{} m²", ("{} metros cuadrados", "{} метров квадратных", "{} квадратных метров", "{} mètres carrés"),
      ("{} hectáreas", "{} Hektar", "{} гектаров", "{}公顷", "{} см²", "{} acres")),
 )  # fmt: skip
-_SAID = ("\\boxed{{\\text{{{}}}}}", "Ответ: {}.", "La respuesta es {}.", "Die Antwort ist {}.", "答案是{}。")
+_SAID = (
+    "\\boxed{{\\text{{{}}}}}",
+    "Ответ: {}.",
+    "La respuesta es {}.",
+    "Die Antwort ist {}.",
+    "答案是{}。",
+)
 
 
 def unit_sizes(rng: random.Random, count: int) -> Iterator[Row]:

@@ -17,11 +17,12 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import asked_value, assigned, bound_asked, misnamed, part_asked
+from .comparing.question import assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
+from .extracting.asked import asked_value
 from .extracting.candidate import CandidateKind, Extraction
-from .extracting.extraction import extract
+from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import parts
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
@@ -35,6 +36,10 @@ same generator.
 """
 AROUND = 400
 """How many characters on each side of an answer tell its language."""
+_OPEN = frozenset(
+    {CandidateKind.FORMULA, CandidateKind.NUMBER, CandidateKind.WORD, CandidateKind.WHOLE, "none"}
+)
+"""The rules of answers without a mark, of which the question may pick another value."""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
@@ -167,12 +172,25 @@ class MathsVerifier:
         if self._owns_pool:
             self._pool.close()
 
+    def _picked(self, prompt: str, response: str, extraction: Extraction) -> Extraction:
+        """Return the extraction with the value that the question picks, if it picks one."""
+        offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        value = asked_value(prompt, response[offset:])
+        if value is None:
+            return extraction
+        return replace(
+            extraction, text=value.value, start=offset + value.start, end=offset + value.end,
+            equation=False,
+        )  # fmt: skip
+
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
+        if prompt and extraction.rule in _OPEN:
+            extraction = self._picked(prompt, response, extraction)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -282,7 +300,7 @@ def _beside(
 ) -> tuple[str, str] | None:
     """Return (rule, reason) why the words around an answer make it another value, or None."""
     answer = extraction.text or ""
-    if extraction.equation and "=" not in gold and not asked_value(prompt, answer):
+    if extraction.equation and "=" not in gold and not side_asked(prompt, answer):
         return "relation", "the answer is an equation, whose right side is no answer"
     before = response[max(0, extraction.start - 60) : extraction.start]
     behind = response[extraction.end : extraction.end + 60]

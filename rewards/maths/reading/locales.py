@@ -21,6 +21,19 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
+    "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
+    "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
+    "foot": "фут(?:а|ов)?|英尺|フィート|피트|pies?|pieds?|pés?|pied[ei]|Fu(?:ß|ss)",
+    "pound": "фунт(?:а|ов)?|磅|ポンド|파운드|libras?|livres?|libbr[ae]|Pfund",
+    "gallon": "галлон\\w{0,2}|加仑|ガロン|갤런|gal[oó]n(?:es)?|gal(?:ão|ões)|gallon[ei]|Gallonen?",
+    "jin": "斤",
+    "ha": "га|гектар\\w{0,2}|公顷|公頃|ヘクタール|헥타르|hectáreas?|hectares?|ettar[oi]|Hektar",
+    "kopek": "коп(?:\\.|е(?:йка|йки|йкам|ек))?",
+    "jiao": "角|毛",
+    "fen": "分钱|分錢",
+    "cent": "цент(?:а|ов)?|美分|セント|센트",
+    "eurocent": "céntimos?|centimes?|centesim[io]|欧分",
+    "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
     "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimeter",
     "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
@@ -50,8 +63,8 @@ _SQUARE, _CUBE = (
     r"立方|세제곱|куб\.\s?|кубическ\w{2,3}\s|[Kk]ubik",
 )
 _SQUARED, _CUBED = (
-    r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io])",
-    r"\s(?:c[úu]bic[oa]s?|cubes?|cubi)",
+    r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io]|квадратн\w{2})",
+    r"\s(?:c[úu]bic[oa]s?|cubes?|cubi|кубическ\w{2})",
 )
 _PER = r"(?:\s?/\s?|\s(?:por|par|pro|per|al|в)\s|\s(?:à|de)\sl['’]|\sall['’]|每)"
 MEASURE = (
@@ -66,7 +79,8 @@ _MEASURED = re.compile(
     rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"
 )
 LATIN_UNIT = re.compile(
-    r"metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
+    r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
+    r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
