@@ -17,7 +17,7 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import assigned, bound_asked, misnamed, part_asked, side_asked
+from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value
@@ -198,7 +198,7 @@ class MathsVerifier:
             return unreadable_gold or no_answer(extraction)
         answer = extraction.text
         around = response[max(0, extraction.start - AROUND) : extraction.end + AROUND]
-        locale = Locale(prompt, around)
+        locale = Locale(prompt[:MAX_PROMPT], around)
         by_language = self.conventions.locale == "auto" and answer not in golds
         if by_language:
             answer = locale.answer(answer)

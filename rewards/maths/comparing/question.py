@@ -163,10 +163,10 @@ def _same_number(first: str, second: str) -> bool:
     nodes = _read(first), _read(second)
     if None in nodes or nodes[0] == nodes[1]:
         return nodes[0] == nodes[1]
-    numbers = [approximate(node) for node in nodes if node is not None and is_scalar(node)]
-    if len(numbers) < 2 or None in numbers:
-        return False
-    return abs(numbers[0] - numbers[1]) <= 1e-9 * abs(numbers[0])
+    left, right = (
+        approximate(node) if node is not None and is_scalar(node) else None for node in nodes
+    )
+    return left is not None and right is not None and abs(left - right) <= 1e-9 * abs(left)
 
 
 def part_asked(prompt: str, before: str, behind: str) -> str:
