@@ -19,16 +19,6 @@ from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, refuse, state_of
 
 _TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
-_OPERATORS = frozenset(
-    f"__{name}__"
-    for name in """
-        eq ne lt le gt ge hash bool len iter reversed contains getitem setitem delitem missing
-        add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv floordiv rfloordiv
-        ifloordiv mod rmod imod pow rpow ipow and rand iand or ror ior xor rxor ixor lshift rlshift
-        ilshift rshift rrshift irshift matmul rmatmul imatmul divmod rdivmod
-        neg pos abs invert round trunc floor ceil int float complex index
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-)
 _MUTABLE = (list, dict, set, deque)
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
@@ -86,10 +76,12 @@ def build(parts: list[object]) -> object:
         return plain
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
-    defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
+    answered = {"__missing__", *_TEXTS, *(OF_FLAGS if base is int else ())}
+    answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
+    defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
-        methods = {name: _method(base, name) for name in defined if _is_of(base, name)}
+        methods = {name: _method(base, name) for name in defined}
         _KINDS[base, defined] = type(
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
@@ -141,7 +133,7 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result  # type: ignore[no-any-return]
 
         return text
-    if base is int and name in OF_FLAGS:
+    if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
 
@@ -149,20 +141,9 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return ask(self.ludus_handle_, "getitem", key)
 
         return missing
-    inherited: Any = getattr(base, name, None)
-
-    def plain(self: Derived, *operands: object, **keywords: object) -> object:
-        if inherited is None:
-            raise AttributeError(name)
-        return inherited(self, *operands, **keywords)
-
-    return plain
-
-
-def _is_of(base: type, name: str) -> bool:
-    """Return whether a value may have a method: a special method only if its plain value has it."""
-    special = name in _TEXTS or name == "__missing__" or (base is int and name in OF_FLAGS)
-    return special or not name.startswith("__") or hasattr(base, name)
+    # A method that plain data has too answers here, whatever the solution makes of it.
+    own: Callable[..., object] = getattr(base, name)
+    return own
 
 
 def _has_flag(flags: int, flag: object) -> bool:

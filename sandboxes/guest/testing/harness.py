@@ -398,24 +398,7 @@ def describe(error: BaseException) -> str:
 
 
 def plain(value: object) -> object:
-    """Turn tuples into lists at every depth, since tests written in JSON know only lists.
-
-    The work is done on a stack, so that deep nesting cannot exhaust the recursion limit.
-    """
-    if not isinstance(value, (list, tuple, dict)):
-        return value
-    root: list[object] = [value]
-    copies: dict[int, object] = {}
-    work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
-    while work:
-        place, key = work.pop()
-        item = place[key]  # type: ignore[call-overload]
-        if not isinstance(item, (list, tuple, dict)):
-            continue
-        copied: Any = copies.get(id(item))
-        if copied is None:
-            copied = copies[id(item)] = {**item} if isinstance(item, dict) else [*item]
-            keys = copied if isinstance(item, dict) else range(len(copied))
-            work += [(copied, name) for name in keys]
-        place[key] = copied  # type: ignore[call-overload]
-    return root[0]
+    """Turn tuples into lists at every depth, since tests written in JSON know only lists."""
+    if isinstance(value, (list, tuple)):
+        return list(map(plain, value))
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value

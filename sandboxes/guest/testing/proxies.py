@@ -13,45 +13,14 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
 from opcode import opmap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from . import derived, value_wire
 from .operations import ABILITIES, OPERATIONS
 from .plain_attributes import PREDICATES, READING_METHODS
 
 if TYPE_CHECKING:
-    from .interface import Interface
-
-
-class SolutionLine(Protocol):
-    """The connection to the solution, with the operations that proxies use."""
-
-    effects: int
-
-    @property
-    def interface(self) -> Interface:
-        """The interface of the solution, as used by the tests."""
-        ...
-
-    def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
-        """Send a request to the solution; re-raise what the solution raised."""
-        ...
-
-    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
-        """Raise an error unless the task names this attribute of objects."""
-        ...
-
-    def refuse(self, token: object, use: str) -> BaseException:
-        """Return the error of a failed test: an object crossed where a value was meant."""
-        ...
-
-    def meant(self, result: object, name: str) -> object:
-        """Return the proxy of what a call by name has made, if the tests use that as an object."""
-        ...
-
-    def fail(self, reason: str) -> BaseException:
-        """Return the error of a failed test that cannot be judged."""
-        ...
+    from .solution_line import TestsLine
 
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
@@ -68,7 +37,7 @@ class HandleState:
 
     __slots__ = ("abilities", "called", "kind", "known", "line", "name", "plain", "token")
 
-    def __init__(self, line: SolutionLine, token: str) -> None:
+    def __init__(self, line: TestsLine, token: str) -> None:
         self.line = line
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
@@ -112,12 +81,12 @@ class Handle:
 
     __slots__ = ("_state",)
 
-    def __new__(cls, _: SolutionLine, token: str, *__: object) -> Handle:
+    def __new__(cls, _: TestsLine, token: str, *__: object) -> Handle:
         kind: Any = cls  # which mypy takes for something without a hash
         made: Handle = object.__new__(_with_abilities(kind, token.partition(".")[2]))
         return made
 
-    def __init__(self, line: SolutionLine, token: str) -> None:
+    def __init__(self, line: TestsLine, token: str) -> None:
         object.__setattr__(self, "_state", HandleState(line, token))
 
     def __getattr__(self, name: str) -> object:
@@ -243,7 +212,7 @@ class FunctionHandle(Handle):
 
     __slots__ = ()
 
-    def __init__(self, line: SolutionLine, token: str, name: str, kind: str) -> None:
+    def __init__(self, line: TestsLine, token: str, name: str, kind: str) -> None:
         super().__init__(line, token)
         state = state_of(self)
         state.name, state.kind = name, kind

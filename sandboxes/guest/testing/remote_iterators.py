@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 from . import value_wire
-from .proxies import Handle, SolutionLine
+from .proxies import Handle
+
+if TYPE_CHECKING:
+    from .solution_line import TestsLine
 
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
@@ -17,7 +20,7 @@ class RemoteIterator(Iterator[object]):
     nothing but its items is asked for (`prefetch`).
     """
 
-    def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
+    def __init__(self, line: TestsLine, token: str, *, prefetch: bool) -> None:
         self._line, self.token, self._prefetch = line, value_wire.named(token), prefetch
         self._items: list[object] = []
         self._more, self._count, self._drawn = True, 1, 0
@@ -48,28 +51,19 @@ class RemoteIterator(Iterator[object]):
         return self._items.pop()
 
 
-class RemoteAsyncIterator:
-    """An asynchronous iterator of the solution."""
-
-    def __init__(self, line: SolutionLine, token: str) -> None:
-        self._line, self._token, self._drawn = line, value_wire.named(token), 0
-
-    def __aiter__(self) -> RemoteAsyncIterator:
-        return self
-
-    async def __anext__(self) -> object:
-        answer = self._line.ask("anext", self._token)
+async def items_of(line: TestsLine, token: str) -> AsyncGenerator[object]:
+    """Represent an asynchronous iterator of the solution by a generator on this side."""
+    named = value_wire.named(token)
+    for _ in range(MAX_ITEMS):
+        answer = line.ask("anext", named)
         if type(answer) is not tuple or len(answer) > 1:
             raise value_wire.Malformed("an item of an asynchronous iterator")
-        self._drawn += 1
-        if not answer or self._drawn > MAX_ITEMS:
-            raise StopAsyncIteration
-        return answer[0]
+        if not answer:
+            return
+        yield answer[0]
 
 
-def generate(
-    line: SolutionLine, token: str, *, prefetch: bool
-) -> Generator[object, object, object]:
+def generate(line: TestsLine, token: str, *, prefetch: bool) -> Generator[object, object, object]:
     """Represent a generator of the solution by a generator on this side.
 
     `prefetch`: items may be drawn before they are wanted, since nothing is sent or thrown into the
@@ -94,6 +88,6 @@ def generate(
             sent, verb = error, "throw"
 
 
-async def awaited(line: SolutionLine, token: str) -> object:
+async def awaited(line: TestsLine, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
     return line.ask("await", value_wire.named(token))

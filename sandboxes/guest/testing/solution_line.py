@@ -77,35 +77,29 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     any_arguments = "lambda *arguments, **keywords: ludus_call(*arguments, **keywords)"
     if not isinstance(function, FunctionType):
         return any_arguments, {}
-    from inspect import Parameter, Signature, signature  # slow to load, and needed here alone
-
-    try:
-        parameters = signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError, NameError):  # of a signature or annotation that is none
-        return any_arguments, {}
-    defaults = {part.name: part.default for part in parameters if part.default is not part.empty}
+    code = function.__code__  # `inspect` is slow to load.
+    end = code.co_argcount + code.co_kwonlyargcount
+    positional, keywords = (
+        code.co_varnames[: code.co_argcount],
+        code.co_varnames[code.co_argcount : end],
+    )
+    others = iter(code.co_varnames[end:])
+    star = f"*{next(others)}" if code.co_flags & 0x04 else ""
+    stars = f"**{next(others)}" if code.co_flags & 0x08 else ""
+    given = function.__defaults__ or ()
+    defaults = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    defaults.update(function.__kwdefaults__ or {})
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy
-    forms: dict[Any, str] = {
-        Parameter.VAR_POSITIONAL: "*{0}",
-        Parameter.KEYWORD_ONLY: "{0}={0}",
-        Parameter.VAR_KEYWORD: "**{0}",
-    }
-    given = ", ".join(forms.get(part.kind, "{0}").format(part.name) for part in parameters)
-    bare = [part.replace(annotation=part.empty, default=part.empty) for part in parameters]
-    named = [
-        part.replace(default=_Source(f"ludus_defaults[{part.name!r}]"))
-        if part.name in defaults
-        else part
-        for part in bare
-    ]
-    return f"lambda {str(Signature(named))[1:-1]}: ludus_call({given})", defaults
 
+    def listed(*parts: str) -> str:
+        return ", ".join(filter(None, parts))
 
-class _Source(str):
-    """A text whose `repr` is the text itself."""
-
-    __repr__ = str.__str__
+    shown = {name: f"{name}=ludus_defaults[{name!r}]" for name in defaults}
+    bare = star or "*" * bool(keywords)
+    parameters = [shown.get(name, name) for name in (*positional, bare, *keywords, stars)]
+    arguments = listed(*positional, star, *map("{0}={0}".format, keywords), stars)
+    return f"lambda {listed(*parameters)}: ludus_call({arguments})", defaults
 
 
 def _derived(parts: list[object]) -> object:
@@ -327,7 +321,7 @@ class TestsLine:
             existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
             self._handles[name] = existing
         elif existing is None:
-            kind: Any = remote_iterators.RemoteAsyncIterator if token[0] == "y" else Handle
+            kind: Any = remote_iterators.items_of if token[0] == "y" else Handle
             existing = self._handles[name] = kind(self, token)
         if token[0] == "h" and self._source is not False:
             source, interface = self._source, self.interface

@@ -106,7 +106,7 @@ _ARGUMENTS: dict[str, _Arguments] = {
     "datetime.time": _ISO,
     "datetime.timedelta": _read("days", "seconds", "microseconds"),
     "datetime.timezone": _asked("utcoffset", None),
-    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tolist(item)],
+    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tobytes(item)],
     "uuid.UUID": _TEXT,
     **dict.fromkeys(
         map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
@@ -215,7 +215,7 @@ def _like(name: str, label: str, value: object) -> object:
 
 
 def _exception(parts: list[object]) -> object:
-    check_attributes(parts[2:4])
+    check_attributes([parts[2], *parts[4:]])
     return failures.build(parts)
 
 
