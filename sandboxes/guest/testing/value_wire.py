@@ -22,10 +22,10 @@ from . import derived
 from .values import (
     BARE,
     BUILD,
+    EXACT,
     NOT_SCALAR,
     READ,
     READ_BUFFER,
-    TAGS,
     Bare,
     Malformed,
     buffer,
@@ -123,7 +123,7 @@ class Encoder:
             elif not closing and derived.is_derived(item) and self._add_derived(item, work):
                 continue
             elif (
-                type(item) in TAGS
+                type(item) in EXACT
                 or (is_odd(item) and is_member(item))
                 or (token := scalar(item)) is NOT_SCALAR
             ):
