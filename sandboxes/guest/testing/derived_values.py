@@ -154,21 +154,15 @@ def _has_flag(flags: int, flag: object) -> bool:
     return int.__eq__(int.__and__(flags, number), number)
 
 
-def _flags_in(flags: Derived) -> Iterator[object]:
+def _flags_in(flags: Any) -> Iterator[object]:
     """Return the members that are set. Which they are is calculated here; only their order, which
     is that of the enumeration, is the solution's to say, once.
     """
-    if "ludus_flags_" not in vars(flags):
-        members: Any = ask(flags.ludus_handle_, "iter")
-        members = list(members) if isinstance(members, Iterator) else []
-        number = int.__int__(flags)  # type: ignore[arg-type]
-        bits = [1 << place for place in range(number.bit_length()) if number >> place & 1]
-        if not all(isinstance(member, int) for member in members) or bits != sorted(
-            map(int.__int__, members)
-        ):
-            raise TypeError("an int is not iterable")
-        vars(flags)["ludus_flags_"] = members
-    return iter(vars(flags)["ludus_flags_"])
+    members = vars(flags).setdefault("ludus_flags_", list(ask(flags.ludus_handle_, "iter")))
+    bits = [1 << place for place in range(int.bit_length(flags)) if flags >> place & 1]
+    if sorted(map(int.__int__, members)) != bits:
+        raise TypeError("an int is not iterable")
+    return iter(members)
 
 
 _FLAG_METHODS: dict[str, Callable[..., object]] = {
@@ -177,19 +171,17 @@ _FLAG_METHODS: dict[str, Callable[..., object]] = {
 
 
 def _combining(name: str) -> Callable[..., object]:
-    """Return an operator of flags. Its number is calculated here, and only then is the solution
-    asked for its member of that number.
-    """
+    """Return an operator of flags."""
+    return lambda self, *operands: _member_of(self, getattr(int, name)(self, *operands))
 
-    def combine(self: Any, *operands: int) -> object:
-        number = getattr(int, name)(self, *operands)
-        with suppress(ValueError, TypeError):
-            member = ask(self.ludus_handle_, "member", number)
-            if isinstance(member, Derived) and int.__eq__(number, member) is True:
-                return member
-        return number
 
-    return combine
+def _member_of(flags: Derived, number: int) -> object:
+    """Return the solution's member of a number calculated here; without one, the number."""
+    with suppress(ValueError, TypeError):
+        member = ask(flags.ludus_handle_, "member", number)
+        if isinstance(member, Derived) and int.__eq__(number, member) is True:  # type: ignore[operator]
+            return member
+    return number
 
 
 def _refreshing(value: Derived, method: Any) -> Callable[..., object]:

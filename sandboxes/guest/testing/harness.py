@@ -359,10 +359,10 @@ class SolutionModule(ModuleType):
 
     def __init__(self, name: str, harness: TestHarness) -> None:
         super().__init__(name)
-        self.__dict__["_harness"] = harness
+        self.__dict__["ludus_harness_"] = harness
 
     def __getattr__(self, name: str) -> object:
-        harness: TestHarness = self.__dict__["_harness"]
+        harness: TestHarness = self.__dict__["ludus_harness_"]
         if name == "__all__":
             return harness.exported({*harness.interface.names})
         if name.startswith("__"):

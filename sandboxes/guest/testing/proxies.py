@@ -56,7 +56,7 @@ def state_of(handle: Handle) -> HandleState:
     """Return what is known of an object. This is not an attribute or method of the proxy, since
     those are the solution's.
     """
-    state: HandleState = object.__getattribute__(handle, "_state")
+    state: HandleState = object.__getattribute__(handle, "ludus_state_")
     return state
 
 
@@ -79,7 +79,7 @@ class Handle:
     `callable(x)`, `hasattr(x, "__len__")` and `isinstance(x, Iterable)` are answered by Python.
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ("ludus_state_",)
 
     def __new__(cls, _: TestsLine, token: str, *__: object) -> Handle:
         kind: Any = cls  # which mypy takes for something without a hash
@@ -87,7 +87,7 @@ class Handle:
         return made
 
     def __init__(self, line: TestsLine, token: str) -> None:
-        object.__setattr__(self, "_state", HandleState(line, token))
+        object.__setattr__(self, "ludus_state_", HandleState(line, token))
 
     def __getattr__(self, name: str) -> object:
         if name in _REFLECTED:
@@ -238,7 +238,7 @@ class Abilities:
         iterator = forward("iter", self)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
-        return self if getattr(iterator, "token", "") == state_of(self).token else iterator
+        return self if getattr(iterator, "ludus_token", "") == state_of(self).token else iterator
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:

@@ -21,9 +21,11 @@ class RemoteIterator(Iterator[object]):
     """
 
     def __init__(self, line: TestsLine, token: str, *, prefetch: bool) -> None:
-        self._line, self.token, self._prefetch = line, value_wire.named(token), prefetch
-        self._items: list[object] = []
-        self._more, self._count, self._drawn = True, 1, 0
+        # Other names are attributes of the solution's object.
+        self.ludus_line, self.ludus_token = line, value_wire.named(token)
+        self.ludus_prefetch = prefetch
+        self.ludus_items: list[object] = []
+        self.ludus_more, self.ludus_count, self.ludus_drawn = True, 1, 0
 
     def __iter__(self) -> Iterator[object]:
         return self
@@ -32,23 +34,23 @@ class RemoteIterator(Iterator[object]):
         # An open file, for example, is an iterator with methods.
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(Handle(self._line, self.token), name)
+        return getattr(Handle(self.ludus_line, self.ludus_token), name)
 
     def __next__(self) -> object:
-        if not self._items and self._more:
-            answer = self._line.ask("advance", self.token, self._count)
+        if not self.ludus_items and self.ludus_more:
+            answer = self.ludus_line.ask("advance", self.ludus_token, self.ludus_count)
             if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
                 raise value_wire.Malformed("items of an iterator")
             items: list[object] = answer[0]
-            self._more = answer[1] is True and bool(items)
-            self._drawn += len(items)
-            self._count = min(64, self._count * 2) if self._prefetch else 1
-            if self._drawn > MAX_ITEMS:
+            self.ludus_more = answer[1] is True and bool(items)
+            self.ludus_drawn += len(items)
+            self.ludus_count = min(64, self.ludus_count * 2) if self.ludus_prefetch else 1
+            if self.ludus_drawn > MAX_ITEMS:
                 raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
-            self._items = items[::-1]
-        if not self._items:
+            self.ludus_items = items[::-1]
+        if not self.ludus_items:
             raise StopIteration
-        return self._items.pop()
+        return self.ludus_items.pop()
 
 
 async def items_of(line: TestsLine, token: str) -> AsyncGenerator[object]:

@@ -283,7 +283,7 @@ class TestsLine:
         if isinstance(item, Handle):
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
-            return item.token
+            return item.ludus_token
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
         # An open file is an iterator as well, but the solution would want to read from it.

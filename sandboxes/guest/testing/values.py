@@ -281,7 +281,7 @@ def scalar(item: object) -> object:
     if item is Ellipsis:
         return "e"
     if type(item) is OpaqueClass:
-        return f"T{item.kind.__name__}"
+        return f"T{item.ludus_kind_.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
     return _numpy_token(item, "generic", "n")
@@ -443,32 +443,27 @@ class OpaqueClass:
     A genuine class would be a function of the solution's choice where tests call an attribute.
     """
 
-    __slots__ = ("_kind",)
+    __slots__ = ("ludus_kind_",)
 
     def __init__(self, kind: type) -> None:
-        self._kind = kind
-
-    @property
-    def kind(self) -> type:
-        """The class of this side."""
-        return self._kind
+        self.ludus_kind_ = kind
 
     def __eq__(self, other: object) -> bool:
-        return self._kind is (other._kind if type(other) is OpaqueClass else other)
+        return self.ludus_kind_ is (other.ludus_kind_ if type(other) is OpaqueClass else other)
 
     def __hash__(self) -> int:
-        return hash(self._kind)
+        return hash(self.ludus_kind_)
 
     def __repr__(self) -> str:
-        return repr(self._kind)
+        return repr(self.ludus_kind_)
 
     def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, self._kind)
+        return isinstance(instance, self.ludus_kind_)
 
     def __getattr__(self, name: str) -> object:
         if name not in ("__name__", "__qualname__"):
             raise AttributeError(f"a class that the solution sent has no {name!r} here")
-        return self._kind.__name__
+        return self.ludus_kind_.__name__
 
 
 def _class(name: str) -> object:
