@@ -10,14 +10,15 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from types import NoneType
+from typing import Any
 
 from ..guest.testing.harness import PLAIN
 from .options import GradeOptions, UnusableTests
 
 _NAMED = {"inf": "1e999", "-inf": "-1e999", "nan": "(1e999 - 1e999)"}
 """What `repr` writes with a name. A literal too large for a float is read as infinity."""
-_SCALARS = (NoneType, bool, int, float, str, bytes)
-_CONTAINERS = {list: "[{}]", tuple: "(*[{}],)", set: "{{*[{}]}}"}
+_SCALARS: tuple[Any, ...] = (NoneType, bool, int, float, str, bytes)
+_CONTAINERS: dict[Any, str] = {list: "[{}]", tuple: "(*[{}],)", set: "{{*[{}]}}"}
 
 
 def literal(value: object, *, allow_nan: bool = True) -> str:
@@ -44,7 +45,7 @@ def _written(value: object, allow_nan: bool) -> str:
     for kind in _SCALARS:
         if isinstance(value, kind):
             # The `repr` of a subclass may be anything, so that of the plain class is used.
-            text = kind.__repr__(value)  # type: ignore[arg-type]
+            text: str = kind.__repr__(value)
             if text == "nan" and not allow_nan:
                 raise ValueError("an expected NaN, which no answer equals")
             return _NAMED.get(text, text)
@@ -53,7 +54,7 @@ def _written(value: object, allow_nan: bool) -> str:
         return f"{{{', '.join(map(': '.join, pairs))}}}"
     for container, form in _CONTAINERS.items():
         if isinstance(value, container):
-            return form.format(", ".join(_written(part, allow_nan) for part in value))  # type: ignore[attr-defined]
+            return form.format(", ".join(_written(part, allow_nan) for part in value))
     raise ValueError(
         f"a {type(value).__name__}, which has no literal; write the test as assertions"
     )

@@ -179,7 +179,7 @@ def _member_of(flags: Derived, number: int) -> object:
     """Return the solution's member of a number calculated here; without one, the number."""
     with suppress(ValueError, TypeError):
         member = ask(flags.ludus_handle_, "member", number)
-        if isinstance(member, Derived) and int.__eq__(number, member) is True:  # type: ignore[operator]
+        if isinstance(member, Derived) and int.__eq__(number, member) is True:
             return member
     return number
 

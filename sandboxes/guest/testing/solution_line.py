@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
-from .proxies import Handle, MeantHandle, state_of
+from .proxies import Handle, state_of
 
 if TYPE_CHECKING:
     from .interface import Interface
@@ -127,7 +127,7 @@ class TestsLine:
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
         self._handles: dict[str, object] = {}
-        self._meant: dict[str, MeantHandle] = {}
+        self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
@@ -222,8 +222,9 @@ class TestsLine:
             return result
         token = state_of(result).token
         if token not in self._meant:
-            self._meant[token] = MeantHandle(self, f"{token}.{state_of(result).abilities}")
-            state_of(self._meant[token]).known = True
+            self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
+            state = state_of(self._meant[token])
+            state.known = state.meant = True
         return self._meant[token]
 
     def fail(self, reason: str) -> BaseException:

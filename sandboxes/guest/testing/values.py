@@ -416,7 +416,8 @@ def replace(container: object, parts: list[object]) -> None:
     """
     if isinstance(container, (dict, set)):
         container.clear()
-        container.update(_pairs(parts) if isinstance(container, dict) else parts)
+        new: Any = _pairs(parts) if isinstance(container, dict) else parts
+        container.update(new)
     elif isinstance(container, (list, deque)):
         container.clear()
         container.extend(parts[isinstance(container, deque) :])
