@@ -400,8 +400,14 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def plain(value: object) -> object:
-    """Turn tuples into lists at every depth, since tests written in JSON know only lists."""
-    if isinstance(value, (list, tuple)):
-        return list(map(plain, value))
-    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+def plain(value: Any, copies: dict[int, object] | None = None) -> object:
+    """Turn tuples into lists at every depth, since tests written in JSON know only lists.
+
+    `copies`: what is done already, by id, so that a value with many ways to a part takes no longer.
+    """
+    copies = {} if copies is None else copies
+    if isinstance(value, (list, tuple)) and id(value) not in copies:
+        copies[id(value)] = [plain(item, copies) for item in value]
+    elif isinstance(value, dict) and id(value) not in copies:
+        copies[id(value)] = {key: plain(item, copies) for key, item in value.items()}
+    return copies.get(id(value), value)

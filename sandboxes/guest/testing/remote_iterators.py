@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import value_wire
@@ -53,16 +53,22 @@ class RemoteIterator(Iterator[object]):
         return self.ludus_items.pop()
 
 
-async def items_of(line: TestsLine, token: str) -> AsyncGenerator[object]:
-    """Represent an asynchronous iterator of the solution by a generator on this side."""
-    named = value_wire.named(token)
-    for _ in range(MAX_ITEMS):
-        answer = line.ask("anext", named)
+class RemoteAsyncIterator:
+    """An asynchronous iterator of the solution."""
+
+    def __init__(self, line: TestsLine, token: str) -> None:
+        self.ludus_line, self.ludus_token = line, value_wire.named(token)
+
+    def __aiter__(self) -> RemoteAsyncIterator:
+        return self
+
+    async def __anext__(self) -> object:
+        answer = self.ludus_line.ask("anext", self.ludus_token)
         if type(answer) is not tuple or len(answer) > 1:
             raise value_wire.Malformed("an item of an asynchronous iterator")
         if not answer:
-            return
-        yield answer[0]
+            raise StopAsyncIteration
+        return answer[0]
 
 
 def generate(line: TestsLine, token: str, *, prefetch: bool) -> Generator[object, object, object]:

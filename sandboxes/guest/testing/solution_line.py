@@ -322,7 +322,7 @@ class TestsLine:
             existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
             self._handles[name] = existing
         elif existing is None:
-            kind: Any = remote_iterators.items_of if token[0] == "y" else Handle
+            kind: Any = remote_iterators.RemoteAsyncIterator if token[0] == "y" else Handle
             existing = self._handles[name] = kind(self, token)
         if token[0] == "h" and self._source is not False:
             source, interface = self._source, self.interface
