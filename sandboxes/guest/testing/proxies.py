@@ -13,14 +13,45 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
 from opcode import opmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import derived, value_wire
 from .operations import ABILITIES, OPERATIONS
 from .plain_attributes import PREDICATES, READING_METHODS
 
 if TYPE_CHECKING:
-    from .solution_line import TestsLine
+    from .interface import Interface
+
+
+class SolutionLine(Protocol):
+    """The connection to the solution, with the operations that proxies use."""
+
+    effects: int
+
+    @property
+    def interface(self) -> Interface:
+        """The interface of the solution, as used by the tests."""
+        ...
+
+    def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
+        """Send a request to the solution; re-raise what the solution raised."""
+        ...
+
+    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
+        """Raise an error unless the task names this attribute of objects."""
+        ...
+
+    def refuse(self, token: object, use: str) -> BaseException:
+        """Return the error of a failed test: an object crossed where a value was meant."""
+        ...
+
+    def meant(self, result: object, name: str) -> object:
+        """Return the proxy of what a call by name has made, if the tests use that as an object."""
+        ...
+
+    def fail(self, reason: str) -> BaseException:
+        """Return the error of a failed test that cannot be judged."""
+        ...
 
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
@@ -37,7 +68,7 @@ class HandleState:
 
     __slots__ = ("abilities", "called", "kind", "known", "line", "meant", "name", "plain", "token")
 
-    def __init__(self, line: TestsLine, token: str) -> None:
+    def __init__(self, line: SolutionLine, token: str) -> None:
         self.line = line
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
@@ -91,11 +122,11 @@ class Handle:
 
     __slots__ = ("ludus_state_",)
 
-    def __new__(cls, _: TestsLine, token: str) -> Handle:
+    def __new__(cls, _: SolutionLine, token: str) -> Handle:
         made: Handle = object.__new__(_with_abilities(token.partition(".")[2]))
         return made
 
-    def __init__(self, line: TestsLine, token: str) -> None:
+    def __init__(self, line: SolutionLine, token: str) -> None:
         object.__setattr__(self, "ludus_state_", HandleState(line, token))
 
     def __getattr__(self, name: str) -> object:

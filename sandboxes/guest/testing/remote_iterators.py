@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import value_wire
-from .proxies import Handle
-
-if TYPE_CHECKING:
-    from .solution_line import TestsLine
+from .proxies import Handle, SolutionLine
 
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
@@ -20,7 +17,7 @@ class RemoteIterator(Iterator[object]):
     nothing but its items is asked for (`prefetch`).
     """
 
-    def __init__(self, line: TestsLine, token: str, *, prefetch: bool) -> None:
+    def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
         # Other names are attributes of the solution's object.
         self.ludus_line, self.ludus_token = line, value_wire.named(token)
         self.ludus_prefetch = prefetch
@@ -56,7 +53,7 @@ class RemoteIterator(Iterator[object]):
 class RemoteAsyncIterator:
     """An asynchronous iterator of the solution."""
 
-    def __init__(self, line: TestsLine, token: str) -> None:
+    def __init__(self, line: SolutionLine, token: str) -> None:
         self.ludus_line, self.ludus_token = line, value_wire.named(token)
 
     def __aiter__(self) -> RemoteAsyncIterator:
@@ -71,7 +68,9 @@ class RemoteAsyncIterator:
         return answer[0]
 
 
-def generate(line: TestsLine, token: str, *, prefetch: bool) -> Generator[object, object, object]:
+def generate(
+    line: SolutionLine, token: str, *, prefetch: bool
+) -> Generator[object, object, object]:
     """Represent a generator of the solution by a generator on this side.
 
     `prefetch`: items may be drawn before they are wanted, since nothing is sent or thrown into the
@@ -96,6 +95,6 @@ def generate(line: TestsLine, token: str, *, prefetch: bool) -> Generator[object
             sent, verb = error, "throw"
 
 
-async def awaited(line: TestsLine, token: str) -> object:
+async def awaited(line: SolutionLine, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
     return line.ask("await", value_wire.named(token))

@@ -339,8 +339,8 @@ _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...]
         lambda p: MappingProxyType(_pairs(p)),
     ),
 )
-"""Of each kind of container: its tag, its class, what takes it apart, and what makes it from parts.
-A class comes before the class that it derives from.
+"""Tag and class of each kind of container, what takes it apart, and what makes it from parts. A
+class comes before the class that it derives from.
 """
 EXACT = {row[1]: row for row in _CONTAINERS}
 
