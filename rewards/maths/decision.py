@@ -202,7 +202,7 @@ def _option_equal(
     return PairDecision(True, "option", f"the text of option {letter}")
 
 
-_INDEX = re.compile(r"([A-Za-z])(?:_\{?\d\}?|[₁-₉])(?=\s*=)")
+_INDEX = re.compile(r"(?<![A-Za-z\\])([A-Za-z])(?:_\{?\d\}?|[₁-₉])?(?=\s*=)")
 
 
 def _unindexed(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
@@ -210,11 +210,12 @@ def _unindexed(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     (`x_1 = 5, x_2 = -2`), or None. Indices that the question itself uses are names.
     """
     stems = [_INDEX.findall(text) for text in (unboxed(gold), answer)]
-    if any(len(names) < 2 or len(set(names)) > 1 for names in stems) or stems[0] != stems[1]:
+    if any(len(names) < 2 for names in stems) or len({*stems[0], *stems[1]}) > 1:
         return None
     if re.search(rf"{stems[0][0]}(?:_|[₀-₉])", prompt):
         return None
-    return _INDEX.sub(r"\1", unboxed(gold)), _INDEX.sub(r"\1", answer)
+    bare = _INDEX.sub(r"\1", unboxed(gold)), _INDEX.sub(r"\1", answer)
+    return None if bare == (unboxed(gold), answer) else bare
 
 
 _DEFINES = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*\(\s*[a-z]\s*\)\s*=")

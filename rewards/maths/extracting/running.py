@@ -16,12 +16,12 @@ from .surface import clause_before
 _BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
 _RELATION = re.compile(rf"[=≈]|{_BOUND.pattern}")
 # What stands behind the last sign of a mere number, or a calculation with numbers: `= 12/4`.
-_NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸⁹]*[A-Za-z]?\s*")
+_NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸⁹]*[msghLNJWVAKC]?\s*")
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
     r"[(\[][^()\[\]]*[,;][^()\[\]]*[)\]]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
-    r"|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
+    r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|und|et|y|e|i|и|和|と|와|과)(?!\w)"
@@ -76,12 +76,14 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
     for begin, stop in formulas(body, start, end):
         last = joined[-1] if joined else None
         joint = _JOINT.fullmatch(body, last.end, begin) if last else None
-        if last and joint and _NAMED.match(last.text) and _NAMED.match(body, begin, stop):
-            if not _SUPPOSES.search(clause_before(body, last.start)):
-                mark = " or " if joint["or"] else ", "
-                joined[-1] = Plain(f"{last.text}{mark}{body[begin:stop]}", last.start, stop)
-                continue
-        joined.append(Plain(body[begin:stop], begin, stop))
+        named = last and _NAMED.match(last.text) and _NAMED.match(body, begin, stop)
+        if (last and joint and named) and (
+            joint["or"] or not _SUPPOSES.search(clause_before(body, last.start))
+        ):
+            mark = " or " if joint["or"] else ", "
+            joined[-1] = Plain(f"{last.text}{mark}{body[begin:stop]}", last.start, stop)
+        else:
+            joined.append(Plain(body[begin:stop], begin, stop))
     return joined
 
 
@@ -99,7 +101,7 @@ def ends_in_formula(text: str) -> bool:
 
 # Words or a formula and a colon, before what follows.
 _LED = re.compile(r"[^\W\d_]{2}[^=]*$|[\d)\]}][^:\w]*:\s+$")
-# `$x - 1 > 4$: $(5, \infty)$`, `x(x - 1) = 0，所以 $x = 0$`.
+# `$x - 1 > 4$: $(5, \infty)$`, `x(x - 1) = 0`, a word of consequence in ideographs, `$x = 0$`.
 _CONCLUDED = re.compile(
     r"[\d$)\]][^:\n$]{0,40}:\s+\$[^$\n]+\$[\sA-Za-z.]*$"
     r"|[=\d$)\]]\W{0,4}(?:所以|因此|故|则|よって|つまり|ゆえに|따라서|즉)"
@@ -107,8 +109,11 @@ _CONCLUDED = re.compile(
 
 
 def states(text: str) -> bool:
-    """Return whether a formula states a value or a set, so that it is no mere name: `L = {}`."""
-    return _RELATION.search(text) is not None or text[0] in "{∅[]"
+    """Return whether a formula states a value, a set or a point, and is no mere name."""
+    return _RELATION.search(text) is not None or _POINT.match(text) is not None
+
+
+_POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]")
 
 
 def _bounds(text: str) -> bool:

@@ -86,7 +86,7 @@ def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 _WORDS = frozenset("aeoyиàв")
 """Letters that are words of some language behind a number."""
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+|_\{?\w{1,20}\}?)?")
 
 
 def _after_space(text: str, position: int, end: int) -> int:
