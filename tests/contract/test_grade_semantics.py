@@ -288,6 +288,30 @@ async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandb
         await grade(sandbox, "", ["x"], kind="asserts!")
 
 
+SHARED = "ITEMS = [9]\nMEMO = {}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "status"),
+    [
+        ("ITEMS.clear()\nassert f(1) == 0", Status.INVALID),
+        ("import solution\nsolution.ITEMS.append(1)\nassert solution.f(1) == 2", Status.INVALID),
+        ("xs = ITEMS\nxs.pop()\nassert f(1) == 0", Status.INVALID),
+        ("ITEMS += [3]\nassert f(1) == 2", Status.INVALID),
+        ("MEMO[1] = 5\nassert f(1) == 5", Status.INVALID),
+        ("f.seen.clear()\nf(1)\nassert f.seen == [1]", Status.INVALID),
+        ("Box.kept.append(1)\nassert Box.kept == [1]", Status.INVALID),
+        ("assert f(1) == 1 and ITEMS == [9]\nxs = [*ITEMS]\nxs[0] = 4\nxs.append(3)", Status.OK),
+        ("box.add(3)\nassert box.size() == 1\nBox.clear()\nassert Box.kept == []", Status.OK),
+    ],
+)
+async def test_a_change_of_data_that_the_solution_keeps_is_refused_not_lost(
+    sandbox: SlotSandbox, tests: str, status: Status
+) -> None:
+    verdict = await grade(sandbox, SHARED, [tests])
+    assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
+
+
 async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox) -> None:
     code = "class Solution:\n    pass\ndef f(a, b):\n    return (a, {'k': (b,)})\n"
     options = GradeOptions(entry_point="f")

@@ -78,6 +78,8 @@ def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
 
 def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
+    if name := _changed_global(interface):
+        return f"change the solution's {name}, which may be data"
     if interface.compares_objects:
         return "compare objects by the solution's own __eq__ or `<`"
     if name := interface.judges_by_equality():
@@ -87,6 +89,31 @@ def _doubtful(interface: Interface) -> str:
     for name in sorted(interface.names):
         if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
             return f"make exceptions of the solution's {name}"
+    return ""
+
+
+def _changed_global(interface: Interface) -> str:
+    """Return a name of the solution, or an attribute of one, whose value the tests change; else "".
+    If the value is data, the tests have a copy.
+    """
+    for node in interface.nodes:
+        match node:
+            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                changed = value
+            case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
+                changed = value
+            case _:
+                continue
+        given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
+        for place in (changed, *given):
+            name = interface.free(place)
+            # A name in CapWords is a class, and a method of the class makes the change.
+            is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
+            is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
+            if name and (isinstance(node, ast.Subscript) or not is_object):
+                return name
+            if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
+                return f"{name}.{place.attr}"
     return ""
 
 

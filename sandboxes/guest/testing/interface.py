@@ -253,6 +253,11 @@ class Interface:
         bases = [node for node in names if isinstance(self._parents[node], ast.Attribute)]
         return {node.id for node in bases} - {node.id for node in {*names}.difference(bases)}
 
+    def used_of(self, name: str) -> set[str]:
+        """Return the attributes that the tests use of a name of the solution."""
+        attributes = (node for node in self.nodes if isinstance(node, ast.Attribute))
+        return {node.attr for node in attributes if self.free(node.value) == name}
+
     # --- where a value comes from ---------------------------------------------
 
     def origin(self, node: ast.expr | None, depth: int = 8) -> str:
