@@ -312,6 +312,34 @@ async def test_a_change_of_data_that_the_solution_keeps_is_refused_not_lost(
     assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
 
 
+BAG = "class Bag:\n    def __init__(self, xs):\n        self.xs = {copied}\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "status"),
+    [
+        ("xs = [1]\nb = Bag(xs)\nb.add(2)\nassert xs == [1]", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nb.add(2)\nassert xs == [1, 2]", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nxs.append(2)\nassert b.size() == 1", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nxs[0] = 2\nassert b.size() == 1", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nassert b.xs is not xs", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nassert b.xs == xs and b.size() == len(xs)", Status.OK),
+        ("xs = [1]\nxs.append(2)\nb = Bag(xs)\nassert xs == [1, 2] and b.size() == 2", Status.OK),
+        ("xs = [1]\nb = Bag(xs)\nxs = [1, 2]\nxs.append(3)\nassert Bag(xs).size() == 3", Status.OK),
+        (
+            "def a():\n    xs = [1]\n    assert Bag(xs).size() == 1\ndef b():\n    xs = [1]\n    xs.append(2)\n    assert Bag(xs).size() == 2\na()\nb()",
+            Status.OK,
+        ),
+    ],
+)
+async def test_what_an_object_may_keep_is_neither_changed_nor_examined_by_the_tests(
+    sandbox: SlotSandbox, tests: str, status: Status
+) -> None:
+    for copied in ("xs", "list(xs)"):
+        verdict = await grade(sandbox, BAG.replace("{copied}", copied), [tests])
+        assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
+
+
 async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox) -> None:
     code = "class Solution:\n    pass\ndef f(a, b):\n    return (a, {'k': (b,)})\n"
     options = GradeOptions(entry_point="f")

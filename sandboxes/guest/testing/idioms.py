@@ -11,7 +11,7 @@ import ast
 from functools import lru_cache
 
 from .idiom_words import FILES, REFUSED
-from .interface import Interface, last_name
+from .interface import Interface, last_name, variable_of
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
 _OF_PATHS = frozenset(
@@ -71,6 +71,8 @@ def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
     for node in interface.nodes:
         problem = reader.problem(node)
         needs.problem = needs.problem or problem
+    if not needs.problem and (name := _kept_argument(interface)):
+        needs.problem = f"change or examine {name}, of which an object of the solution has a copy"
     if not (needs.problem or has_reference):
         needs.problem = _doubtful(interface)
     return needs
@@ -90,6 +92,50 @@ def _doubtful(interface: Interface) -> str:
         if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
             return f"make exceptions of the solution's {name}"
     return ""
+
+
+def _kept_argument(interface: Interface) -> str:
+    """Return a variable of the tests that an object under test may keep, and that the tests change,
+    or examine after the object has done more; else "". What the object keeps is a copy.
+    """
+    for nodes in interface.by_scope():
+        kept: dict[str, bool] = {}
+        """Variable -> whether the solution was called again since it got the value."""
+        for node in nodes:
+            key = ""
+            match node:
+                case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                    kept.pop(variable_of(node), None)
+                case ast.Call(func=ast.Attribute(value=value, attr=name)) if (
+                    name in CHANGING_METHODS and variable_of(value) in kept
+                ):
+                    return variable_of(value)
+                case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                    key = variable_of(value)
+                case ast.Call(func=function) if interface.free(function) in interface.classes or (
+                    isinstance(function, ast.Attribute) and interface.is_object(function.value)
+                ):
+                    given = map(variable_of, [*node.args, *(part.value for part in node.keywords)])
+                    new = {name for name in given if any(map(_changes, interface.given(name)))}
+                    kept = dict.fromkeys(kept, True) | dict.fromkeys(new, False)
+                case ast.Compare(left=left, ops=operators, comparators=others):
+                    sides = [left, *others]
+                    same = isinstance(operators[0], (ast.Is, ast.IsNot))
+                    if same or not any(map(interface.loose_origin, sides)):
+                        names = map(variable_of, sides)
+                        key = next(
+                            (name for name in names if name in kept and (same or kept[name])), ""
+                        )
+            if key in kept:
+                return key
+    return ""
+
+
+def _changes(value: ast.expr) -> bool:
+    """Return whether an expression makes a value that can change."""
+    kinds = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+    called = last_name(value.func) if isinstance(value, ast.Call) else ""
+    return isinstance(value, kinds) or called in ("list", "dict", "set", "deque", "bytearray")
 
 
 def _changed_global(interface: Interface) -> str:
