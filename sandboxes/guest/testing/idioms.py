@@ -20,7 +20,6 @@ _OF_PATHS = frozenset(
     is_file is_dir stat rename
     """.split()  # noqa: SIM905
 )
-_CHANGES = "change data that belongs to an object of the solution"
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
@@ -94,6 +93,16 @@ def _doubtful(interface: Interface) -> str:
     return ""
 
 
+def _changed(node: ast.AST) -> ast.expr | None:
+    """Return the expression whose value a node changes in place; None for other nodes."""
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
+            return value
+    return None
+
+
 def _kept_argument(interface: Interface) -> str:
     """Return a variable of the tests that an object under test may keep, and that the tests change,
     or examine after the object has done more; else "". What the object keeps is a copy.
@@ -102,16 +111,10 @@ def _kept_argument(interface: Interface) -> str:
         kept: dict[str, bool] = {}
         """Variable -> whether the solution was called again since it got the value."""
         for node in nodes:
-            key = ""
+            key = variable_of(changed) if (changed := _changed(node)) else ""
             match node:
                 case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                     kept.pop(variable_of(node), None)
-                case ast.Call(func=ast.Attribute(value=value, attr=name)) if (
-                    name in CHANGING_METHODS and variable_of(value) in kept
-                ):
-                    return variable_of(value)
-                case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                    key = variable_of(value)
                 case ast.Call(func=function) if interface.free(function) in interface.classes or (
                     isinstance(function, ast.Attribute) and interface.is_object(function.value)
                 ):
@@ -143,13 +146,8 @@ def _changed_global(interface: Interface) -> str:
     If the value is data, the tests have a copy.
     """
     for node in interface.nodes:
-        match node:
-            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                changed = value
-            case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
-                changed = value
-            case _:
-                continue
+        if (changed := _changed(node)) is None:
+            continue
         given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
         for place in (changed, *given):
             name = interface.free(place)
@@ -172,6 +170,8 @@ class _Reader:
         """Return the idiom at this node that cannot be judged, or ""; record what the node
         needs.
         """
+        if (changed := _changed(node)) and self._is_inside(changed):
+            return "change data that belongs to an object of the solution"
         match node:
             case ast.Import() | ast.ImportFrom():
                 return self._of_import(node)
@@ -187,8 +187,6 @@ class _Reader:
                 return self._of_patch(node)
             case ast.ExceptHandler(name=str(name)):
                 self._errors.add(name)
-            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                return _CHANGES if self._is_inside(value) else ""
             case ast.ClassDef(bases=bases):
                 names = sorted(set(map(self._interface.free, bases)) - {""})
                 return f"derive a class from the solution's {', '.join(names)}" if names else ""
@@ -202,12 +200,8 @@ class _Reader:
         return ""
 
     def _of_method(self, method: ast.Attribute) -> str:
-        """Find a change of data reached through an object, where the data is a copy and the change
-        is lost; and calls of the methods of the solution's exceptions, which do not cross.
-        """
+        """Find calls of the methods of the solution's exceptions, which do not cross."""
         value, name = method.value, method.attr
-        if name in CHANGING_METHODS and self._is_inside(value):
-            return _CHANGES
         caught = isinstance(value, ast.Name) and value.id in self._errors
         reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
         if caught or (reads_error and name not in PLAIN_ATTRIBUTES):
