@@ -21,6 +21,8 @@ _OF_PATHS = frozenset(
     """.split()  # noqa: SIM905
 )
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
+_CHAINED = CHANGING_METHODS - {"pop", "popleft", "popitem", "setdefault"}
+"""Methods that give nothing of plain data: what an object gives by one is the object itself."""
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
@@ -214,7 +216,7 @@ class _Reader:
         """
         if isinstance(node, ast.Name):
             return any(map(self._is_inside, self._interface.given(node.id)))
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and last_name(node.func) not in _CHAINED:
             return isinstance(node.func, ast.Attribute) and self._is_inside(node.func)
         if not isinstance(node, ast.Attribute):
             return False
