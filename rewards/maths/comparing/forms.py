@@ -43,7 +43,11 @@ _SCIENTIFIC = re.compile(
     r"[\s$]*-?[1-9](?:\.\d+)?\s*(?:\\(?:times|cdot)\s*|\*\s*|[xX]\s*)10\s*(?:\^|\*\*)"
     r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"
 )
-_PERCENT = re.compile(r"%|\bper ?cent|pourcent|prozent|процент|パーセント|퍼센트", re.IGNORECASE)
+_PERCENT = re.compile(
+    r"%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
+    r"|パーセント|퍼센트|प्रतिशत",
+    re.IGNORECASE,
+)
 
 
 def _parts(node: Node) -> list[Node]:

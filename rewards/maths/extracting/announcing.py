@@ -39,7 +39,9 @@ _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
-    r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?)\b"
+    r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
+    r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?|são|tem"
+    r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )
 # A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(

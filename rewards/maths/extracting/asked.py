@@ -68,11 +68,40 @@ def asked_value(prompt: str, body: str) -> Named | None:
     start, end = closing_sentence(body)
     sentence = body[start:end]
     return (
-        _by_noun(prompt, body, start, end)
+        _by_owner(prompt, body, start, end)
+        or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or ((word := yes_or_no(prompt, sentence)) and Named("", word, start, end))
         or None
     )
+
+
+def _by_owner(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the value of the person or thing that the question names (`Lena has 17 and Paul has
+    34`, of which Paul is asked), where the sentence gives each of several its own; else None.
+    """
+    names = {match[0] for match in _OWNER.finditer(prompt[-MAX_QUESTION:])}
+    said = [match for match in _OWNER.finditer(body, start, end) if match[0] in names]
+    values = list(re.finditer(_NUMERAL, body[start:end]))
+    if len({match[0] for match in said}) < 2 or not len(said) == len(values) <= MAX_PAIRS:
+        return None
+    pairs = [
+        Named(name[0], value[0], start + value.start(), start + value.end())
+        for name, value in zip(said, values, strict=True)
+    ]
+    # Each name stands before its value and behind the value of the one before.
+    places = [
+        place for name, pair in zip(said, pairs, strict=True) for place in (name.end(), pair.end)
+    ]
+    question = asking(prompt)
+    asked = [pair for pair in pairs if re.search(rf"\b{re.escape(pair.name.lower())}\b", question)]
+    return asked[0] if places == sorted(places) and len(asked) == 1 else None
+
+
+# A capitalised word: that it is a name shows in question and answer both.
+_OWNER = re.compile(
+    r"(?<![\w'’])(?!(?:So|Then|Thus|Hence|Therefore|The|A|How|If)\b)[A-ZÀ-ÖØ-ÞА-Я][^\W\d_]{1,20}"
+)
 
 
 def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:

@@ -204,9 +204,14 @@ def _is_prose(text: str) -> bool:
             and any(word.lower() in _NARRATIVE for word in re.findall(r"[^\W\d_]+", bare))
         )
         or (len(unknown_words) > 2 and ("$" in text or CALCULATED.search(text) is not None))
+        or (len(unknown_words) > 1 and _GOES_ON.search(text) is not None)
         or (len(unknown_words) > 1 and re.search(r"\$.+\$|\*\*.+\*\*", text) is not None)
         or (len(unknown_words) > 0 and _OPENED.search(text) is not None)
     )
+
+
+_GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})")
+"""A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
 
 
 # --- the closing sentence ---

@@ -20,6 +20,9 @@ _NAMES = {
     "won": "₩|원",
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
+    "real": "R\\$|reais|real(?![- ])",
+    "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
+    "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
     "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
     "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
@@ -31,7 +34,7 @@ _NAMES = {
     "kopek": "коп(?:\\.|е(?:йка|йки|йкам|ек))?",
     "jiao": "角|毛",
     "fen": "分钱|分錢",
-    "cent": "цент(?:а|ов)?|美分|セント|센트",
+    "cent": "¢|цент(?:а|ов)?|美分|セント|센트",
     "eurocent": "céntimos?|centimes?|centesim[io]|欧分",
     "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
@@ -79,13 +82,14 @@ _MEASURED = re.compile(
     rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"
 )
 LATIN_UNIT = re.compile(
+    r"R\$|reais|\bpo[ru]r? ?cien?t|\bpou?r ?cent|rozent|per cento|procent|"
     r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
     r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
 # `₹500`: the sign of a currency before its amount.
-_BEFORE = re.compile(r"([₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
+_BEFORE = re.compile(r"(R\$|[₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
 
 
 def uniform_units(text: str) -> str:
@@ -122,9 +126,9 @@ def _name(spelling: str) -> str:
 
 
 _TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
-_COMMA = re.compile(rf"[\s$]*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
-_POINTS = re.compile(rf"[\s$]*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
-_MONEY = re.compile(r"€|\beuros?\b|\\text|zł|руб|₽|%")
+_COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
+_POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
+_MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")
 _GROUPS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.]|,\d{3})")
 _POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")
 
@@ -149,7 +153,7 @@ def decimal_comma(numeral: str, *, comma: bool) -> bool:
 # `1.234.567`: more than one point can only group thousands.
 _GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 # Three digits behind a comma.
-_THREE = re.compile(r"(?:,|\{,\})\d{3}(?!\d)")
+_THREE = re.compile(r"(?<!\b0)(?:,|\{,\})\d{3}(?!\d)")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 
 
@@ -166,6 +170,7 @@ def points_for_commas(text: str) -> str:
 
 _SPACED_WORDS = (
     "la le les est donc réponse des une sous combien calculer calculez quelle quel vaut trouvez"
+    " de du un et ile jest oblicz kosztuje"
 )
 _POINTED_WORDS = (
     "der das ist sind mit von wird welcher welches antwort ein eine einen eines wie viel und "
@@ -239,6 +244,12 @@ def joined_by_and(answer: str, *, foreign: bool) -> str:
     return _JOINER.sub(english, answer)
 
 
+# A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
+_NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,])")
+_LISTED = re.compile(r"[(\[{][^()\[\]{}]{0,200}[,;]|[=\d], ")
+_SURE = re.compile(r"(?<![\d.,])\d{1,3},\d{1,2}\s?(?:[ckdm]?m|k?g|[mc]?[lL]|h|€|zł)(?!\w)")
+
+
 class Locale:
     """How the writers of a question and of a response write numbers and lists.
 
@@ -276,8 +287,29 @@ class Locale:
         pointed = self._pointed(
             answer, comma=comma, grouped=grouped, pointed=self.prompt + self.around
         )
+        if "=" in answer and not _LISTED.search(answer):
+            pointed = self._chain(answer, comma=comma, grouped=grouped)
         foreign = writes_commas(self.around, least=1) or writes_commas(self.prompt)
         return in_digits(joined_by_and(pointed, foreign=foreign))
+
+    def _chain(self, answer: str, *, comma: bool, grouped: bool) -> str:
+        """Return a chain such as `4 · 12,50 zł = 50,00 zł` with decimal points in all of its
+        sides, and its last side in digits.
+        """
+        grouped = grouped or _SURE.search(answer) is not None
+        comma = comma or _MONEY.search(answer) is not None or grouped
+        head, sign, value = answer.rpartition("=")
+        pointed = self.prompt + self.around
+
+        def side(text: str) -> str:
+            return _NUMERAL.sub(
+                lambda match: self._pointed(
+                    match[0], comma=comma, grouped=grouped, pointed=pointed
+                ),
+                text,
+            )
+
+        return f"{side(head)}{sign}{in_digits(side(value).strip(' .')) or value}"
 
     @staticmethod
     def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:

@@ -111,7 +111,7 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
     "pound-sterling": (1.0, "gbp"),
     "jiao": (0.1, "yuan"), "fen": (0.01, "yuan"), "kopek": (0.01, "ruble"),
     "eurocent": (0.01, "euro"), "centavo": (1.0, "centavo"), "jin": (500.0, "g"),
-    "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
+    "real": (1.0, "real"), "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
     "ruble": (1.0, "ruble"), "zloty": (1.0, "zloty"), "won": (1.0, "won"),
     "krona": (1.0, "krona"),
     "rad": (1.0, "rad"), "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"),

@@ -126,3 +126,70 @@ def test_formulas_are_found_in_linear_time(piece: str) -> None:
             formulas(piece * size, 0, size * len(piece))
         costs.append(time.process_time() - begin)
     assert costs[1] < 16 * costs[0] + 0.05
+
+
+PERCENT = (
+    ("By what percent did it rise?", "the salary rose by {} percent."),
+    ("¿Qué porcentaje es?", "es decir, el {} por ciento."),
+    ("Wie viel Prozent sind das?", "das sind {} Prozent."),
+    ("Quel pourcentage est-ce ?", "soit {} pour cent."),
+    ("Сколько это в процентах?", "это {} процентов."),
+    ("Qual é a porcentagem?", "ou seja, {} por cento."),
+)
+
+
+@FEW
+@given(value=st.integers(1, 99), asked=st.sampled_from(PERCENT))
+def test_a_percentage_may_be_named_in_words(
+    verifier: MathsVerifier, value: int, asked: tuple[str, str]
+) -> None:
+    prompt, said = asked
+    work = f"{value}/100 = 0.{value:02}, "
+    for number, paid in ((value, True), (value + 1, False)):
+        response = work + said.format(number)
+        _holds(verifier, f"{value}%", response, paid=paid, prompt=prompt)
+
+
+CHAINS = (
+    ("Ile kosztują {n} bilety po {price} zł?", "{n} · {price} zł = {total} zł.", "{whole} zł"),
+    ("Wie viel kosten {n} Hefte zu je {price} €?", "{n} · {price} € = {total} €", "{whole} €"),
+    ("Combien valent {n} cahiers ?", "{n} × {price} € = {total} €", "{whole} €"),
+    ("Qual é o preço de {n} livros?", "Novo preço: **R$ {total}**", "{whole}"),
+    ("Rechne {price} km in Meter um.", "{price} km = {metres} m", "{plain} m"),
+)
+
+
+@FEW
+@given(n=st.integers(2, 4), euros=st.integers(1, 9), asked=st.sampled_from(CHAINS))
+def test_units_and_decimal_commas_may_stand_in_every_term_of_a_chain(
+    verifier: MathsVerifier, n: int, euros: int, asked: tuple[str, str, str]
+) -> None:
+    total, metres = n * euros + n * 0.5, euros * 1000 + 500
+    fields = {
+        "n": n, "price": f"{euros},50", "total": f"{total:.2f}".replace(".", ","), "whole": total,
+        "metres": f"{metres // 1000}.{metres % 1000:03}", "plain": metres,
+    }  # fmt: skip
+    prompt, response, gold = (text.format(**fields) for text in asked)
+    _holds(verifier, gold, response, paid=True, prompt=prompt)
+    wrong = asked[2].format(**{**fields, "whole": total + 1, "plain": metres + 1})
+    _holds(verifier, wrong, response, paid=False, prompt=prompt)
+
+
+@FEW
+@given(first=st.integers(2, 60), second=st.integers(2, 60), turned=st.booleans())
+def test_of_several_owners_the_one_that_is_asked_is_answered(
+    verifier: MathsVerifier, first: int, second: int, turned: bool
+) -> None:
+    for prompt, said in (
+        (
+            "Lena and Paul collect marbles. How many marbles does Lena have?",
+            "So {0} has {1} marbles and {2} has {3} marbles.",
+        ),
+        ("Lena und Paul sammeln Murmeln. Wie viele Murmeln hat Lena?", "{0} hat {1} und {2} {3}."),
+        ("Lena et Paul ont des billes. Combien de billes a Lena ?", "{0} en a {1} et {2} {3}."),
+    ):
+        pairs = [("Lena", first), ("Paul", second)]
+        (a, x), (b, y) = pairs[::-1] if turned else pairs
+        response = "We count.\n\n" + said.format(a, x, b, y)
+        _holds(verifier, str(first), response, paid=True, prompt=prompt)
+        _holds(verifier, str(second), response, paid=first == second, prompt=prompt)
