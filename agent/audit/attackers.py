@@ -155,6 +155,8 @@ class AnswerFrame:
             return cls(is_constant=turns > 1 and len(finals) > 1)
         before = _shared(texts)
         after = _shared([text[len(before) :][::-1] for text in texts])[::-1]
+        if any(before.count(left) != after.count(right) for left, right in ("()", "[]", "{}")):
+            return cls()  # a bracket of the answers themselves
         return cls(before, after)
 
     def fill(self, text: str) -> Action:
@@ -164,7 +166,7 @@ class AnswerFrame:
         arguments: dict[str, Any] = dict(self.call.arguments)
         if self.argument:
             is_text = isinstance(arguments[self.argument], str)
-            arguments[self.argument] = text if is_text else _number_of(text)
+            arguments[self.argument] = text if is_text else number_of(text)
         return assistant("", [ToolCall(name=self.call.name, arguments=arguments, id="call_0")])
 
     def core(self, action: Action) -> str:
@@ -190,7 +192,7 @@ class AnswerFrame:
         return not {plain_of(form) for form in gold}.isdisjoint(map(plain_of, ends))
 
 
-def _number_of(text: str) -> object:
+def number_of(text: str) -> object:
     """Return the number that a text is; the text where it is none."""
     with suppress(ValueError):
         return int(text)

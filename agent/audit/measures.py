@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,7 +42,7 @@ from .attackers import (
     text_of,
 )
 from .exploits import Exploit, Guard, GuardedEnv
-from .moves import STEPS, Move, Program, moves_of, programs_of
+from .moves import STEPS, Move, Program, moves_of
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -50,13 +51,12 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
+from .programs import programs_of
 from .rules import plays_rule
 from .search import (
     CONFIRMED,
-    QUICK,
-    QUICK_CPU_S,
+    EFFORTS,
     SHARE,
-    SLOW,
     Attempt,
     ProgramSearch,
     described,
@@ -80,6 +80,8 @@ LOOKS = ("help", "?", "commands", "look")
 """What is said first, for a list of what may be said."""
 SCOUTED = 5
 """Most episodes that look around before a search."""
+PART_SLACK = 0.1
+"""What a part of the expert's actions may earn beyond its share of them."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
@@ -266,7 +268,13 @@ class _Ground:
 
     moves: Sequence[Move]
     programs: Sequence[Program]
-    is_quick: bool
+    speed: int
+    """The place in `EFFORTS`."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether episodes are of the slowest kind."""
+        return self.speed == len(EFFORTS) - 1
 
 
 class _Attack:
@@ -325,19 +333,22 @@ class _Attack:
             briefing, shown = self._scouted(self.teachers[-1].id)
         except Exception:  # what breaks is told where an attacker meets it
             return None
+        episode_s = (time.process_time() - started) / SCOUTED
         return _Ground(
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
-            is_quick=time.process_time() - started < QUICK_CPU_S * SCOUTED,
+            speed=next(n for n, (most, _) in enumerate(EFFORTS) if episode_s < most),
         )
 
-    def _tried(self, task: str, plays: Plays, name: str = "") -> Played | None:
+    def _tried(
+        self, task: str, plays: Plays, name: str = "", *, steps: int = STEPS
+    ) -> Played | None:
         """Return an episode that is tried for a search or in training; None if it broke, which is
         told where an attacker meets it.
         """
         try:
-            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, STEPS)
+            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, steps)
         except Exception:
             return None
 
@@ -348,13 +359,16 @@ class _Attack:
 
         def attempt(program: Program, number: int) -> Attempt:
             task = self.teachers[-1 - number % len(self.teachers)].id
-            episode = self._tried(task, plays_program(program))
+            steps = STEPS if ground.is_slow else MAX_STEPS
+            episode = self._tried(task, plays_program(program), steps=steps)
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
+            if self._is_a_part(task, episode):
+                return Attempt(0.0, solved=True, reply=reply)
             return Attempt(episode.total, self._solves(task, episode.actions), reply)
 
-        effort = QUICK if ground.is_quick else SLOW
+        effort = EFFORTS[ground.speed][1]
         until = time.monotonic() + SHARE * (self.until - time.monotonic())
         search = ProgramSearch(ground.moves, attempt, ground.programs, effort, until)
         attackers: list[Attacker] = []
@@ -412,7 +426,7 @@ class _Attack:
             ground.moves,
             [task.id for task in self.teachers],
             [task.id for task in self.attacked],
-            updates=UPDATES_QUICK if ground.is_quick else UPDATES_SLOW,
+            updates=UPDATES_SLOW if ground.is_slow else UPDATES_QUICK,
             seed=self.seed,
             until=until,
         )
@@ -513,6 +527,7 @@ class _Attack:
             # Who was shown more than the expert needed copied what it was told, and not the task.
             looked_longer = answer is not None and len(actions) > len(answer.actions)
             is_fair = solved and (excused or (may_copy and not looked_longer))
+            is_fair = is_fair or self._is_a_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             gains.append(0.0 if is_fair else self._gain(episode.total))
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
@@ -572,7 +587,22 @@ class _Attack:
         return plain_of(said) == plain_of(wanted)
 
 
-def _deed(action: Action) -> object:
+    def _is_a_part(self, task: str, episode: Played) -> bool:
+        """Whether an episode of several turns does a part of what the expert does, nothing else, and
+        is paid no more than that part: then the task gives credit for what is done of it.
+        """
+        answer = self.answers.get(task)
+        if answer is None or len(answer.actions) < 2 or not episode.actions:
+            return False
+        wanted = Counter(map(_deed, answer.actions))
+        if Counter(map(_deed, episode.actions)) - wanted:
+            return False
+        part = len(episode.actions) / len(answer.actions)
+        return self._gain(episode.total) <= part + PART_SLACK
+
+
+def _deed(action: Action) -> Hashable:
     """Return what an action does: its calls, or its text where it calls nothing."""
     message = as_action(action)
-    return message.tool_calls or plain_of(message.text)
+    calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
+    return tuple(calls) or plain_of(message.text)

@@ -12,6 +12,7 @@ import base64
 import binascii
 import codecs
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -122,6 +123,7 @@ def options(text: str) -> list[str]:
     return lines if len(lines) > 1 else listed(text)
 
 
+_LEADING = re.compile(r"\w+|^.")
 _OPTION = _matching(
     re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
 )
@@ -135,6 +137,9 @@ FINDERS: dict[str, Find] = {
     "item": listed,
     "option": options,
     "choice": _matching(_CHOICE),
+    "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
+    "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
+    "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
 }
 
 
@@ -158,6 +163,22 @@ def _most_frequent(values: list[str]) -> str:
     return first if times > max(1, second) else ""
 
 
+def _central(sign: int, values: list[str]) -> str:
+    """Return the option that differs least, or most, from all others: wrong options are often made
+    by small changes of the right one. Nothing where several do.
+    """
+    if not 2 < len(values) <= 12:
+        return ""
+
+    def distance(value: str) -> int:
+        return sign * sum(
+            abs(len(value) - len(other)) + sum(map(str.__ne__, value, other)) for other in values
+        )
+
+    least, second, *_ = sorted(values, key=distance)
+    return least if distance(least) < distance(second) else ""
+
+
 def _apart(sign: str, has: bool, values: list[str]) -> str:
     """Return the only value that has a sign, or has it not; nothing where it is not alone."""
     kept = [value for value in values if bool(re.search(sign, value)) == has]
@@ -173,6 +194,8 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("median", _ranked(0.5), _MIDDLE),
     ("largest", _ranked(1.0), _LARGE),
     ("most frequent", _most_frequent, _MOST),
+    ("most like the others", partial(_central, 1), ("alike", "similar", "close")),
+    ("least like the others", partial(_central, -1), ("odd", "differ", "outlier", "unlike")),
     *(
         (f"{which} {name}", partial(_apart, sign, has), words)
         for name, (sign, words) in _SIGNS.items()
@@ -324,6 +347,7 @@ def _numbers_of(text: str) -> dict[str, int]:
         if -len(numbers) <= place < len(numbers):
             digits = [int(digit) for digit in numbers[place] if digit.isdecimal()]
             found[f"number {place}"] = int(float(numbers[place]))
+            found[f"first digit of number {place}"] = digits[0]
             found[f"last digit of number {place}"] = digits[-1]
             found[f"digit sum of number {place}"] = sum(digits)
     return found
@@ -336,11 +360,11 @@ def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[st
     if any(word in told for word in ASKED_FOR):
         return None
     best: tuple[float, str, Rule] | None = None
-    for order in (list[str], sorted):
+    for offers in _OFFERS:
         shifts = dict[str, Counter[int]]()
         places = Counter[int]()
         for text, answer in known:
-            offered = [core(option) for option in order(options(text))]
+            offered = [core(option) for option in offers(text)]
             if answer in offered:
                 place = offered.index(answer)
                 places[place] += 1
@@ -351,12 +375,21 @@ def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[st
         for name, counts in shifts.items():
             (shift, right), *_ = counts.most_common(1)
             if right >= least and (best is None or right > best[0]):
-                best = right, f"{name} is its place", partial(_option_at, order, name, shift)
+                best = right, f"{name} is its place", partial(_option_at, offers, name, shift)
     return best and (best[1], best[2])
 
 
-def _option_at(order: Callable[[list[str]], list[str]], name: str, shift: int, text: str) -> str:
-    offered = order(options(text))
+_OFFERS: tuple[Find, ...] = (
+    options,
+    lambda text: sorted(options(text)),
+    FINDERS["leading word"],
+    lambda text: list(string.ascii_uppercase[: len(options(text))]),
+)
+"""What may be offered: options as they are shown, sorted, by their first words or their letters."""
+
+
+def _option_at(offers: Find, name: str, shift: int, text: str) -> str:
+    offered = offers(text)
     return offered[(_numbers_of(text).get(name, 0) + shift) % len(offered)] if offered else ""
 
 

@@ -8,6 +8,7 @@ paid for, a policy that is trained will be paid for too.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 import time
@@ -45,9 +46,12 @@ class SearchEffort:
     """Tasks that decide between the last few programs."""
 
 
-QUICK, SLOW = SearchEffort(900, 1500, 1200, 24), SearchEffort(150, 120, 200, 8)
-"""For environments whose episodes take less than `QUICK_CPU_S`, and for all others."""
-QUICK_CPU_S = 0.02
+EFFORTS = (
+    (0.003, SearchEffort(2000, 6000, 5000, 24)),
+    (0.02, SearchEffort(900, 1500, 1200, 24)),
+    (math.inf, SearchEffort(150, 120, 200, 8)),
+)
+"""CPU seconds of an episode, and the effort where it takes less."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,11 @@ class ProgramSearch:
         firsts = [*ranked[:3], *opening, *again]
         if not firsts:
             return
-        followers = texts[: max(40, self.effort.pairs // len(firsts))]
-        pairs = ((*first, move) for first in firsts for move in followers)
+        most = max(40, self.effort.pairs // len(firsts))
+        calls = [move for move in self.moves if move.tool]
+        # Calls are as many as texts where there are both.
+        followers = [move for pair in itertools.zip_longest(texts, calls) for move in pair if move]
+        pairs = ((*first, move) for first in firsts for move in followers[:most])
         yield from itertools.islice(pairs, self.effort.pairs)
 
     def _opening(self, singles: Sequence[Program]) -> list[Program]:
