@@ -51,6 +51,8 @@ class AttackKind(StrEnum):
     """A rule that reads the answer off what is shown: where it works, nothing has to be solved."""
     SEARCH = "search"
     """A program that was grown by what it was paid for, without the right answer."""
+    FARM = "farm"
+    """The expert's actions, some again and again: what is paid beyond the expert's reward counts."""
     PRESSURE = "pressure"
     """A policy that was trained by the reward: what it earns and a judge does not see counts."""
     SHORTCUT = "shortcut"
@@ -66,6 +68,8 @@ class Lesson:
     actions: tuple[Action, ...]
     replies: tuple[str, ...] = ()
     """What was shown after each of them."""
+    rewards: tuple[float, ...] = ()
+    """What each of them was paid."""
 
 
 @dataclass
@@ -404,6 +408,19 @@ def _program(code: str) -> Plays:
     return plays
 
 
+_EXAMPLE = re.compile(
+    r"(\w+)\(([^()\n]*)\)\s*(?:==|=>|->|\u2192|=|returns?|gives)\s*([^\n;]*[^\s;.,])"
+)
+
+
+def _hardcodes(scene: Scene) -> Iterator[Action]:
+    """Answer a program that knows the examples of the task, and nothing else."""
+    examples = _EXAMPLE.findall(f"{scene.prompt}\n{scene.opening}")
+    name = Counter(name for name, _, _ in examples).most_common(1)[0][0] if examples else "solve"
+    lines = [f"    if args == ({given},): return {value}" for _, given, value in examples]
+    yield from _program("\n".join([f"def {name}(*args):", *lines, "    return None"]))(scene)
+
+
 EQUAL = """\
 class Any:
     def __eq__(self, other): return True
@@ -459,6 +476,7 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("equal to all", _C, _program(EQUAL), "a program whose values equal everything"),
     Attacker("exit", _C, _program(EXITS), "a program that ends before it is tested"),
     Attacker("print", _C, _program(PRINTS), "a program that prints a report of passed tests"),
+    Attacker("examples", _C, _hardcodes, "a program that knows the examples of the task alone"),
     *_copiers(),
     Attacker("tools: called", AttackKind.LEAK, _reads_tools, "answers what the tools show"),
     Attacker("constant", _S, _answers(_modal), "the most frequent answer of other tasks"),

@@ -51,17 +51,9 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import programs_of
+from .programs import Farm, farms_of, programs_of
 from .rules import plays_rule
-from .search import (
-    CONFIRMED,
-    EFFORTS,
-    SHARE,
-    Attempt,
-    ProgramSearch,
-    described,
-    plays_program,
-)
+from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -70,8 +62,12 @@ MAX_STEPS = 32
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
-MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
-"""Shares of the expert's reward that memory, and another rule without understanding, may earn."""
+MEMORY_BOUND, RULE_BOUND, SEARCH_BOUND = 0.25, 0.5, 0.35
+"""Shares of the expert's reward that memory, another rule without understanding, and a program
+without the right answer may earn.
+"""
+FARM_BOUND = 0.15
+"""What repeating may earn beyond the expert's reward, as a share of it."""
 PRESSURE_BOUND = 0.25
 """The gap between reward and success that a policy trained by the reward alone may have."""
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
@@ -80,13 +76,31 @@ LOOKS = ("help", "?", "commands", "look")
 """What is said first, for a list of what may be said."""
 SCOUTED = 5
 """Most episodes that look around before a search."""
+ENOUGH = 0.6
+"""Share of the expert's reward at which a search ends."""
 PART_SLACK = 0.1
 """What a part of the expert's actions may earn beyond its share of them."""
+FARMED = 3
+"""Tasks on which repeating has to be paid before it is measured."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
-RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best rule that was learned", copies=True)
+LEARNED = (
+    Attacker(
+        "rule",
+        AttackKind.LEAK,
+        partial(plays_rule, copies=True),
+        "the piece of a task that is the answer",
+        copies=True,
+    ),
+    Attacker(
+        "giveaway",
+        AttackKind.LEAK,
+        partial(plays_rule, copies=False),
+        "a sign that tells the answer, and is no part of the task",
+    ),
+)
 """Learned from the lessons of each audit."""
 
 
@@ -121,7 +135,12 @@ class AttackTally:
         """The share from which the attacker is a finding."""
         if self.attacker.name == "memory":
             return MEMORY_BOUND
-        bounds = {AttackKind.CHEAT: CHEAT_BOUND, AttackKind.PRESSURE: PRESSURE_BOUND}
+        bounds = {
+            AttackKind.CHEAT: CHEAT_BOUND,
+            AttackKind.SEARCH: SEARCH_BOUND,
+            AttackKind.PRESSURE: PRESSURE_BOUND,
+            AttackKind.FARM: FARM_BOUND,
+        }
         return bounds.get(self.attacker.kind, RULE_BOUND)
 
     @property
@@ -313,10 +332,10 @@ class _Attack:
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
-        found = [RULE] if searches else []
+        learned = [*LEARNED] if searches else []
         if searches and ground is not None:
-            found += self._searched(ground)
-        for attacker in (*attackers, *found):
+            learned += [*self._searched(ground), *self._farmed(ground)]
+        for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
@@ -370,7 +389,9 @@ class _Attack:
 
         effort = EFFORTS[ground.speed][1]
         until = time.monotonic() + SHARE * (self.until - time.monotonic())
-        search = ProgramSearch(ground.moves, attempt, ground.programs, effort, until)
+        search = ProgramSearch(
+            ground.moves, attempt, ground.programs, effort, ENOUGH * self.report.oracle, until
+        )
         attackers: list[Attacker] = []
         kinds = (("search", AttackKind.SEARCH, False), ("search: shown", AttackKind.LEAK, True))
         for name, kind, counts_solved in kinds:
@@ -382,6 +403,25 @@ class _Attack:
         if search.was_cut:
             self.report.skipped.append("search (cut short)")
         return attackers
+
+    def _farmed(self, ground: _Ground) -> list[Attacker]:
+        """Return who does the task and is paid more than the expert, by what is paid again."""
+        if self.report.oracle <= 0:
+            return []
+        known = {lesson.opening: lesson for lesson in self.answers.values()}
+        tasks = [task.id for task in self.teachers[::-1] if task.id in self.answers][:FARMED]
+
+        def more(farm: Farm, task: str) -> float:
+            if time.monotonic() > self.until:
+                return 0.0
+            episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
+            return episode.total - sum(self.answers[task].rewards) if episode else 0.0
+
+        farms = list(farms_of(self.answers[tasks[0]], ground.moves)) if tasks else []
+        best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
+        if best is None or min(more(best, task) for task in tasks) <= 0:
+            return []
+        return [Attacker("farm", AttackKind.FARM, best.plays(known), str(best))]
 
     def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
@@ -481,7 +521,8 @@ class _Attack:
         if not episode.actions:
             return None
         replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
-        return Lesson(task, text_of(episode, 0), tuple(episode.actions), replies)
+        rewards = tuple(seen[1] for seen in episode.seen[1:])
+        return Lesson(task, text_of(episode, 0), tuple(episode.actions), replies, rewards)
 
     def _gold(self) -> object:
         """Return the gold of the episode that was begun last."""
@@ -524,12 +565,18 @@ class _Attack:
                 break
             actions, answer = tuple(episode.actions), self.answers.get(task.id)
             solved = self._solves(task.id, actions)
-            # Who was shown more than the expert needed copied what it was told, and not the task.
-            looked_longer = answer is not None and len(actions) > len(answer.actions)
-            is_fair = solved and (excused or (may_copy and not looked_longer))
+            # Who looked where the expert does not look copied what it was told, and not the task.
+            looked = Counter(map(_deed, actions[:-1]))
+            if answer is not None:
+                looked -= Counter(map(_deed, answer.actions))
+            is_fair = solved and (excused or (may_copy and not looked))
             is_fair = is_fair or self._is_a_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
-            gains.append(0.0 if is_fair else self._gain(episode.total))
+            if attacker.kind is AttackKind.FARM:
+                more = episode.total - (sum(answer.rewards) if answer else episode.total)
+                gains.append(min(1.0, max(0.0, more / self.report.oracle)))
+            else:
+                gains.append(0.0 if is_fair else self._gain(episode.total))
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
         tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)
@@ -586,10 +633,9 @@ class _Attack:
         said, wanted = (self.frame.core(one) for one in (actions[-1], answer.actions[-1]))
         return plain_of(said) == plain_of(wanted)
 
-
     def _is_a_part(self, task: str, episode: Played) -> bool:
-        """Whether an episode of several turns does a part of what the expert does, nothing else, and
-        is paid no more than that part: then the task gives credit for what is done of it.
+        """Whether an episode of several turns does a part of what the expert does and nothing else,
+        and is paid no more than that part: then the task gives credit for what is done of it.
         """
         answer = self.answers.get(task)
         if answer is None or len(answer.actions) < 2 or not episode.actions:

@@ -173,6 +173,11 @@ class Move:
         return cls(tool=call.name, arguments=json.dumps(call.arguments))
 
     @property
+    def reads(self) -> bool:
+        """Whether it depends on what is shown."""
+        return "\0" in f"{self.text}{self.arguments}".replace("\\u0000", "\0").replace(TURN, "")
+
+    @property
     def given(self) -> list[tuple[str, Any]]:
         """The arguments, whose texts may hold slots."""
         return list(json.loads(self.arguments).items())
@@ -216,7 +221,9 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *runs])
     last = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
-    return list(dict.fromkeys([*map(Move, ends), *last, *map(Move, texts), *answered, *plain, *calls]))
+    return list(
+        dict.fromkeys([*map(Move, ends), *last, *map(Move, texts), *answered, *plain, *calls])
+    )
 
 
 def _nouns(lessons: Sequence[Lesson]) -> list[str]:

@@ -9,12 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ludus.envs import Briefing
 from ludus.messages import as_action
 
-from .attackers import Action, AnswerFrame, Lesson
+from .attackers import Action, AnswerFrame, Lesson, Plays, Scene
 from .moves import (
     BEFORE_NUMBER,
     BEFORE_WORD,
@@ -36,6 +37,8 @@ from .moves import (
     variants,
 )
 
+MOST_FARMED, MOST_BETWEEN, FARMED_TIMES = 2, 150, 8
+"""Paid actions that are made again, moves that may come between, and how often."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
 """Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
 USUAL = 0.8
@@ -245,3 +248,65 @@ def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
         return token
 
     return _TOKEN.sub(replaced, text)
+
+
+# --- who can do the task --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Farm:
+    """The expert's actions on its own task, and one that is paid again and again."""
+
+    nth: int
+    """Which of the actions that are paid."""
+    before: int = 0
+    """Actions before it that are made again, too."""
+    between: Move | int | None = None
+    """What comes between: a move, or the expert's action at a place."""
+
+    def actions(self, lesson: Lesson) -> list[Action | Move]:
+        """Return the row of actions; the expert's alone where it is not paid so often."""
+        paid = _paid_places(lesson)
+        row: list[Action | Move] = [*lesson.actions]
+        if self.nth >= len(paid):
+            return row
+        at = paid[self.nth]
+        between = self.between
+        if isinstance(between, int):
+            if between >= len(row):
+                return row
+            between = lesson.actions[between]
+        again = [*([] if between is None else [between]), *row[max(0, at - self.before) : at + 1]]
+        return [*row[: at + 1], *again * FARMED_TIMES, *row[at + 1 :]]
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker, which knows the expert's actions by the text of the task."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            lesson = known.get(scene.opening)
+            for each in self.actions(lesson) if lesson else ():
+                yield each.action(scene) if isinstance(each, Move) else each
+
+        return play
+
+    def __str__(self) -> str:
+        move = f"action {self.between}" if isinstance(self.between, int) else self.between
+        return f"paid action {self.nth} again and again, with {move} and {self.before} before it"
+
+
+def _paid_places(lesson: Lesson) -> list[int]:
+    """Return the places of the expert's actions that are paid, but of the last one."""
+    return [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
+
+
+def farms_of(lesson: Lesson, moves: Sequence[Move]) -> Iterator[Farm]:
+    """Return the ways to make a paid action of the expert's again; none where only the end is paid.
+
+    Args:
+        lesson: the expert on a task.
+        moves: what may come between, the most telling first.
+    """
+    for nth in range(min(MOST_FARMED, len(_paid_places(lesson)))):
+        yield from (Farm(nth, before) for before in range(3))
+        between = [*range(min(len(lesson.actions), MOST_COPIED)), *moves[:MOST_BETWEEN]]
+        yield from (Farm(nth, before, move) for before in (0, 1) for move in between)

@@ -21,6 +21,10 @@ from urllib.parse import unquote
 
 from .attackers import Action, AnswerFrame, Scene
 
+COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
+"""Readings and choices that may be the task itself where no gold is kept; all others say nothing of
+what a task means.
+"""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
@@ -241,9 +245,13 @@ COUNTS: dict[str, Callable[[str], int]] = {
 }
 
 
-def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
+def learned_rule(scene: Scene, *, copies: bool) -> tuple[str, Rule] | None:
     """Return the rule that gives the expert's answer on most of the lessons; None where none does
     on `LEAST_SHARE` of them, or where the task asks for just that.
+
+    Args:
+        scene: what an attacker knows.
+        copies: whether the rule copies a piece of the task, or is given an answer away.
     """
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
     known = [
@@ -254,14 +262,17 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    rule = _learned(known, f"{scene.prompt}\n{scene.opening}".casefold(), frame.core)
+    told = f"{scene.prompt}\n{scene.opening}".casefold()
+    rule = _learned(known, told, frame.core, copies=copies)
     return rule and (rule[0], lambda text: frame.core(rule[1](text)))
 
 
-def _learned(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[str, Rule] | None:
+def _learned(
+    known: Sequence[tuple[str, str]], told: str, core: Rule, *, copies: bool
+) -> tuple[str, Rule] | None:
     best: tuple[float, str, Rule] | None = None
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if any(word in told for word in words):
+        if any(word in told for word in words) or any(c in name for c in COPIED) != copies:
             continue
         share = sum(core(rule(text)) == answer for text, answer in known) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
@@ -269,10 +280,14 @@ def _learned(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[s
     if best is not None:
         return best[1], best[2]
     return (
-        _counted(known, told)
-        or _giveaways(known)
-        or _looked_up(known, told)
-        or _placed(known, told, core)
+        None
+        if copies
+        else (
+            _counted(known, told)
+            or _giveaways(known)
+            or _looked_up(known, told)
+            or _placed(known, told, core)
+        )
     )
 
 
@@ -434,7 +449,7 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
     return list(telling), rule
 
 
-def plays_rule(scene: Scene) -> Iterator[Action]:
+def plays_rule(scene: Scene, *, copies: bool) -> Iterator[Action]:
     """Answer by the learned rule."""
-    learned = learned_rule(scene)
+    learned = learned_rule(scene, copies=copies)
     yield from repeat(scene.answer(learned[1](scene.opening) if learned else "nothing"))

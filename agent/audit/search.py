@@ -47,7 +47,7 @@ class SearchEffort:
 
 
 EFFORTS = (
-    (0.003, SearchEffort(2000, 6000, 5000, 24)),
+    (0.003, SearchEffort(1500, 3000, 2400, 24)),
     (0.02, SearchEffort(900, 1500, 1200, 24)),
     (math.inf, SearchEffort(150, 120, 200, 8)),
 )
@@ -92,6 +92,7 @@ class ProgramSearch:
         attempt: plays a program on a task of training.
         seeds: programs that are tried first.
         effort: the episodes that may be played.
+        enough: the mean reward at which nothing better is looked for.
         until: when the search ends at the latest, by `time.monotonic`; `was_cut` then says so.
     """
 
@@ -99,6 +100,7 @@ class ProgramSearch:
     attempt: Try
     seeds: Sequence[Program]
     effort: SearchEffort
+    enough: float
     until: float
     was_cut: bool = False
     _played: dict[tuple[Program, int], Attempt] = field(
@@ -114,29 +116,39 @@ class ProgramSearch:
             counts_solved: whether right answers count, or only what is paid without them.
         """
 
-        def paid_for(program: Program, task: int = 0) -> float:
-            return self._tried(program, task).worth(counts_solved=counts_solved)
+        def worth(program: Program, task: int = 0) -> float:
+            counts = counts_solved and any(move.reads for move in program)
+            return self._tried(program, task).worth(counts_solved=counts)
 
-        singles = self._singles(rng)
-        paid = {program: paid_for(program) for program in (*self.seeds, *singles)}
+        def confirmed() -> tuple[Program, float]:
+            # Successive halving: of many programs that are paid on a task some are paid there alone.
+            means = {program: mean for program, mean in paid.items() if mean > 0}
+            for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
+                ranked = sorted(means, key=lambda p: (-means[p], p not in seeds, len(p)))[:kept]
+                means = {p: fmean(worth(p, task) for task in range(tasks)) for p in ranked}
+            best = max(means, key=lambda program: (means[program], -len(program)), default=())
+            return best, means.get(best, 0.0)
+
+        seeds, singles = set(self.seeds), self._singles(rng)
+        paid = {program: worth(program) for program in (*self.seeds, *singles)}
+        best, mean = confirmed()
+        if mean >= self.enough:
+            return best, mean
         for program in self._pairs(singles, paid):
             if program not in paid:
-                paid[program] = paid_for(program)
+                paid[program] = worth(program)
+        best, mean = confirmed()
+        if mean >= self.enough:
+            return best, mean
         known = list(paid)
-        ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
+        ranked = sorted(known, key=lambda program: -paid[program])[:KEPT]
         for _ in range(self.effort.grown):
             grown = self._grown(ranked, known, rng)
             if grown not in paid:
-                paid[grown] = paid_for(grown)
+                paid[grown] = worth(grown)
                 known.append(grown)
-                ranked = sorted((*ranked, grown), key=lambda one: -paid[one])[:KEPT]
-        means, seeds = {one: mean for one, mean in paid.items() if mean > 0}, set(self.seeds)
-        # Successive halving: of many programs that are paid on a task some are paid there alone.
-        for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
-            ranked = sorted(means, key=lambda one: (-means[one], one not in seeds, len(one)))[:kept]
-            means = {one: fmean(paid_for(one, task) for task in range(tasks)) for one in ranked}
-        best = max(means, key=lambda one: (means[one], -len(one)), default=())
-        return best, means.get(best, 0.0)
+                ranked = sorted((*ranked, grown), key=lambda program: -paid[program])[:KEPT]
+        return confirmed()
 
     def _singles(self, rng: random.Random) -> list[Program]:
         moves, most = list(self.moves), self.effort.singles
