@@ -52,7 +52,7 @@ class AttackKind(StrEnum):
     SEARCH = "search"
     """A program that was grown by what it was paid for, without the right answer."""
     FARM = "farm"
-    """The expert's actions, some again and again: what is paid beyond the expert's reward counts."""
+    """The expert's actions, some again and again: what is paid beyond its reward counts."""
     PRESSURE = "pressure"
     """A policy that was trained by the reward: what it earns and a judge does not see counts."""
     SHORTCUT = "shortcut"

@@ -62,9 +62,9 @@ MAX_STEPS = 32
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
-MEMORY_BOUND, RULE_BOUND, SEARCH_BOUND = 0.25, 0.5, 0.35
-"""Shares of the expert's reward that memory, another rule without understanding, and a program
-without the right answer may earn.
+RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
+"""Shares of the expert's reward that a rule without understanding, and a program without the right
+answer, may earn.
 """
 FARM_BOUND = 0.15
 """What repeating may earn beyond the expert's reward, as a share of it."""
@@ -133,8 +133,6 @@ class AttackTally:
     @property
     def bound(self) -> float:
         """The share from which the attacker is a finding."""
-        if self.attacker.name == "memory":
-            return MEMORY_BOUND
         bounds = {
             AttackKind.CHEAT: CHEAT_BOUND,
             AttackKind.SEARCH: SEARCH_BOUND,

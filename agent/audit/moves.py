@@ -74,7 +74,8 @@ _ROW = re.compile(
 """A line of a help text: a command with its arguments, and what it does."""
 _TICKED = re.compile(r"(?<!\w)[`'\"]([a-z]+(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
 _SAMPLE = re.compile(
-    r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)[`'\"]?\s*(?:\.?$|\.\s)",
+    r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)"
+    r"[`'\"]?\s*(?:\.?$|\.\s)",
     re.IGNORECASE | re.MULTILINE,
 )
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
@@ -221,9 +222,8 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *runs])
     last = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
-    return list(
-        dict.fromkeys([*map(Move, ends), *last, *map(Move, texts), *answered, *plain, *calls])
-    )
+    moves = [*map(Move, [*ends, *texts]), *last, *answered, *plain, *calls]
+    return list(dict.fromkeys(moves))
 
 
 def _nouns(lessons: Sequence[Lesson]) -> list[str]:
@@ -386,7 +386,7 @@ def _values(kind: str) -> list[str]:
 
 def _words() -> list[str]:
     slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
-    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True)]
+    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True), "*", "all"]
 
 
 def _claims(prompt: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""The programs that a blind search tries first: what the expert does, generalised, cut and made again
-and again; calls at their edges, statements that erase, and every answer in turn.
+"""The programs that a blind search tries first: what the expert does, generalised, cut and made
+again and again; calls at their edges, statements that erase, and every answer in turn.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
             yield tuple(Move(f"{start} {item}") for item in row)
     for first, then in itertools.permutations(alone, 2):
         for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
-            row = (first, then, Move(f"{start} {seen}"), first)
-            yield from ((*row, end), (*row, *row, end))
+            again = (first, then, Move(f"{start} {seen}"), first)
+            yield from ((*again, end), (*again, *again, end))
     whole = [Move(text) for way in every for text in way if every_number() in text]
-    edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000", t)]
+    edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000| \*| all", t)]
     named = [slot(kind, n, opening=True) for kind in ("number", "word") for n in (0, -1)]
     edged = [*(Move(f"{start} {name}") for start in starts for name in named), *edged]
     yield from ((move, then) for move in [*whole, *edged[:MOST_ITEMS]] for then in alone)
@@ -271,12 +271,12 @@ class Farm:
         if self.nth >= len(paid):
             return row
         at = paid[self.nth]
-        between = self.between
-        if isinstance(between, int):
-            if between >= len(row):
-                return row
-            between = lesson.actions[between]
-        again = [*([] if between is None else [between]), *row[max(0, at - self.before) : at + 1]]
+        between: list[Action | Move] = []
+        if isinstance(self.between, int):
+            between = row[self.between : self.between + 1]
+        elif self.between is not None:
+            between = [self.between]
+        again = [*between, *row[max(0, at - self.before) : at + 1]]
         return [*row[: at + 1], *again * FARMED_TIMES, *row[at + 1 :]]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:

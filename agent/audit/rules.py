@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from itertools import repeat
 from urllib.parse import unquote
 
-from .attackers import Action, AnswerFrame, Scene
+from .attackers import WORD, Action, AnswerFrame, Scene
 
 COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
 """Readings and choices that may be the task itself where no gold is kept; all others say nothing of
@@ -279,15 +279,14 @@ def _learned(
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
+    if copies:
+        return None
     return (
-        None
-        if copies
-        else (
-            _counted(known, told)
-            or _giveaways(known)
-            or _looked_up(known, told)
-            or _placed(known, told, core)
-        )
+        _counted(known, told)
+        or _giveaways(known)
+        or _looked_up(known, told)
+        or _placed(known, told, core)
+        or _keyed(known, told)
     )
 
 
@@ -311,9 +310,14 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
         number = _rule(FINDERS["number"], _at(place), str)
         features[f"the length of token {place}"] = partial(lambda of, text: len(of(text)), token)
         features[f"the end of token {place}"] = partial(lambda of, text: of(text)[-1:], token)
+        features[f"the first digit of number {place}"] = partial(_first_digit, number)
         for base in range(2, 8):
             features[f"number {place} modulo {base}"] = partial(_rest, number, base)
     return features
+
+
+def _first_digit(number: Rule, text: str) -> Hashable:
+    return number(text).lstrip("-")[:1]
 
 
 def _rest(number: Rule, base: int, text: str) -> Hashable:
@@ -348,6 +352,35 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
             best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
             return f"{name} gives it", lambda text: best.get(feature(text), "")  # noqa: B023
     return None
+
+
+_ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
+"""A line of an answer: what it is about, and what is said of it."""
+
+
+def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that of each line of a task its key gives the answer: of a list of tickets
+    with numbers, the number and not the text.
+    """
+    pairs, places = list[tuple[str, str]](), Counter[int]()
+    for text, answer in known:
+        lines = [WORD.findall(line) for line in text.splitlines()]
+        for key, _, label in _ANSWERED.findall(answer):
+            of = [words.index(key) for words in lines if key in words]
+            places.update(of)
+            pairs += [(key, label)] * bool(of)
+    rule = _looked_up(pairs, told) if len(pairs) > 2 * len(known) else None
+    if rule is None:
+        return None
+    (place, _), *_ = places.most_common(1)
+    joint = _ANSWERED.findall(known[0][1])[0][1]
+
+    def answered(text: str) -> str:
+        lines = [WORD.findall(line) for line in text.splitlines()]
+        keys = [words[place] for words in lines if len(words) > place]
+        return "\n".join(f"{key}{joint}{rule[1](key)}" for key in keys)
+
+    return f"of the key of each line, {rule[0]}", answered
 
 
 def _numbers_of(text: str) -> dict[str, int]:

@@ -121,7 +121,7 @@ class ProgramSearch:
             return self._tried(program, task).worth(counts_solved=counts)
 
         def confirmed() -> tuple[Program, float]:
-            # Successive halving: of many programs that are paid on a task some are paid there alone.
+            # Successive halving: of programs that are paid on a task, many are paid there alone.
             means = {program: mean for program, mean in paid.items() if mean > 0}
             for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
                 ranked = sorted(means, key=lambda p: (-means[p], p not in seeds, len(p)))[:kept]
