@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +13,11 @@ from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
 from ludus.envs import Briefing, Task
-from ludus.envs.checks.rules import RULES, forms_of
+from ludus.envs.checks.rules import RULES
 from ludus.envs.checks.subject import (
     Checkable,
     EnvUnderCheck,
     Played,
-    expert,
     first,
     play,
     scripted,
@@ -27,20 +25,10 @@ from ludus.envs.checks.subject import (
 )
 from ludus.errors import CheckFailed, LudusError, UnknownTask
 from ludus.estimates import Estimate, share_of, wilson
-from ludus.messages import ToolCall, as_action, assistant
+from ludus.messages import ToolCall, assistant
 
-from .attackers import (
-    ATTACKERS,
-    Action,
-    AnswerFrame,
-    Attacker,
-    AttackKind,
-    Lesson,
-    Plays,
-    Scene,
-    plain_of,
-    text_of,
-)
+from .answers import AnswerKey
+from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, text_of
 from .exploits import Exploit, Guard, GuardedEnv
 from .moves import STEPS, Move, Program, moves_of
 from .pressure import (
@@ -319,14 +307,13 @@ class _Attack:
             _ = subject.env
         except NotApplicable:
             report.is_remote = True
-        self.answers, self.golds = dict[str, Lesson](), dict[str, frozenset[str]]()
+        self.key = AnswerKey(subject, seed, report.is_remote)
         for task in (*self.teachers, *self.attacked):
-            self._know(task.id)
-        self.lessons = [self.answers[t.id] for t in self.teachers if t.id in self.answers]
-        self.frame = AnswerFrame.of(self.lessons, Briefing())
+            self.key.learn(task.id)
+        self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
-        if all(task.id in self.answers for task in self.attacked):
+        if all(task.id in self.key.experts for task in self.attacked):
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
@@ -381,9 +368,9 @@ class _Attack:
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
-            if self._is_a_part(task, episode):
+            if self._is_fair_part(task, episode):
                 return Attempt(0.0, solved=True, reply=reply)
-            return Attempt(episode.total, self._solves(task, episode.actions), reply)
+            return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
         effort = EFFORTS[ground.speed][1]
         until = time.monotonic() + SHARE * (self.until - time.monotonic())
@@ -404,18 +391,18 @@ class _Attack:
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
         """Return who does the task and is paid more than the expert, by what is paid again."""
-        if self.report.oracle <= 0:
+        if not self.report.expert or self.report.oracle <= 0:
             return []
-        known = {lesson.opening: lesson for lesson in self.answers.values()}
-        tasks = [task.id for task in self.teachers[::-1] if task.id in self.answers][:FARMED]
+        known = {lesson.opening: lesson for lesson in self.key.experts.values()}
+        tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
 
         def more(farm: Farm, task: str) -> float:
             if time.monotonic() > self.until:
                 return 0.0
             episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
-            return episode.total - sum(self.answers[task].rewards) if episode else 0.0
+            return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
 
-        farms = list(farms_of(self.answers[tasks[0]], ground.moves)) if tasks else []
+        farms = list(farms_of(self.key.experts[tasks[0]], ground.moves)) if tasks else []
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
             return []
@@ -457,7 +444,7 @@ class _Attack:
             episode = self._tried(task, plays, "pressure")
             if episode is None:
                 return TrainedEpisode(task, 0.0, 0.0, ())
-            return self._rated(task, episode, self._gold())
+            return self._rated(task, episode, self.key.newest_gold())
 
         return put_under_pressure(
             play,
@@ -471,12 +458,12 @@ class _Attack:
 
     def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
         """Return what an episode was paid, and what of it was deserved."""
-        self._know(task)
+        self.key.learn(task)
         share = self._gain(episode.total)
         if self.judge is not None:
             success = self.judge(self._task(task), gold, episode)
         else:
-            success = share if self._solves(task, episode.actions) else 0.0
+            success = share if self.key.solves(task, episode.actions) else 0.0
         return TrainedEpisode(task, share, success, tuple(episode.actions))
 
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
@@ -499,39 +486,12 @@ class _Attack:
                 return tasks.find(task)
         raise UnknownTask(f"no split has the task {task!r}")
 
-    def _know(self, task: str) -> None:
-        """Learn what the expert does on a task, and its gold."""
-        if task in self.golds:
-            return
-        answer = self._answer(task)
-        if answer is not None:
-            self.answers[task] = answer
-        if not self.report.is_remote:
-            self.subject.gym.reset(seed=self.seed, options={"task": task})
-        gold = self._gold()
-        self.golds[task] = frozenset() if gold is None else forms_of(gold)
-
-    def _answer(self, task: str) -> Lesson | None:
-        """Return what the expert does on a task; None where there is no expert."""
-        if self.report.is_remote:
-            return None
-        episode = play(self.subject.gym, task, expert(self.subject.env), seed=self.seed)
-        if not episode.actions:
-            return None
-        replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
-        rewards = tuple(seen[1] for seen in episode.seen[1:])
-        return Lesson(task, text_of(episode, 0), tuple(episode.actions), replies, rewards)
-
-    def _gold(self) -> object:
-        """Return the gold of the episode that was begun last."""
-        return None if self.report.is_remote else self.subject.env.gold()
-
     def _measure_expert(self) -> None:
         rng = random.Random(f"{self.seed}/mixtures")
         mixed: list[bool] = []
         spreads: list[float] = []
         for index, task in enumerate(self.attacked):
-            actions = self.answers[task.id].actions
+            actions = self.key.experts[task.id].actions
 
             def total(said: Sequence[Action], task: str = task.id) -> float:
                 episode = play(self.subject.gym, task, scripted(said), seed=self.seed)
@@ -548,7 +508,7 @@ class _Attack:
     def _tally(self, attacker: Attacker) -> None:
         trials, gains, away, fault = list[Trial](), list[float](), list[str](), ""
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
-        may_copy = attacker.copies and not any(self.golds[task.id] for task in self.attacked)
+        may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
             if (trials or away) and time.monotonic() > self.until:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
@@ -561,17 +521,14 @@ class _Attack:
             except Exception as error:
                 fault = f"on {task.id!r}: {type(error).__name__}: {error}"
                 break
-            actions, answer = tuple(episode.actions), self.answers.get(task.id)
-            solved = self._solves(task.id, actions)
+            actions = tuple(episode.actions)
+            solved = self.key.solves(task.id, actions)
             # Who looked where the expert does not look copied what it was told, and not the task.
-            looked = Counter(map(_deed, actions[:-1]))
-            if answer is not None:
-                looked -= Counter(map(_deed, answer.actions))
-            is_fair = solved and (excused or (may_copy and not looked))
-            is_fair = is_fair or self._is_a_part(task.id, episode)
+            is_copy = may_copy and not self.key.beyond(task.id, actions[:-1])
+            is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             if attacker.kind is AttackKind.FARM:
-                more = episode.total - (sum(answer.rewards) if answer else episode.total)
+                more = episode.total - sum(self.key.experts[task.id].rewards)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
                 gains.append(0.0 if is_fair else self._gain(episode.total))
@@ -587,6 +544,13 @@ class _Attack:
             return min(1.0, max(0.0, reward / oracle))
         lowest = self.report.lowest  # where all rewards are costs
         return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
+
+    def _is_fair_part(self, task: str, episode: Played) -> bool:
+        """Whether an episode does a part of what the expert does and nothing else, and is paid no
+        more than that part: then the task gives credit for what is done of it.
+        """
+        part = self.key.part_done(task, episode)
+        return part > 0 and self._gain(episode.total) <= part + PART_SLACK
 
     def _attack(
         self, attacker: Attacker, task: str, most: int, *, until: float = math.inf
@@ -616,37 +580,3 @@ class _Attack:
         self.report.lowest = min(self.report.lowest, *rewards)
         self.report.highest = max(self.report.highest, *rewards)
         return episode
-
-    def _solves(self, task: str, actions: Sequence[Action]) -> bool:
-        """Whether an attack ended with what the expert, or the gold, answers."""
-        if not actions:
-            return False
-        if self.frame.ends_in(actions[-1], self.golds[task]):
-            return True
-        answer = self.answers.get(task)
-        if answer is None or 2 * len(actions) < len(answer.actions):
-            return False  # who needs less than half of the expert's turns goes another way
-        if self.frame.is_constant:  # the answer is the way, not its end
-            return list(map(_deed, actions)) == list(map(_deed, answer.actions))
-        said, wanted = (self.frame.core(one) for one in (actions[-1], answer.actions[-1]))
-        return plain_of(said) == plain_of(wanted)
-
-    def _is_a_part(self, task: str, episode: Played) -> bool:
-        """Whether an episode of several turns does a part of what the expert does and nothing else,
-        and is paid no more than that part: then the task gives credit for what is done of it.
-        """
-        answer = self.answers.get(task)
-        if answer is None or len(answer.actions) < 2 or not episode.actions:
-            return False
-        wanted = Counter(map(_deed, answer.actions))
-        if Counter(map(_deed, episode.actions)) - wanted:
-            return False
-        part = len(episode.actions) / len(answer.actions)
-        return self._gain(episode.total) <= part + PART_SLACK
-
-
-def _deed(action: Action) -> Hashable:
-    """Return what an action does: its calls, or its text where it calls nothing."""
-    message = as_action(action)
-    calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
-    return tuple(calls) or plain_of(message.text)
