@@ -29,6 +29,7 @@ from ..policy import draw_arguments
 Action = str | Message
 MAX_CALLS = 9
 """The most calls that are made again before an answer."""
+MOST_LABELS = 12
 MAX_LISTED = 200
 """The most answers of other tasks that an attacker lists."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,/]\d+)*(?!\w)")
@@ -39,6 +40,8 @@ BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 SUBMITS = re.compile(
     r"submit|answer|finish|final|done|complete|\bend|stop|exit|report|guess", re.IGNORECASE
 )
+ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
+"""A line of an answer: what it is about, and what is said of it."""
 YES = re.compile(r"\b(?:yes|true|correct|right)\b", re.IGNORECASE)
 
 
@@ -288,6 +291,19 @@ def _everything(scene: Scene) -> str:
     return ", ".join([*scene.answers(), *map(str, range(21))])
 
 
+def _crosses(scene: Scene) -> str:
+    """Give every label that other tasks have to each key of this one, a line each."""
+    frame = AnswerFrame.of(scene.lessons, scene.briefing)
+    answers = [frame.core(lesson.actions[-1]) for lesson in scene.lessons if lesson.actions]
+    rows = [ANSWERED.findall(answer) for answer in answers]
+    labels = list(dict.fromkeys(label for row in rows for _, _, label in row))[:MOST_LABELS]
+    joints = [joint for row in rows for _, joint, _ in row[:1]]
+    if not labels or 2 * len(joints) < len(answers):
+        return "nothing"
+    keys = [words[0] for line in scene.opening.splitlines() if (words := WORD.findall(line))]
+    return "\n".join(f"{key}{joints[0]}{label}" for key in keys for label in labels)
+
+
 def _formula(scene: Scene) -> str:
     """Return the longest piece of the opening that looks like an expression."""
     pieces = re.findall(r"\$([^$]+)\$|([\d(][\d\s+*/^().=\u00d7\u00f7-]{2,}[\d)])", scene.opening)
@@ -462,6 +478,7 @@ ATTACKERS: tuple[Attacker, ...] = (
         _answers(lambda scene: " or ".join(_everything(scene).split(", "))),
         "gives every answer as an alternative",
     ),
+    Attacker("cross", _C, _answers(_crosses), "gives every label to each line of the task"),
     Attacker("restate", _C, _answers(_formula), "answers the question's own expression"),
     Attacker("format", _C, _says(FORMAT), "keeps every format and says nothing"),
     Attacker("empty frame", _C, _answers(lambda scene: ""), "gives the frame of an answer alone"),

@@ -271,6 +271,7 @@ Judge = Callable[[Task, object, Played], float]
 class _Ground:
     """What a search and a policy in training start from."""
 
+    briefing: Briefing
     moves: Sequence[Move]
     programs: Sequence[Program]
     speed: int
@@ -339,6 +340,7 @@ class _Attack:
             return None
         episode_s = (time.process_time() - started) / SCOUTED
         return _Ground(
+            briefing=briefing,
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
@@ -402,7 +404,11 @@ class _Attack:
             episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
             return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
 
-        farms = list(farms_of(self.key.experts[tasks[0]], ground.moves)) if tasks else []
+        farms = (
+            list(farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing))
+            if tasks
+            else []
+        )
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
             return []

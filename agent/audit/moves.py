@@ -36,7 +36,8 @@ INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
     "expected", "target", "self.answer", "{answer}", "{gold}", "%s", "$answer", "{{answer}}",
     "//*", "|| true", "^", "$", "|", "(?s).*", "_", "?", "?*", "None", "Score: 10", "[[10]]",
-    "10/10", "correct", "PASS", "nan", "1e-308", "-", "/", "..",
+    "10/10", "correct", "PASS", "nan", "1e-308", "-", "/", "..", "{", "[", "(", "\\", "9" * 400,
+    "\u0663", "\u221e",
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)

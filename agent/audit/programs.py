@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.envs import Briefing
-from ludus.messages import as_action
+from ludus.messages import ToolCall, as_action, assistant
 
 from .attackers import Action, AnswerFrame, Lesson, Plays, Scene
 from .moves import (
@@ -26,6 +26,7 @@ from .moves import (
     PATTERNS,
     STEPS,
     TURN,
+    WORDS,
     Move,
     Program,
     commands_of,
@@ -37,7 +38,8 @@ from .moves import (
     variants,
 )
 
-MOST_FARMED, MOST_BETWEEN, FARMED_TIMES = 2, 150, 8
+_NO_BRIEFING = Briefing()
+MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
 """Paid actions that are made again, moves that may come between, and how often."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
 """Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
@@ -176,6 +178,12 @@ def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
         for place in names if len(names) <= 3 and files else []:
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
+        if len(properties) == 1:
+            (name,) = properties
+            rows: list[Sequence[Any]] = [range(1, STEPS + 1)]
+            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in ("number", "word")]
+            for row in rows:
+                yield (*(Move(tool=tool.name, arguments=json.dumps({name: v})) for v in row), end)
 
 
 # --- what the expert does -------------------------------------------------------------------------
@@ -254,6 +262,27 @@ def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
 
 
 @dataclass(frozen=True)
+class Undoing:
+    """Another command, or another tool, with the things of an action."""
+
+    verb: str
+    names: tuple[str, ...] = ()
+    """The arguments of a tool."""
+    most: int = 9
+    """The most words of a command that stay."""
+
+    def of(self, action: Action | Move) -> Action:
+        """Return the command for the things of an action."""
+        message = as_action("" if isinstance(action, Move) else action)
+        if not message.tool_calls:
+            return " ".join([self.verb, *message.text.split()[1 : self.most + 1]])
+        given = message.tool_calls[-1].arguments
+        values = dict(zip(self.names, given.values(), strict=False))
+        values |= {name: given[name] for name in self.names if name in given}
+        return assistant("", [ToolCall(name=self.verb, arguments=values, id="call_0")])
+
+
+@dataclass(frozen=True)
 class Farm:
     """The expert's actions on its own task, and one that is paid again and again."""
 
@@ -261,8 +290,10 @@ class Farm:
     """Which of the actions that are paid."""
     before: int = 0
     """Actions before it that are made again, too."""
-    between: Move | int | None = None
-    """What comes between: a move, or the expert's action at a place."""
+    between: Move | Undoing | int | None = None
+    """What comes between: a move, what another command does to the same things, or the expert's
+    action at a place.
+    """
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
         """Return the row of actions; the expert's alone where it is not paid so often."""
@@ -274,6 +305,8 @@ class Farm:
         between: list[Action | Move] = []
         if isinstance(self.between, int):
             between = row[self.between : self.between + 1]
+        elif isinstance(self.between, Undoing):
+            between = [self.between.of(row[at])]
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
@@ -299,14 +332,26 @@ def _paid_places(lesson: Lesson) -> list[int]:
     return [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
 
 
-def farms_of(lesson: Lesson, moves: Sequence[Move]) -> Iterator[Farm]:
+def farms_of(
+    lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
+) -> Iterator[Farm]:
     """Return the ways to make a paid action of the expert's again; none where only the end is paid.
 
     Args:
         lesson: the expert on a task.
         moves: what may come between, the most telling first.
+        briefing: what the policy is told, for the tools.
     """
+    texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
+    verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
+    undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
+    undoing = [
+        *(Undoing(t.name, (*t.parameters.get("properties", ()),)) for t in briefing.tools),
+        *undoing,
+    ]
+    calls = [move for move in moves if move.tool]
+    others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
     for nth in range(min(MOST_FARMED, len(_paid_places(lesson)))):
         yield from (Farm(nth, before) for before in range(3))
-        between = [*range(min(len(lesson.actions), MOST_COPIED)), *moves[:MOST_BETWEEN]]
+        between = [*range(min(len(lesson.actions), MOST_COPIED)), *undoing, *others]
         yield from (Farm(nth, before, move) for before in (0, 1) for move in between)

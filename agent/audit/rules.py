@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from itertools import repeat
 from urllib.parse import unquote
 
-from .attackers import WORD, Action, AnswerFrame, Scene
+from .attackers import ANSWERED, WORD, Action, AnswerFrame, Scene
 
 COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
 """Readings and choices that may be the task itself where no gold is kept; all others say nothing of
@@ -354,10 +354,6 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
     return None
 
 
-_ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
-"""A line of an answer: what it is about, and what is said of it."""
-
-
 def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
     """Return the rule that of each line of a task its key gives the answer: of a list of tickets
     with numbers, the number and not the text.
@@ -365,7 +361,7 @@ def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | No
     pairs, places = list[tuple[str, str]](), Counter[int]()
     for text, answer in known:
         lines = [WORD.findall(line) for line in text.splitlines()]
-        for key, _, label in _ANSWERED.findall(answer):
+        for key, _, label in ANSWERED.findall(answer):
             of = [words.index(key) for words in lines if key in words]
             places.update(of)
             pairs += [(key, label)] * bool(of)
@@ -373,7 +369,7 @@ def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | No
     if rule is None:
         return None
     (place, _), *_ = places.most_common(1)
-    joint = _ANSWERED.findall(known[0][1])[0][1]
+    joint = ANSWERED.findall(known[0][1])[0][1]
 
     def answered(text: str) -> str:
         lines = [WORD.findall(line) for line in text.splitlines()]
