@@ -393,10 +393,10 @@ class _Attack:
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
         """Return who does the task and is paid more than the expert, by what is paid again."""
-        if not self.report.expert or self.report.oracle <= 0:
-            return []
         known = {lesson.opening: lesson for lesson in self.key.experts.values()}
         tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
+        if not self.report.expert or self.report.oracle <= 0 or not tasks:
+            return []
 
         def more(farm: Farm, task: str) -> float:
             if time.monotonic() > self.until:
@@ -404,11 +404,7 @@ class _Attack:
             episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
             return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
 
-        farms = (
-            list(farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing))
-            if tasks
-            else []
-        )
+        farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
             return []
