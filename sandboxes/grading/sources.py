@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ast
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any
 
 from ..guest.testing.harness import PLAIN
 from .options import GradeOptions, UnusableTests
 
-_INFINITY = "1e999"  # A literal too large for a float is read as infinity.
-_NAN = f"({_INFINITY} - {_INFINITY})"
+_NAMED = {"inf": "1e999", "-inf": "-1e999", "nan": "(1e999 - 1e999)"}
+"""What `repr` writes with a name. A literal too large for a float is read as infinity."""
+_SCALARS: tuple[Any, ...] = (NoneType, bool, int, float, str, bytes)
+_CONTAINERS: dict[Any, str] = {list: "[{}]", tuple: "(*[{}],)", set: "{{*[{}]}}"}
 
 
 def literal(value: object, *, allow_nan: bool = True) -> str:
@@ -30,7 +33,7 @@ def literal(value: object, *, allow_nan: bool = True) -> str:
             allowed.
 
     >>> literal([float("inf"), {"k": (None, -1.5)}])
-    "[1e999, {'k': (None, -1.5)}]"
+    "[1e999, {'k': (*[None, -1.5],)}]"
     """
     try:
         return _written(value, allow_nan)
@@ -39,36 +42,19 @@ def literal(value: object, *, allow_nan: bool = True) -> str:
 
 
 def _written(value: object, allow_nan: bool) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isinf(value):
-            return _INFINITY if value > 0 else f"-{_INFINITY}"
-        if not allow_nan:
-            raise ValueError("an expected NaN, which no answer equals")
-        return _NAN
-    if value is None or isinstance(value, bool):
-        return repr(value)
-    # The `repr` of a subclass may be anything, so that of the plain class is used.
-    if isinstance(value, int):
-        return int.__repr__(value)
-    if isinstance(value, float):
-        return float.__repr__(value)
-    if isinstance(value, str):
-        return str.__repr__(value)
-    if isinstance(value, bytes):
-        return bytes.__repr__(value)
-
-    def parts(values: Iterable[object]) -> list[str]:
-        return [_written(part, allow_nan) for part in values]
-
-    if isinstance(value, list):
-        return f"[{', '.join(parts(value))}]"
-    if isinstance(value, tuple):
-        return f"({', '.join(parts(value))}{',' if len(value) == 1 else ''})"
+    for kind in _SCALARS:
+        if isinstance(value, kind):
+            # The `repr` of a subclass may be anything, so that of the plain class is used.
+            text: str = kind.__repr__(value)
+            if text == "nan" and not allow_nan:
+                raise ValueError("an expected NaN, which no answer equals")
+            return _NAMED.get(text, text)
     if isinstance(value, dict):
-        pairs = zip(parts(value.keys()), parts(value.values()), strict=True)
-        return f"{{{', '.join(f'{key}: {content}' for key, content in pairs)}}}"
-    if isinstance(value, set):
-        return f"{{{', '.join(parts(value)) or '*()'}}}"
+        pairs = [[_written(part, allow_nan) for part in pair] for pair in value.items()]
+        return f"{{{', '.join(map(': '.join, pairs))}}}"
+    for container, form in _CONTAINERS.items():
+        if isinstance(value, container):
+            return form.format(", ".join(_written(part, allow_nan) for part in value))
     raise ValueError(
         f"a {type(value).__name__}, which has no literal; write the test as assertions"
     )
@@ -106,17 +92,15 @@ def _calling_check(source: str, entry_point: str) -> str:
     if not entry_point or "def check" not in source:
         return source
     try:
-        tree = ast.parse(source)
+        body = ast.parse(source).body
     except (SyntaxError, ValueError):
         return source
-    defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
-    called = (
-        node.value.func
-        for node in tree.body
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-    )
-    calls = any(isinstance(function, ast.Name) and function.id == "check" for function in called)
-    return f"{source}\ncheck({entry_point})\n" if defines and not calls else source
+    defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body)
+    for node in body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="check"))):
+                return source
+    return f"{source}\ncheck({entry_point})\n" if defines else source
 
 
 def _call_source(test: object, options: GradeOptions) -> str:

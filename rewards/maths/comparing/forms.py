@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from math import gcd
 from typing import NamedTuple
 
-from ..reading.nodes import EXACT, Node, has
+from ..proving.primes import prime_exponents
+from ..reading.nodes import EXACT, Node, TooBig, has
 
 
 class Notated(NamedTuple):
@@ -175,6 +177,19 @@ def _general(said: Notated, _: Notated) -> bool:
     return node is not None and node.op == "rel" and node.args[0].op == "add"
 
 
+def _prime_factors(said: Notated, _: Notated) -> bool:
+    """Return whether a text is a prime, or a product of primes and their powers."""
+    factors = said.node.args if said.node and said.node.op == "mul" else (said.node,)
+    bases = [part.args[0] if part and part.op == "pow" else part for part in factors]
+    return all(part is not None and part.op == "num" and _is_prime(part) for part in bases)
+
+
+def _is_prime(node: Node) -> bool:
+    with suppress(TooBig):
+        return node.value.denominator == 1 and prime_exponents(node.value) == ((node.value, 1),)
+    return False
+
+
 def _asks(words: str) -> re.Pattern[str]:
     return re.compile(words, re.IGNORECASE)
 
@@ -273,6 +288,15 @@ FORMS = (
             r"|valore esatto|точное значение|精[确確]值|正確な値|정확한 값"
         ),
         _exact,
+    ),
+    Form(
+        "prime factors",
+        _asks(
+            r"\bprime factor|product of (?:\w+ )?primes|facteurs? premiers?|primfaktor"
+            r"|factores primos|fatores primos|fattori primi|прост\w+ множител"
+            r"|[質质素]因子?[数數]|소인수"
+        ),
+        _prime_factors,
     ),
     Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
     Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),

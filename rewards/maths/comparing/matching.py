@@ -30,6 +30,7 @@ from .naming import (
     is_curve,
     may_agree,
     names_fit,
+    one_name,
     one_residue_name,
     says_otherwise,
     spread,
@@ -158,7 +159,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     first, second = elements(gold), elements(answer)
     if gold.op == "bracket" and answer.op == "list" and not has(gold, "pm"):
         # Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4).
-        if answer.note == "or" or is_regional(gold):
+        if answer.note == "or" or is_regional(gold) or one_name(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
     if gold.op == "list" and answer.op == "bracket" and answer.note == "()":

@@ -44,6 +44,12 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
     return [value for _, value in assignments]
 
 
+def one_name(node: Node) -> bool:
+    """Return whether a list gives several values to one name: `x = 2, x = 5` is no point."""
+    names = [item.args[0] for item in node.args if item.op == "rel" and item.note == "="]
+    return len(names) == len(node.args) > 1 and len(set(names)) == 1
+
+
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The alphabet in which neighbouring letters are taken for coordinates: x, y, z or a, b."""
 

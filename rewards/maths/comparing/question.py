@@ -8,14 +8,20 @@ a right one. Numerals, plain fractions and options that the prompt lists are nev
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..conventions import Conventions
+from ..proving.judge import Judge, NeedsPool
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
+from ..reading.plain import formulas
 from ..reading.reader import clean, read
 from ..reading.vocabulary import unit_symbol
 from .forms import Notated, plain_root, unasked
+from .naming import is_curve
+from .relations import same_relation
 
 PROMPTS = 256
 """How many prompts keep their formulas in a cache."""
@@ -49,6 +55,12 @@ class Question(NamedTuple):
     expanded: bool
     numeral: bool
     interval: bool
+    chooses: bool
+    """Whether the prompt offers values of which one is to be chosen as it stands."""
+    bounds: bool
+    """Whether the prompt has an inequality."""
+    relations: tuple[Node, ...]
+    """The equations of the prompt that have several letters."""
     base: bool
     units: frozenset[str]
 
@@ -67,6 +79,7 @@ _FORMS = {
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\binterval notation\b|\bas an interval\b",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
+    "bounds": r"[<>≤≥⩽⩾]|\\[lg]eq?(?:slant)?(?![a-z])|\\[lg]t(?![a-z])",
 }
 _PATTERNS = {form: re.compile(pattern, re.IGNORECASE) for form, pattern in _FORMS.items()}
 _UNIT = re.compile(
@@ -85,11 +98,22 @@ def question(prompt: str) -> Question:
     sides = [side for text in texts for side in (text, *_SEPARATORS.split(text))]
     found = {node for text in sides[-MAX_FORMULAS:] if (node := _read(text)) is not None}
     compound = {_sorted(node) for node in found if _to_work_out(node)}
-    if len(texts) > 1 and _CHOOSES.search(prompt):
+    chooses = len(texts) > 1 and _CHOOSES.search(prompt) is not None
+    if chooses:
         compound = set()
+    running = [prompt[slice(*span)] for span in formulas(prompt, 0, len(prompt))]
+    equations = (_read(text) for text in (*texts, *running) if "=" in text)
+    relations = tuple(node for node in equations if node and is_curve(node) and _several(node))
     alone = {_sorted(node) for text in texts if (node := _read(text)) is not None}
     asked = {node for node in alone if node.op != "rel" and (symbols(node) or not is_scalar(node))}
-    return Question(frozenset(asked), frozenset(compound), units=units, **forms)
+    return Question(
+        frozenset(asked), frozenset(compound), units=units, chooses=chooses,
+        relations=relations, **forms,
+    )  # fmt: skip
+
+
+def _several(node: Node) -> bool:
+    return node.note == "=" and len(symbols(node)) > 1
 
 
 def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
@@ -111,7 +135,11 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
         return "form", reason
     if wanted is None or given is None:
         return None
+    if reason := _unsolved(asked, wanted, given):
+        return "form", reason
     wanted, given = _value(wanted), _value(given)
+    if reason := _unworked(asked, wanted, given, answer):
+        return "form", reason
     if _sorted(wanted) == _sorted(given):
         return None
     whole = _read(answer)
@@ -275,6 +303,70 @@ _RIVALS = (
 """Names of which a question about one is not answered by the value of another."""
 
 
+def _unsolved(asked: Question, wanted: Node, given: Node) -> str:
+    """Return why an answer is the equation of the question, but not solved for the letter that the
+    gold is solved for, or "".
+    """
+    letter = _isolated(wanted)
+    if letter is None or given.op != "rel" or _isolated(given) == letter:
+        return ""
+    judge = Judge(Conventions())
+    for equation in asked.relations:
+        with suppress(NeedsPool):
+            if _isolated(equation) != letter and same_relation(wanted, equation, judge):
+                return f"the question asks for {letter}"
+    return ""
+
+
+def _isolated(node: Node) -> str | None:
+    """Return the letter that stands alone on one side of an equation and nowhere on the other."""
+    if not is_curve(node) or node.note != "=":
+        return None
+    left, right = node.args
+    for side, other in ((left, right), (right, left)):
+        if side.op == "sym" and side.note not in symbols(other):
+            return str(side.note)
+    return None
+
+
+_VALUES = frozenset({"factorial", "double factorial", "binom"})
+"""Functions of numbers that are values as they stand."""
+
+
+def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
+    """Return why a formula of numbers, equal to a gold that is a numeral, is no value, or ""."""
+    if asked.chooses or wanted.op not in EXACT or symbols(given):
+        return ""
+    whole = wanted.value.denominator == 1
+    quotient = _QUOTIENT.fullmatch(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2].strip())
+    divides = quotient and int(quotient[2] or quotient[4]) > 1
+    if (whole and divides and given.op in EXACT) or (
+        not _scientific(given) and any(map(_is_open, _below(given)))
+    ):
+        return "the question asks for a value, which the answer leaves to be worked out"
+    return ""
+
+
+_QUOTIENT = re.compile(r"-?(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\})")
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """Yield a formula of numbers and its parts, but not those of a value."""
+    yield node
+    if node.op != "func" or node.note not in _VALUES:
+        for part in node.args:
+            yield from _below(part)
+
+
+def _is_open(node: Node) -> bool:
+    """Return whether a node is a sum, a product, a root or a function of numbers."""
+    if node.op == "pow":
+        return node.args[1].op == "num" and node.args[1].value.denominator != 1
+    if node.op == "func":
+        return node.note not in _VALUES
+    return node.op == "add" or (node.op == "mul" and _numbers(node) > 1)
+
+
 def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     """Return why the form of an answer is not the one that the question asks for, or ""."""
     if asked.factored and _factors(wanted) > max(1, _factors(given)):
@@ -289,6 +381,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         and wanted.op in {"bracket", "union"}
         and (has(given, "rel") and given.note != "in")
     ):
+        return "the question asks for an interval"
+    if asked.bounds and wanted.op == "bracket" and given.op in {"list", "set"}:
         return "the question asks for an interval"
     if asked.base and wanted.op == "based" and given.op in {"num", "add", "mul"}:
         return f"the question asks for a numeral in base {wanted.value}"

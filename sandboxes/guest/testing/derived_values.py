@@ -19,16 +19,6 @@ from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, refuse, state_of
 
 _TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
-_OPERATORS = frozenset(
-    f"__{name}__"
-    for name in """
-        eq ne lt le gt ge hash bool len iter reversed contains getitem setitem delitem missing
-        add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv floordiv rfloordiv
-        ifloordiv mod rmod imod pow rpow ipow and rand iand or ror ior xor rxor ixor lshift rlshift
-        ilshift rshift rrshift irshift matmul rmatmul imatmul divmod rdivmod
-        neg pos abs invert round trunc floor ceil int float complex index
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-)
 _MUTABLE = (list, dict, set, deque)
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
@@ -86,10 +76,12 @@ def build(parts: list[object]) -> object:
         return plain
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
-    defined = frozenset(names.split(" ")) & (_OPERATORS | _TEXTS.keys() | PLAIN_METHODS)
     base = type(plain)
+    answered = {"__missing__", *_TEXTS, *(OF_FLAGS if base is int else ())}
+    answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
+    defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
-        methods = {name: _method(base, name) for name in defined if _is_of(base, name)}
+        methods = {name: _method(base, name) for name in defined}
         _KINDS[base, defined] = type(
             base.__name__, (Derived, base), {**methods, "__module__": MODULE}
         )
@@ -141,7 +133,7 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return result  # type: ignore[no-any-return]
 
         return text
-    if base is int and name in OF_FLAGS:
+    if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
 
@@ -149,20 +141,9 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return ask(self.ludus_handle_, "getitem", key)
 
         return missing
-    inherited: Any = getattr(base, name, None)
-
-    def plain(self: Derived, *operands: object, **keywords: object) -> object:
-        if inherited is None:
-            raise AttributeError(name)
-        return inherited(self, *operands, **keywords)
-
-    return plain
-
-
-def _is_of(base: type, name: str) -> bool:
-    """Return whether a value may have a method: a special method only if its plain value has it."""
-    special = name in _TEXTS or name == "__missing__" or (base is int and name in OF_FLAGS)
-    return special or not name.startswith("__") or hasattr(base, name)
+    # A method that plain data has too answers here, whatever the solution makes of it.
+    own: Callable[..., object] = getattr(base, name)
+    return own
 
 
 def _has_flag(flags: int, flag: object) -> bool:
@@ -173,21 +154,15 @@ def _has_flag(flags: int, flag: object) -> bool:
     return int.__eq__(int.__and__(flags, number), number)
 
 
-def _flags_in(flags: Derived) -> Iterator[object]:
+def _flags_in(flags: Any) -> Iterator[object]:
     """Return the members that are set. Which they are is calculated here; only their order, which
     is that of the enumeration, is the solution's to say, once.
     """
-    if "ludus_flags_" not in vars(flags):
-        members: Any = ask(flags.ludus_handle_, "iter")
-        members = list(members) if isinstance(members, Iterator) else []
-        number = int.__int__(flags)  # type: ignore[arg-type]
-        bits = [1 << place for place in range(number.bit_length()) if number >> place & 1]
-        if not all(isinstance(member, int) for member in members) or bits != sorted(
-            map(int.__int__, members)
-        ):
-            raise TypeError("an int is not iterable")
-        vars(flags)["ludus_flags_"] = members
-    return iter(vars(flags)["ludus_flags_"])
+    members = vars(flags).setdefault("ludus_flags_", list(ask(flags.ludus_handle_, "iter")))
+    bits = [1 << place for place in range(int.bit_length(flags)) if flags >> place & 1]
+    if sorted(map(int.__int__, members)) != bits:
+        raise TypeError("an int is not iterable")
+    return iter(members)
 
 
 _FLAG_METHODS: dict[str, Callable[..., object]] = {
@@ -196,19 +171,17 @@ _FLAG_METHODS: dict[str, Callable[..., object]] = {
 
 
 def _combining(name: str) -> Callable[..., object]:
-    """Return an operator of flags. Its number is calculated here, and only then is the solution
-    asked for its member of that number.
-    """
+    """Return an operator of flags."""
+    return lambda self, *operands: _member_of(self, getattr(int, name)(self, *operands))
 
-    def combine(self: Any, *operands: int) -> object:
-        number = getattr(int, name)(self, *operands)
-        with suppress(ValueError, TypeError):
-            member = ask(self.ludus_handle_, "member", number)
-            if isinstance(member, Derived) and int.__eq__(number, member) is True:
-                return member
-        return number
 
-    return combine
+def _member_of(flags: Derived, number: int) -> object:
+    """Return the solution's member of a number calculated here; without one, the number."""
+    with suppress(ValueError, TypeError):
+        member = ask(flags.ludus_handle_, "member", number)
+        if isinstance(member, Derived) and int.__eq__(number, member) is True:
+            return member
+    return number
 
 
 def _refreshing(value: Derived, method: Any) -> Callable[..., object]:

@@ -50,9 +50,9 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
     """Return the parts from which `error` can be rebuilt on the other side.
 
-    They are: the built-in base, the chain of classes, the arguments, the attributes that are plain
-    data (of the exception, its class and its properties), and the text (None where the text follows
-    from the rest).
+    They are: the built-in base, the chain of classes, the arguments, the text (None where the text
+    follows from the rest), and name and value of each attribute that is plain data (of the
+    exception, its class and its properties).
     """
     base, chain = bases_of(type(error))
     attributes = dict(vars(error))
@@ -69,14 +69,16 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
     # A text has to cross only if a class defines `__str__` in Python.
     arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
-    return [base, chain, arguments, attributes, text]
+    flat = [part for pair in attributes.items() for part in pair]
+    return [base, tuple(chain), arguments, text, *flat]
 
 
 def build(parts: list[object]) -> BaseException:
     """Rebuild an exception from parts, with the classes of this side."""
-    base, chain, arguments, attributes, text = parts
-    if type(arguments) is not tuple or type(attributes) is not dict or type(chain) is not list:
+    base, chain, arguments, text, *flat = parts
+    if type(arguments) is not tuple or type(chain) is not tuple:
         raise TypeError("an exception is names, arguments and attributes")
+    attributes: dict[Any, object] = dict(zip(flat[::2], flat[1::2], strict=True))
     kind = class_of(base, chain)
     positional: Any = arguments
     try:

@@ -15,7 +15,7 @@ from typing import Any
 from ..run import one_core
 from . import failures, peer, scopes, value_wire
 from .idiom_words import WORDS
-from .proxies import FunctionHandle, state_of
+from .proxies import Handle, state_of
 from .scopes import ALIASES, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
@@ -192,7 +192,7 @@ class TestHarness(TestsLine):
             if entry_point and entry_point not in self._of_solution:
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
         objects = any(
-            isinstance(item, FunctionHandle) and state_of(item).kind == "class"
+            isinstance(item, Handle) and state_of(item).kind == "class"
             for item in self._handles.values()
         )
         return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
@@ -265,32 +265,35 @@ class TestHarness(TestsLine):
 
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
         category, *detail = kind
-        defined = self._of_solution
         if category == "module":
             root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
             if root in sys.stdlib_module_names:
                 self._import(name)
         elif category == "exception" and self.interface.makes(name):
-            defined[name] = FunctionHandle(self, str(detail[2]), name, "misplaced")
+            self._name_callable(name, str(detail[2]), "misplaced")
         elif category == "exception" and len(detail) == 3:
             stand_in = failures.class_of(*detail[:2])
             if any(issubclass(kind, stand_in) for kind in self.interface.raised):
                 # `except name` must not catch what the tests themselves raise.
                 stand_in = failures.class_of(detail[0], [("solution", name)])
             self._exceptions[stand_in] = value_wire.named(str(detail[2]))
-            defined[name] = stand_in
+            self._of_solution[name] = stand_in
         elif category in ("class", "function"):
-            # The kind of proxy decides what a call may do.
-            token = str(detail[0])
-            handle_name = self._check(token)
-            under_test = category == "class" and name in self.interface.classes
+            under_test = name in self.interface.classes
             if category == "class" and not (under_test or name[:1].isupper()):
                 category = "misplaced"
-            handle = FunctionHandle(self, token, name, category)
-            state_of(handle).known = under_test
-            defined[name] = self._handles.setdefault(handle_name, handle)
+            known = category == "class" and under_test
+            self._name_callable(name, str(detail[0]), category, known=known)
         else:
             self._data[name] = self.effects, detail[0]
+
+    def _name_callable(self, name: str, token: str, kind: str, *, known: bool = False) -> None:
+        """Define a function or class; its kind decides what a call may do."""
+        handle_name = self._check(token)
+        handle = Handle(self, token)
+        state = state_of(handle)
+        state.name, state.kind, state.known = name, kind, known
+        self._of_solution[name] = self._handles.setdefault(handle_name, handle)
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution
@@ -359,10 +362,10 @@ class SolutionModule(ModuleType):
 
     def __init__(self, name: str, harness: TestHarness) -> None:
         super().__init__(name)
-        self.__dict__["_harness"] = harness
+        self.__dict__["ludus_harness_"] = harness
 
     def __getattr__(self, name: str) -> object:
-        harness: TestHarness = self.__dict__["_harness"]
+        harness: TestHarness = self.__dict__["ludus_harness_"]
         if name == "__all__":
             return harness.exported({*harness.interface.names})
         if name.startswith("__"):
@@ -397,25 +400,14 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def plain(value: object) -> object:
+def plain(value: Any, copies: dict[int, object] | None = None) -> object:
     """Turn tuples into lists at every depth, since tests written in JSON know only lists.
 
-    The work is done on a stack, so that deep nesting cannot exhaust the recursion limit.
+    `copies`: what is done already, by id, so that a value with many ways to a part takes no longer.
     """
-    if not isinstance(value, (list, tuple, dict)):
-        return value
-    root: list[object] = [value]
-    copies: dict[int, object] = {}
-    work: list[tuple[list[object] | dict[object, object], object]] = [(root, 0)]
-    while work:
-        place, key = work.pop()
-        item = place[key]  # type: ignore[call-overload]
-        if not isinstance(item, (list, tuple, dict)):
-            continue
-        copied: Any = copies.get(id(item))
-        if copied is None:
-            copied = copies[id(item)] = {**item} if isinstance(item, dict) else [*item]
-            keys = copied if isinstance(item, dict) else range(len(copied))
-            work += [(copied, name) for name in keys]
-        place[key] = copied  # type: ignore[call-overload]
-    return root[0]
+    copies = {} if copies is None else copies
+    if isinstance(value, (list, tuple)) and id(value) not in copies:
+        copies[id(value)] = [plain(item, copies) for item in value]
+    elif isinstance(value, dict) and id(value) not in copies:
+        copies[id(value)] = {key: plain(item, copies) for key, item in value.items()}
+    return copies.get(id(value), value)

@@ -99,50 +99,47 @@ class _Reader:
         """Return the idiom at this node that cannot be judged, or ""; record what the node
         needs.
         """
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            return self._of_import(node)
-        if isinstance(node, ast.arg):
-            return self._of_name(node.arg)
-        if isinstance(node, ast.Name):
-            return self._of_name(node.id) if isinstance(node.ctx, ast.Load) else ""
-        if isinstance(node, ast.Attribute):
-            return self._of_attribute(node) or self._of_mock(node)
-        if isinstance(node, ast.Call):
-            return (
-                self._of_patch(node)
-                or self._of_class(node)
-                or self._of_change(node.func)
-                or self._of_error(node.func)
-            )
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            self._errors.add(node.name)
-        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            return _CHANGES if self._is_inside(node.value) else ""
-        if isinstance(node, ast.ClassDef):
-            names = {self._interface.free(base) for base in node.bases} - {""}
-            if names:
-                return f"derive a class from the solution's {', '.join(sorted(names))}"
-            return ""
-        if isinstance(node, ast.With):
-            return self._of_with(node)
-        if isinstance(node, ast.MatchClass) and self._interface.free(node.cls):
-            return "match patterns of the solution's classes"
-        return "use groups of exceptions" if isinstance(node, ast.TryStar) else ""
-
-    def _of_class(self, call: ast.Call) -> str:
-        """Find a look at the bases of a class that the solution returns, which is only a token."""
-        is_asked = isinstance(call.func, ast.Name) and call.func.id == "issubclass"
-        if is_asked and call.args and isinstance(call.args[0], ast.Call):
-            return "look into the bases of a class that the solution returns"
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                return self._of_import(node)
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Load()):
+                return self._of_name(name)
+            case ast.Attribute():
+                return self._of_attribute(node) or self._of_mock(node)
+            case ast.Call(func=ast.Name(id="issubclass"), args=[ast.Call(), *_]):
+                return "look into the bases of a class that the solution returns"
+            case ast.Call(func=ast.Attribute() as method):
+                return self._of_patch(node) or self._of_method(method)
+            case ast.Call():
+                return self._of_patch(node)
+            case ast.ExceptHandler(name=str(name)):
+                self._errors.add(name)
+            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                return _CHANGES if self._is_inside(value) else ""
+            case ast.ClassDef(bases=bases):
+                names = sorted(set(map(self._interface.free, bases)) - {""})
+                return f"derive a class from the solution's {', '.join(names)}" if names else ""
+            case ast.With(items=items, body=body):
+                if any(self._interface.origin(item.context_expr) for item in items):
+                    return self._of_body(body)
+            case ast.MatchClass(cls=kind) if self._interface.free(kind):
+                return "match patterns of the solution's classes"
+            case ast.TryStar():
+                return "use groups of exceptions"
         return ""
 
-    def _of_change(self, function: ast.expr) -> str:
-        """Find a change of data reached through an object: the data is a copy, and the change is
-        lost.
+    def _of_method(self, method: ast.Attribute) -> str:
+        """Find a change of data reached through an object, where the data is a copy and the change
+        is lost; and calls of the methods of the solution's exceptions, which do not cross.
         """
-        if not isinstance(function, ast.Attribute) or function.attr not in CHANGING_METHODS:
-            return ""
-        return _CHANGES if self._is_inside(function.value) else ""
+        value, name = method.value, method.attr
+        if name in CHANGING_METHODS and self._is_inside(value):
+            return _CHANGES
+        caught = isinstance(value, ast.Name) and value.id in self._errors
+        reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
+        if caught or (reads_error and name not in PLAIN_ATTRIBUTES):
+            return "" if name in dir(BaseException) else "call methods of the solution's exceptions"
+        return ""
 
     def _is_inside(self, node: ast.expr) -> bool:
         """Return whether an expression is what an attribute or method of an object under test
@@ -155,20 +152,6 @@ class _Reader:
         if not isinstance(node, ast.Attribute):
             return False
         return self._interface.is_object(node.value) or self._is_inside(node.value)
-
-    def _of_error(self, function: ast.expr) -> str:
-        """Find calls of the methods of the solution's exceptions, which do not cross."""
-        if not isinstance(function, ast.Attribute) or function.attr in dir(BaseException):
-            return ""
-        value = function.value
-        caught = isinstance(value, ast.Name) and value.id in self._errors
-        reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
-        plain = function.attr in PLAIN_ATTRIBUTES
-        return (
-            "call methods of the solution's exceptions"
-            if caught or (reads_error and not plain)
-            else ""
-        )
 
     def _of_mock(self, node: ast.Attribute) -> str:
         """Find mocks that are passed to the solution, which gets only a function without
@@ -249,22 +232,18 @@ class _Reader:
             return f"patch what the solution may use (patch or monkeypatch of {target or 'a name'})"
         return ""
 
-    def _of_with(self, node: ast.With) -> str:
-        """Find a context manager of the solution that is to swallow what the body raises."""
-        if not any(self._interface.origin(item.context_expr) for item in node.items):
-            return ""
-        raises = any(
-            isinstance(inner, ast.Raise)
-            or (
-                isinstance(inner, ast.BinOp)
-                and isinstance(inner.op, (ast.Div, ast.FloorDiv, ast.Mod))
-                and isinstance(inner.right, ast.Constant)
-                and inner.right.value == 0
-            )
-            for statement in node.body
-            for inner in ast.walk(statement)
-        )
-        return "raise in a `with` of the solution's context manager" if raises else ""
+    def _of_body(self, body: list[ast.stmt]) -> str:
+        """Find a body that raises what a context manager of the solution is to swallow."""
+        for node in (inner for statement in body for inner in ast.walk(statement)):
+            match node:
+                case (
+                    ast.Raise()
+                    | ast.BinOp(
+                        op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=ast.Constant(value=0)
+                    )
+                ):
+                    return "raise in a `with` of the solution's context manager"
+        return ""
 
 
 def _path(node: ast.expr) -> list[str]:
@@ -282,27 +261,19 @@ def uncalled(trees: list[ast.Module]) -> str:
     """Find functions of the tests with assertions that are never called: nothing would be
     tested.
     """
-    used_names = {
-        node.id
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    idle = [
+        node.name
         for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    idle: list[str] = []
-    for tree in trees:
-        defined = [
-            node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        ]
-        idle += [
-            node.name
-            for node in defined
-            if node.name not in used_names
-            and (node.name == "check" or node.name.startswith("test"))
-            and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
-        ]
-    if not idle:
-        return ""
-    return (
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name not in used
+        and (node.name == "check" or node.name.startswith("test"))
+        and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
+    ]
+    named = (
         f"the tests define {', '.join(idle[:3])} and never call it; "
         "use kind 'pytest', or name the entry_point that `check` is called with"
     )
+    return named if idle else ""

@@ -66,7 +66,7 @@ class HandleState:
         token: the handle token.
     """
 
-    __slots__ = ("abilities", "called", "kind", "known", "line", "name", "plain", "token")
+    __slots__ = ("abilities", "called", "kind", "known", "line", "meant", "name", "plain", "token")
 
     def __init__(self, line: SolutionLine, token: str) -> None:
         self.line = line
@@ -79,15 +79,25 @@ class HandleState:
         """Whether the tests made it by calling a class by name."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
-        self.name, self.kind = "", ""
-        """Of a function or class that the tests name."""
+        self.meant = False
+        """Whether the tests have just made it, by calling a class or maker by name.
+
+        Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
+        `account.balance() - 3`, where an object came in the place of a value. The same object has
+        another proxy where it comes from a method.
+        """
+        self.name = ""
+        """The name under which the tests know a function or class."""
+        self.kind = ""
+        """`function`, `class`, or `misplaced` for a class where the tests ask for a function; empty
+        for any other object."""
 
 
 def state_of(handle: Handle) -> HandleState:
     """Return what is known of an object. This is not an attribute or method of the proxy, since
     those are the solution's.
     """
-    state: HandleState = object.__getattribute__(handle, "_state")
+    state: HandleState = object.__getattribute__(handle, "ludus_state_")
     return state
 
 
@@ -110,15 +120,14 @@ class Handle:
     `callable(x)`, `hasattr(x, "__len__")` and `isinstance(x, Iterable)` are answered by Python.
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ("ludus_state_",)
 
-    def __new__(cls, _: SolutionLine, token: str, *__: object) -> Handle:
-        kind: Any = cls  # which mypy takes for something without a hash
-        made: Handle = object.__new__(_with_abilities(kind, token.partition(".")[2]))
+    def __new__(cls, _: SolutionLine, token: str) -> Handle:
+        made: Handle = object.__new__(_with_abilities(token.partition(".")[2]))
         return made
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        object.__setattr__(self, "_state", HandleState(line, token))
+        object.__setattr__(self, "ludus_state_", HandleState(line, token))
 
     def __getattr__(self, name: str) -> object:
         if name in _REFLECTED:
@@ -128,7 +137,7 @@ class Handle:
             raise AttributeError(name)
         state = state_of(self)
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
-        is_known = state.known and (isinstance(self, MeantHandle) or name not in PREDICATES)
+        is_known = state.known and (state_of(self).meant or name not in PREDICATES)
         if state.known and name in READING_METHODS:
             plain = as_plain(self, name)
             # A copy of its items knows nothing of a collection's own ways to look something up, and
@@ -208,17 +217,6 @@ class Handle:
         return ask(kind, "issubclass", self) is True
 
 
-class MeantHandle(Handle):
-    """A proxy of an object that the tests have just made, by calling a class or maker by name.
-
-    Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
-    `account.balance() - 3`, where an object came in the place of a value. The same object has
-    another proxy where it comes from a method.
-    """
-
-    __slots__ = ()
-
-
 def is_same(left: object, right: object) -> bool:
     """Return whether both are the same object, or proxies of the same object."""
     if isinstance(left, Handle) and isinstance(right, Handle):
@@ -226,27 +224,9 @@ def is_same(left: object, right: object) -> bool:
     return left is right
 
 
-def is_function(handle: object) -> bool:
+def is_function(handle: Handle) -> bool:
     """Return whether an object is a function or class that the tests name."""
-    return isinstance(handle, FunctionHandle)
-
-
-class FunctionHandle(Handle):
-    """A proxy of a function or class that the tests name; the class is *known* if under test.
-
-    Args:
-        line: the connection to the process of the function.
-        token: the handle token.
-        name: the name under which the tests know the function.
-        kind: `function`, `class`, or `misplaced` for a class where the tests ask for a function.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, line: SolutionLine, token: str, name: str, kind: str) -> None:
-        super().__init__(line, token)
-        state = state_of(self)
-        state.name, state.kind = name, kind
+    return bool(state_of(handle).kind)
 
 
 class Abilities:
@@ -269,12 +249,12 @@ class Abilities:
         iterator = forward("iter", self)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
-        return self if getattr(iterator, "token", "") == state_of(self).token else iterator
+        return self if getattr(iterator, "ludus_token", "") == state_of(self).token else iterator
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
             raise refuse(self, "in")
-        if isinstance(self, MeantHandle):
+        if state_of(self).meant:
             return bool(_exactly(bool, self, "contains", item))
         return any(item is other or item == other for other in self)
 
@@ -308,7 +288,7 @@ class Abilities:
 
 def _copied(handle: Handle, name: str) -> object:
     copied = forward(name, handle)
-    return state_of(handle).line.meant(copied, "") if isinstance(handle, MeantHandle) else copied
+    return state_of(handle).line.meant(copied, "") if state_of(handle).meant else copied
 
 
 def _reflect(name: str) -> property:
@@ -323,15 +303,15 @@ _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__ann
 
 
 @lru_cache(maxsize=1024)
-def _with_abilities(kind: Any, abilities: str) -> Any:
-    """Return the class of proxies of a kind that has some special methods."""
+def _with_abilities(abilities: str) -> Any:
+    """Return the class of proxies that has some special methods."""
     number = int(abilities or "0", 16)
     methods = {
         name: vars(Abilities).get(name) if number >> place & 1 else None
         for place, name in enumerate(ABILITIES)
         if number >> place & 1 or name == "__hash__"
     }
-    return type(kind.__name__, (kind,), {"__slots__": (), **methods, **_REFLECTING})
+    return type("Handle", (Handle,), {"__slots__": (), **methods, **_REFLECTING})
 
 
 def _signature(self: Handle) -> object:
@@ -383,7 +363,7 @@ def _pair(name: str, left: object, right: object) -> object:
     """Apply an operation to objects of the solution, or to one that is meant and plain data."""
     handles = [side for side in (left, right) if isinstance(side, Handle)]
     known = all(state_of(handle).known for handle in handles)
-    if known and (len(handles) == 2 or isinstance(handles[0], MeantHandle)):
+    if known and (len(handles) == 2 or state_of(handles[0]).meant):
         return forward(name, left, right)
     return operate_on_plain(name, handles[0], (left, right))
 
@@ -433,7 +413,7 @@ def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]
 
 def _in_place(name: str) -> Callable[[Handle, object], object]:
     def apply(self: Handle, operand: object) -> object:
-        if not isinstance(self, MeantHandle):
+        if not state_of(self).meant:
             return _pair(name, self, operand)
         result = _pair(f"i{name.rstrip('_')}", self, operand)
         return self if is_same(self, result) else result

@@ -18,9 +18,11 @@ class RemoteIterator(Iterator[object]):
     """
 
     def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
-        self._line, self.token, self._prefetch = line, value_wire.named(token), prefetch
-        self._items: list[object] = []
-        self._more, self._count, self._drawn = True, 1, 0
+        # Other names are attributes of the solution's object.
+        self.ludus_line, self.ludus_token = line, value_wire.named(token)
+        self.ludus_prefetch = prefetch
+        self.ludus_items: list[object] = []
+        self.ludus_more, self.ludus_count, self.ludus_drawn = True, 1, 0
 
     def __iter__(self) -> Iterator[object]:
         return self
@@ -29,40 +31,39 @@ class RemoteIterator(Iterator[object]):
         # An open file, for example, is an iterator with methods.
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(Handle(self._line, self.token), name)
+        return getattr(Handle(self.ludus_line, self.ludus_token), name)
 
     def __next__(self) -> object:
-        if not self._items and self._more:
-            answer = self._line.ask("advance", self.token, self._count)
+        if not self.ludus_items and self.ludus_more:
+            answer = self.ludus_line.ask("advance", self.ludus_token, self.ludus_count)
             if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not list:
                 raise value_wire.Malformed("items of an iterator")
             items: list[object] = answer[0]
-            self._more = answer[1] is True and bool(items)
-            self._drawn += len(items)
-            self._count = min(64, self._count * 2) if self._prefetch else 1
-            if self._drawn > MAX_ITEMS:
+            self.ludus_more = answer[1] is True and bool(items)
+            self.ludus_drawn += len(items)
+            self.ludus_count = min(64, self.ludus_count * 2) if self.ludus_prefetch else 1
+            if self.ludus_drawn > MAX_ITEMS:
                 raise RuntimeError(f"the solution's iterator has more than {MAX_ITEMS} items")
-            self._items = items[::-1]
-        if not self._items:
+            self.ludus_items = items[::-1]
+        if not self.ludus_items:
             raise StopIteration
-        return self._items.pop()
+        return self.ludus_items.pop()
 
 
 class RemoteAsyncIterator:
     """An asynchronous iterator of the solution."""
 
     def __init__(self, line: SolutionLine, token: str) -> None:
-        self._line, self._token, self._drawn = line, value_wire.named(token), 0
+        self.ludus_line, self.ludus_token = line, value_wire.named(token)
 
     def __aiter__(self) -> RemoteAsyncIterator:
         return self
 
     async def __anext__(self) -> object:
-        answer = self._line.ask("anext", self._token)
+        answer = self.ludus_line.ask("anext", self.ludus_token)
         if type(answer) is not tuple or len(answer) > 1:
             raise value_wire.Malformed("an item of an asynchronous iterator")
-        self._drawn += 1
-        if not answer or self._drawn > MAX_ITEMS:
+        if not answer:
             raise StopAsyncIteration
         return answer[0]
 

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
-from .proxies import Handle, MeantHandle, state_of
+from .proxies import Handle, state_of
 
 if TYPE_CHECKING:
     from .interface import Interface
@@ -77,35 +77,29 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
     any_arguments = "lambda *arguments, **keywords: ludus_call(*arguments, **keywords)"
     if not isinstance(function, FunctionType):
         return any_arguments, {}
-    from inspect import Parameter, Signature, signature  # slow to load, and needed here alone
-
-    try:
-        parameters = signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError, NameError):  # of a signature or annotation that is none
-        return any_arguments, {}
-    defaults = {part.name: part.default for part in parameters if part.default is not part.empty}
+    code = function.__code__  # `inspect` is slow to load.
+    end = code.co_argcount + code.co_kwonlyargcount
+    positional, keywords = (
+        code.co_varnames[: code.co_argcount],
+        code.co_varnames[code.co_argcount : end],
+    )
+    others = iter(code.co_varnames[end:])
+    star = f"*{next(others)}" if code.co_flags & 0x04 else ""
+    stars = f"**{next(others)}" if code.co_flags & 0x08 else ""
+    given = function.__defaults__ or ()
+    defaults = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    defaults.update(function.__kwdefaults__ or {})
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy
-    forms: dict[Any, str] = {
-        Parameter.VAR_POSITIONAL: "*{0}",
-        Parameter.KEYWORD_ONLY: "{0}={0}",
-        Parameter.VAR_KEYWORD: "**{0}",
-    }
-    given = ", ".join(forms.get(part.kind, "{0}").format(part.name) for part in parameters)
-    bare = [part.replace(annotation=part.empty, default=part.empty) for part in parameters]
-    named = [
-        part.replace(default=_Source(f"ludus_defaults[{part.name!r}]"))
-        if part.name in defaults
-        else part
-        for part in bare
-    ]
-    return f"lambda {str(Signature(named))[1:-1]}: ludus_call({given})", defaults
 
+    def listed(*parts: str) -> str:
+        return ", ".join(filter(None, parts))
 
-class _Source(str):
-    """A text whose `repr` is the text itself."""
-
-    __repr__ = str.__str__
+    shown = {name: f"{name}=ludus_defaults[{name!r}]" for name in defaults}
+    bare = star or "*" * bool(keywords)
+    parameters = [shown.get(name, name) for name in (*positional, bare, *keywords, stars)]
+    arguments = listed(*positional, star, *map("{0}={0}".format, keywords), stars)
+    return f"lambda {listed(*parameters)}: ludus_call({arguments})", defaults
 
 
 def _derived(parts: list[object]) -> object:
@@ -133,7 +127,7 @@ class TestsLine:
     def __init__(self, descriptor: int) -> None:
         self._callbacks: list[object] = []
         self._handles: dict[str, object] = {}
-        self._meant: dict[str, MeantHandle] = {}
+        self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
@@ -228,8 +222,9 @@ class TestsLine:
             return result
         token = state_of(result).token
         if token not in self._meant:
-            self._meant[token] = MeantHandle(self, f"{token}.{state_of(result).abilities}")
-            state_of(self._meant[token]).known = True
+            self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
+            state = state_of(self._meant[token])
+            state.known = state.meant = True
         return self._meant[token]
 
     def fail(self, reason: str) -> BaseException:
@@ -289,7 +284,7 @@ class TestsLine:
         if isinstance(item, Handle):
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
-            return item.token
+            return item.ludus_token
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
         # An open file is an iterator as well, but the solution would want to read from it.

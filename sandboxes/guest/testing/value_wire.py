@@ -3,13 +3,13 @@
 No value is ever pickled. A value is a flat JSON list of tokens, worked off on a stack, so that
 neither side recurses and nesting costs nothing:
 
-    [{"k": (2.5, "a")}, 7]   ->   "sk", ["(", 2.5, "a"], ":2", 7, "[2"
+    ([2.5, "a"], {"k": ()}, 7)   ->   ["[", 2.5, "a"], [":"], 7, "(3", "sk", ["("], "=1 2"
 
-`:2` takes two tokens' values off the stack and makes a dict of them. A container of bare scalars is
-a single token, an array that begins with its tag. What is not plain stays where it is and is named
-by a handle. Containers, bytearrays and arrays are numbered in the order of their completion; `@3`
-is the fourth again, which keeps aliases, and `=3 5` puts five parts into it. A list, dict or deque
-in a value that contains itself is sent empty, and then with the parts that it has.
+`(3` takes three tokens' values off the stack and makes a tuple of them. A container of bare scalars
+is a single token, an array that begins with its tag. What is not plain stays where it is and is
+named by a handle. Containers, bytearrays and arrays are numbered in the order in which they are
+made; `@3` is the fourth again, which keeps aliases, and `=3 5` puts five parts into it. Any other
+list, dict or deque is made empty, and gets its parts afterwards, since it may contain itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from . import derived
 from .values import (
     BARE,
     BUILD,
+    EXACT,
     NOT_SCALAR,
     READ,
     READ_BUFFER,
-    TAGS,
     Bare,
     Malformed,
     buffer,
@@ -62,10 +62,6 @@ _BARE = "bare"
 """Marks a value to be sent as the plain value that its class derives from."""
 
 
-class _Cycle(Exception):
-    """A value contains itself."""
-
-
 class Ready(str):
     """A token that is already encoded, and sent unchanged."""
 
@@ -93,9 +89,7 @@ class Encoder:
         self.containers: list[object] = list(known_items)
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
         self._open: set[int] = set()
-        """The containers whose parts are being sent."""
-        self._is_cyclic = False
-        """Whether a value contains itself: lists, dicts and deques are then filled later."""
+        """The containers that are made once their parts have been sent."""
         self._empty: list[int] = []
         """The numbers of the containers that are to be filled."""
         self._name = name
@@ -107,56 +101,35 @@ class Encoder:
             Malformed: the value has too many parts.
         """
         self._add(value)
-        self._fill()
+        while self._empty:
+            self._refill(self._empty.pop())
 
     def _add(self, value: object) -> None:
-        kind = type(value)
-        if kind is int and is_small(value):  # type: ignore[arg-type]
-            self.tokens.append(value)  # type: ignore[arg-type]
-        elif kind in BARE and kind is not int:
+        if type(value) in BARE:
             self.tokens.append(scalar(value))  # type: ignore[arg-type]
-        elif isinstance(value, Ready):
-            self.tokens.append(value)
-        else:
-            tokens, containers = len(self.tokens), len(self.containers)
-            try:
-                self._add_parts(value)
-            except _Cycle:
-                for item in self.containers[containers:]:
-                    self._numbers.pop(id(item), None)
-                del self.tokens[tokens:], self.containers[containers:]
-                self._open.clear()
-                self._is_cyclic = True
-                self._add_parts(value)
-
-    def _add_parts(self, value: object) -> None:
+            return
         work: list[_Work] = [(False, value, "")]
         while work:
             complete, item, closing = work.pop()
             if complete:
                 self._open.discard(id(item))
                 self._append(closing, item)
-                continue
-            if len(self.tokens) > MAX_TOKENS:
+            elif len(self.tokens) > MAX_TOKENS:
                 raise Malformed(f"the value has more than {MAX_TOKENS} parts")
-            if isinstance(item, Ready):
+            elif isinstance(item, Ready):
                 self.tokens.append(item)
             elif (number := self._numbers.get(id(item))) is not None:
                 self.tokens.append(f"@{number}")
             elif not closing and derived.is_derived(item) and self._add_derived(item, work):
                 continue
             elif (
-                type(item) in TAGS
+                type(item) in EXACT
                 or (is_odd(item) and is_member(item))
                 or (token := scalar(item)) is NOT_SCALAR
             ):
                 self._open_container(item, work)
             else:
                 self.tokens.append(token)  # type: ignore[arg-type]
-
-    def _fill(self) -> None:
-        while self._empty:
-            self._update(self._empty.pop())
 
     def _add_derived(self, item: object, work: list[_Work]) -> bool:
         """Append a value whose class derives from plain data, or the value's name; False for
@@ -177,8 +150,6 @@ class Encoder:
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
-        if id(item) in self._open and not self._is_cyclic:
-            raise _Cycle
         new_parts = parts_of(item) if id(item) not in self._open else None
         if new_parts is None:
             token = buffer(item)
@@ -194,7 +165,7 @@ class Encoder:
             if is_small(min(numbers)) and is_small(max(numbers)):
                 self._append([tag, *parts], item)  # type: ignore[list-item]
                 return
-        if self._is_cyclic and type(item) in _FILLED_LATER:
+        if type(item) in _FILLED_LATER:
             self._empty.append(len(self.containers))
             self._append([tag, item.maxlen] if isinstance(item, deque) else [tag], item)
             return
@@ -203,7 +174,7 @@ class Encoder:
         work.extend((False, part, "") for part in reversed(parts))
 
     def _append(self, token: Token, item: object) -> None:
-        """Append the token that completes a container, and number the container."""
+        """Append the token that makes a container, and number the container."""
         self.tokens.append(token)
         self._numbers[id(item)] = len(self.containers)
         # This also keeps the item alive, so that no other object gets its id.
@@ -211,10 +182,11 @@ class Encoder:
 
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
-        self._update(number)
-        self._fill()
+        self._empty.append(number)
+        while self._empty:
+            self._refill(self._empty.pop())
 
-    def _update(self, number: int) -> None:
+    def _refill(self, number: int) -> None:
         item = self.containers[number]
         parts = parts_of(item)
         if parts is None:

@@ -22,6 +22,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from itertools import chain
 from types import MappingProxyType, NoneType, SimpleNamespace
 from typing import Any
 
@@ -60,13 +61,6 @@ def rare_parts_of(item: object) -> tuple[str, list[object]] | None:
         return "X", failures.parts_of(item, all_plain)
     if type(item) is SimpleNamespace and all_plain(vars(item).values()):
         return "S", [part for pair in vars(item).items() for part in pair]
-    if type(item) is MappingProxyType:
-        return "M", [part for pair in item.items() for part in pair]
-    if isinstance(item, type({}.values())):
-        return "v", list(item)
-    if isinstance(item, type({}.items())):
-        pairs: Any = item
-        return "p", [part for pair in pairs for part in pair]
     path, arguments = made_from(item)
     return ("x", [path, *arguments]) if path and all_plain(arguments) else None
 
@@ -106,7 +100,7 @@ _ARGUMENTS: dict[str, _Arguments] = {
     "datetime.time": _ISO,
     "datetime.timedelta": _read("days", "seconds", "microseconds"),
     "datetime.timezone": _asked("utcoffset", None),
-    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tolist(item)],
+    "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tobytes(item)],
     "uuid.UUID": _TEXT,
     **dict.fromkeys(
         map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
@@ -215,7 +209,7 @@ def _like(name: str, label: str, value: object) -> object:
 
 
 def _exception(parts: list[object]) -> object:
-    check_attributes(parts[2:4])
+    check_attributes([parts[2], *parts[4:]])
     return failures.build(parts)
 
 
@@ -246,9 +240,6 @@ digits, and no quadratic conversion.
 """
 
 NOT_SCALAR = object()
-
-TAGS: dict[Any, str] = {list: "[", tuple: "(", set: "{", frozenset: "<"}
-"""The tag of each usual container, by exact type."""
 
 _DTYPE = re.compile(r"[<>|=][?bBiufcSUmM]\d+(\[\w+\])?")
 PLAIN_TYPES: dict[str, type] = {
@@ -290,7 +281,7 @@ def scalar(item: object) -> object:
     if item is Ellipsis:
         return "e"
     if type(item) is OpaqueClass:
-        return f"T{item.kind.__name__}"
+        return f"T{item.ludus_kind_.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
     return _numpy_token(item, "generic", "n")
@@ -317,30 +308,55 @@ def _numpy_token(item: object, family: str, tag: str) -> object:
     return f"{tag}{array.dtype.str} {'x'.join(map(str, array.shape))} {data}"
 
 
+def _pairs(parts: list[object]) -> dict[Any, Any]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _deque(parts: list[object]) -> deque[object]:
+    maxlen, *items = parts
+    if maxlen is not None and type(maxlen) is not int:
+        raise Malformed("a deque's maxlen is a number or null")
+    return deque(items, maxlen)
+
+
+_flat: Any = chain.from_iterable
+_CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...] = (
+    ("[", list, list.__iter__, list),
+    ("C", Counter, lambda item: _flat(dict.items(item)), lambda parts: Counter(_pairs(parts))),
+    ("O", OrderedDict, lambda item: _flat(dict.items(item)), lambda p: OrderedDict(_pairs(p))),
+    (":", dict, lambda item: _flat(dict.items(item)), _pairs),
+    ("(", tuple, tuple.__iter__, tuple),
+    ("{", set, set.__iter__, set),
+    ("<", frozenset, frozenset.__iter__, frozenset),
+    ("d", deque, lambda item: [item.maxlen, *deque.__iter__(item)], _deque),
+    ("k", type({}.keys()), list, lambda parts: dict.fromkeys(parts).keys()),
+    ("v", type({}.values()), list, lambda parts: dict(enumerate(parts)).values()),
+    ("p", type({}.items()), _flat, lambda parts: _pairs(parts).items()),
+    (
+        "M",
+        MappingProxyType,
+        lambda item: _flat(item.items()),
+        lambda p: MappingProxyType(_pairs(p)),
+    ),
+)
+"""Tag and class of each kind of container, what takes it apart, and what makes it from parts. A
+class comes before the class that it derives from.
+"""
+EXACT = {row[1]: row for row in _CONTAINERS}
+
+
 def parts_of(item: object) -> tuple[str, list[object]] | None:
     """Return the tag and the items of a container; None for other values."""
-    typed_item: Any = item
-    if tag := TAGS.get(type(typed_item)):
-        return tag, list(typed_item)
-    if isinstance(item, Counter):
-        return "C", [part for pair in dict.items(item) for part in pair]
-    if isinstance(item, dict):
-        flat: list[object] = [part for pair in dict.items(item) for part in pair]
-        return "O" if isinstance(item, OrderedDict) else ":", flat
-    if isinstance(item, deque):
-        return "d", [item.maxlen, *deque.__iter__(item)]
-    if isinstance(item, type({}.keys())):
-        return "k", list(item)
-    if is_odd(item) and is_member(item):
-        return _member_parts(item)
-    if isinstance(item, tuple) and hasattr(type(item), "_fields"):
-        if fields := fields_of(item):
-            return "N", [type(item).__name__, " ".join(fields), *tuple.__iter__(item)]
-        return None
-    for kind, tag in TAGS.items():
-        if isinstance(item, kind):
-            return tag, list(kind.__iter__(item))
-    return rare_parts_of(item)
+    row = EXACT.get(type(item))
+    if row is None:
+        if is_odd(item) and is_member(item):
+            return _member_parts(item)
+        if isinstance(item, tuple) and hasattr(type(item), "_fields"):
+            fields = fields_of(item)
+            named = [type(item).__name__, " ".join(fields or ()), *tuple.__iter__(item)]
+            return ("N", named) if fields else None
+        row = next((row for row in _CONTAINERS if isinstance(item, row[1])), None)
+    return (row[0], list(row[2](item))) if row else rare_parts_of(item)
 
 
 _OF_MEMBERS: dict[type, Callable[[Any], object]] = {
@@ -385,24 +401,8 @@ def changed(item: object, before: object) -> bool:
 # --- reading --------------------------------------------------------------------
 
 
-def _pairs(parts: list[object]) -> dict[Any, Any]:
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def _deque(parts: list[object]) -> deque[object]:
-    maxlen, *items = parts
-    if maxlen is not None and type(maxlen) is not int:
-        raise Malformed("a deque's maxlen is a number or null")
-    return deque(items, maxlen)
-
-
 BUILD: dict[str, Callable[[list[object]], object]] = {
-    "[": list, "(": tuple, "{": set, "<": frozenset, ":": _pairs,
-    "O": lambda parts: OrderedDict(_pairs(parts)),
-    "C": lambda parts: Counter(_pairs(parts)),  # a count may be any value
-    "d": _deque, "k": lambda parts: dict.fromkeys(parts).keys(),
-    "v": lambda parts: dict(enumerate(parts)).values(), "p": lambda parts: _pairs(parts).items(),
-    "M": lambda parts: MappingProxyType(_pairs(parts)),
+    **{tag: make for tag, _, _, make in _CONTAINERS},
     "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "x": _made,
 }  # fmt: skip
 """For each tag, the function that makes a container from parts."""
@@ -414,17 +414,13 @@ def replace(container: object, parts: list[object]) -> None:
     Raises:
         Malformed: the container cannot change, or cannot have this content.
     """
-    if isinstance(container, list):
-        container[:] = parts
-    elif isinstance(container, dict):
+    if isinstance(container, (dict, set)):
         container.clear()
-        container.update(_pairs(parts))
-    elif isinstance(container, set):
+        new: Any = _pairs(parts) if isinstance(container, dict) else parts
+        container.update(new)
+    elif isinstance(container, (list, deque)):
         container.clear()
-        container.update(parts)
-    elif isinstance(container, deque):
-        container.clear()
-        container.extend(parts[1:])
+        container.extend(parts[isinstance(container, deque) :])
     else:
         _replace_buffer(container, *parts)
 
@@ -448,32 +444,27 @@ class OpaqueClass:
     A genuine class would be a function of the solution's choice where tests call an attribute.
     """
 
-    __slots__ = ("_kind",)
+    __slots__ = ("ludus_kind_",)
 
     def __init__(self, kind: type) -> None:
-        self._kind = kind
-
-    @property
-    def kind(self) -> type:
-        """The class of this side."""
-        return self._kind
+        self.ludus_kind_ = kind
 
     def __eq__(self, other: object) -> bool:
-        return self._kind is (other._kind if type(other) is OpaqueClass else other)
+        return self.ludus_kind_ is (other.ludus_kind_ if type(other) is OpaqueClass else other)
 
     def __hash__(self) -> int:
-        return hash(self._kind)
+        return hash(self.ludus_kind_)
 
     def __repr__(self) -> str:
-        return repr(self._kind)
+        return repr(self.ludus_kind_)
 
     def __instancecheck__(self, instance: object) -> bool:
-        return isinstance(instance, self._kind)
+        return isinstance(instance, self.ludus_kind_)
 
     def __getattr__(self, name: str) -> object:
         if name not in ("__name__", "__qualname__"):
             raise AttributeError(f"a class that the solution sent has no {name!r} here")
-        return self._kind.__name__
+        return self.ludus_kind_.__name__
 
 
 def _class(name: str) -> object:

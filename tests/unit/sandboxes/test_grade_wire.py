@@ -65,6 +65,7 @@ def test_a_class_arrives_as_what_is_equal_to_it_and_cannot_be_called() -> None:
     assert [arrived] != [str]
     assert pairs == {int: [str]}
     assert not callable(arrived)
+    assert not hasattr(arrived, "kind")  # which tests may call as a method
     assert send(arrived) == [int]
 
 

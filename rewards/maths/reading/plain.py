@@ -1,0 +1,103 @@
+"""Formulas in running text, written without any mark: `so x = ln √5`, `therefore V = (1; 4)`.
+
+A formula is a run of numbers, single letters, names of functions, signs and brackets. Whatever
+else has two letters is a word, which ends the run. One linear pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .vocabulary import ALIASES, FUNCTIONS
+
+MAX_RUNS = 60
+_NAMES = "|".join(sorted({*FUNCTIONS, *ALIASES, "sqrt", "mod"}, key=len, reverse=True))
+_SUPER, _SUB = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇₈₉ₙ"
+_LETTER = "A-Za-zα-ωΑ-Ωϕℝℤℕℚℂ"
+_TOKEN = re.compile(
+    rf"(?P<number>(?<![^\W\d_])\d+(?:[.,]\d+)*)|(?P<name>\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_]))"
+    rf"|(?P<letter>(?<![^\W\d_])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_]))"
+    rf"|(?P<letters>(?<=\d)[a-z]{{2}}(?![^\W\d_])|[a-zA-Z]π(?![^\W\d_])|π[a-z](?![^\W\d_]))"
+    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
+    rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
+)
+_SPACE = re.compile(r"[ \t]*")
+_APART = re.compile(r"[,;]")
+_LOOSE = "+-−–·⋅×*/÷^=<>≤≥≠≈≡∈∉±∓√∛∪∩∖| \t,;"
+
+
+def formulas(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the plain formulas in a text, from left to right; of each sentence of
+    hostile length only the first `MAX_RUNS`.
+
+    >>> text = "From this y - 9 = 6(x - 3), so I(5/2 ; 5) is it."
+    >>> [text[slice(*span)] for span in formulas(text, 0, len(text))]
+    ['y - 9 = 6(x - 3)', 'I(5/2 ; 5)']
+    """
+    spans: list[tuple[int, int]] = []
+    for run in _runs(text, start, end):
+        if (span := _trimmed(text, *run)) is not None:
+            spans.append(span)
+        if len(spans) >= MAX_RUNS:
+            break
+    return spans
+
+
+def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the runs of tokens with nothing but spaces between; commas only within brackets."""
+    position, begin, stop, depth, before = start, -1, -1, 0, ""
+    while position < end:
+        token = _TOKEN.match(text, position, end)
+        kind = token.lastgroup if token else None
+        spaced = stop >= 0 and position > stop
+        # `a 5` are an article and a number, `(3) (4)` two labels.
+        broken = begin >= 0 and spaced and before in {"letter", "close"} and kind in {
+            "number", "letter", "name"
+        }  # fmt: skip
+        if token and not broken:
+            if begin < 0:
+                begin, depth = position, 0
+            depth += {"open": 1, "close": -1}.get(kind or "", 0)
+            position = stop = token.end()
+            before = kind or ""
+            if depth >= 0:
+                position = _after_space(text, position, end)
+                continue
+        elif not broken and begin >= 0 and depth > 0 and _APART.match(text, position):
+            position = stop = _after_space(text, position + 1, end)
+            before = "comma"
+            continue
+        if begin >= 0:
+            yield begin, stop
+            begin, stop, before = -1, -1, ""
+            if token:
+                continue
+        # Over the whole word, so that none of its letters is taken for a name.
+        word = _WORD.match(text, position, end)
+        position = word.end() if word else position + 1
+    if begin >= 0:
+        yield begin, stop
+
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+
+
+def _after_space(text: str, position: int, end: int) -> int:
+    space = _SPACE.match(text, position, end)
+    return space.end() if space else position
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return a run without loose signs and brackets at its ends, or None if nothing is left."""
+    while end > start and text[end - 1] in _LOOSE + "([{":
+        end -= 1
+    while start < end and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;":
+        start += 1
+    run = text[start:end]
+    unclosed = run.count("(") + run.count("[") - run.count(")") - run.count("]")
+    if unclosed < 0 and run[-1:] in ")]":
+        end -= 1
+    elif unclosed > 0 and run[:1] in "([":
+        start += 1
+    return (start, end) if start < end else None

@@ -1,0 +1,130 @@
+"""Answers that equal the gold and still do not answer the question, with the right answer beside.
+
+Each law draws the numbers; its oracle is arithmetic here, never the verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ludus.rewards.maths import MathsVerifier
+
+FEW = settings(max_examples=15, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[MathsVerifier]:
+    verifier = MathsVerifier(workers=1)
+    yield verifier
+    verifier.close()
+
+
+def _paid(verifier: MathsVerifier, gold: str, response: str, prompt: str) -> bool:
+    return verifier.verify(gold, response, prompt=prompt).reward == 1.0
+
+
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 97)
+FACTOR = (
+    "Give the prime factorization of {}.", "Décompose {} en facteurs premiers.",
+    "Zerlege {} in Primfaktoren.", "Descompón {} en factores primos.",
+    "Decomponha {} em fatores primos.", "Scomponi {} in fattori primi.",
+    "Разложите {} на простые множители.", "将 {} 分解质因数。", "{} を素因数分解しなさい。",
+    "{} 을 소인수분해하시오.",
+)  # fmt: skip
+
+
+@FEW
+@given(
+    factors=st.lists(st.sampled_from(PRIMES), min_size=3, max_size=5),
+    ask=st.sampled_from(FACTOR),
+    sign=st.sampled_from(["·", "\\cdot", "×"]),
+)
+def test_factors_that_are_not_prime_are_no_prime_factorization(
+    verifier: MathsVerifier, factors: list[int], ask: str, sign: str
+) -> None:
+    number = 1
+    for factor in factors:
+        number *= factor
+    powers = {prime: factors.count(prime) for prime in sorted(set(factors))}
+    gold = " \\cdot ".join(f"{prime}^{{{power}}}" for prime, power in powers.items())
+    listed = f" {sign} ".join(map(str, factors))
+    coarse = f" {sign} ".join(map(str, [factors[0] * factors[1], *factors[2:]]))
+    for product, paid in ((listed, True), (gold, True), (coarse, False), (str(number), False)):
+        answer = f"So ${number} = {product}$." if product != str(number) else f"\\boxed{{{number}}}"
+        if len(powers) > 1 or product != gold:
+            assert _paid(verifier, gold, answer, ask.format(number)) == paid, (gold, answer)
+
+
+@FEW
+@given(value=st.integers(2, 300), factor=st.integers(2, 20), part=st.integers(1, 90))
+def test_a_value_that_is_asked_is_worked_out(
+    verifier: MathsVerifier, value: int, factor: int, part: int
+) -> None:
+    prompt = "How many days would 10 workers need?"
+    open_ones = (
+        f"{value * factor}/{factor}", f"\\frac{{{value * factor}}}{{{factor}}}",
+        f"{value + part} - {part}", f"{value}\\ln e - \\ln 1", f"{value} + \\sin 0",
+        f"\\sqrt{{{value * value}}}",
+    )  # fmt: skip
+    for formula in open_ones:
+        for response in (f"\\boxed{{{formula}}}", f"Answer: ${formula}$"):
+            assert not _paid(verifier, str(value), response, prompt), (value, response)
+            worked = response.replace(formula, f"{formula} = {value}")
+            assert _paid(verifier, str(value), worked, prompt), (value, worked)
+
+    quotient = f"\\frac{{{value * factor}}}{{{factor}}}"
+    assert _paid(verifier, quotient, f"\\boxed{{{value}}}", prompt)
+
+
+SOLVE = (
+    "Solve {} for {}.", "Löse {} nach {} auf.", "Despeja {1} en {0}.", "Résoudre {} en {}.",
+    "Выразите {1} из {0}.", "由 {} 解出 {}。",
+)  # fmt: skip
+
+
+@FEW
+@given(
+    first=st.integers(2, 9), second=st.integers(2, 9), total=st.integers(1, 30),
+    ask=st.sampled_from(SOLVE), dollars=st.booleans(),
+)  # fmt: skip
+def test_an_equation_is_solved_for_the_letter_that_is_asked(
+    verifier: MathsVerifier, first: int, second: int, total: int, ask: str, dollars: bool
+) -> None:
+    equation = f"{first}x + {second}y = {total}"
+    prompt = ask.format(f"${equation}$" if dollars else equation, "y")
+    gold = f"y = \\frac{{{total} - {first}x}}{{{second}}}"
+    same = f"y = \\frac{{{total}}}{{{second}}} - \\frac{{{first}}}{{{second}}}x"
+    other = f"x = \\frac{{{total} - {second}y}}{{{first}}}"
+    halfway = f"{second}y = {total} - {first}x"
+    for answer, paid in ((gold, True), (same, True), (other, False), (halfway, False)):
+        assert _paid(verifier, gold, f"so \\boxed{{{answer}}}", prompt) == paid, (prompt, answer)
+
+
+def test_the_equation_of_a_line_may_be_in_any_form(verifier: MathsVerifier) -> None:
+    prompt = "Find the line parallel to $2x + 3y = 12$ through $(3, 3)$."
+    for answer in ("2x + 3y = 15", "x = \\frac{15 - 3y}{2}", "y - 3 = -\\frac23(x - 3)"):
+        assert _paid(verifier, "y = 5 - \\frac23x", f"\\boxed{{{answer}}}", prompt), answer
+
+
+@FEW
+@given(left=st.integers(-9, 8), width=st.integers(1, 9), brackets=st.sampled_from(["()", "[]"]))
+def test_the_ends_of_an_interval_are_not_the_interval(
+    verifier: MathsVerifier, left: int, width: int, brackets: str
+) -> None:
+    right = left + width
+    sign = {"()": "<", "[]": "\\le"}[brackets]
+    gold = f"{brackets[0]}{left}, {right}{brackets[1]}"
+    prompt = f"Solve $(x - {left})(x - {right}) {sign} 0$.".replace("- -", "+ ")
+    for answer, paid in (
+        (f"x = {left}, x = {right}", False),
+        (f"{left}, {right}", False),
+        (f"x = {left} \\text{{ and }} x = {right}", False),
+        (f"{left} {sign} x {sign} {right}", True),
+        (gold, True),
+    ):
+        assert _paid(verifier, gold, f"so \\boxed{{{answer}}}", prompt) == paid, (gold, answer)
+    assert not _paid(verifier, gold, f"so \\boxed{{x = {left}, x = {right}}}", "")
+    assert _paid(verifier, f"({left}, {right})", f"\\boxed{{x = {left}, y = {right}}}", "")
