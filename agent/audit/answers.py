@@ -82,8 +82,15 @@ class AnswerKey:
 
     def beyond(self, task: str, actions: Sequence[Action]) -> Counter[Hashable]:
         """Return the actions that the expert does not do on this task, or not so often."""
+        return Counter(map(deed, actions)) - Counter(self._deeds(task))
+
+    def looks_elsewhere(self, task: str, actions: Sequence[Action]) -> bool:
+        """Whether any but the last of some actions is none of the expert's on this task."""
+        return not {*map(deed, actions[:-1])} <= {*self._deeds(task)}
+
+    def _deeds(self, task: str) -> list[Hashable]:
         lesson = self.experts.get(task)
-        return Counter(map(deed, actions)) - Counter(map(deed, lesson.actions if lesson else ()))
+        return [deed(action) for action in lesson.actions] if lesson else []
 
 
 def deed(action: Action) -> Hashable:

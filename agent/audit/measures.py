@@ -526,7 +526,7 @@ class _Attack:
             actions = tuple(episode.actions)
             solved = self.key.solves(task.id, actions)
             # Who looked where the expert does not look copied what it was told, and not the task.
-            is_copy = may_copy and not self.key.beyond(task.id, actions[:-1])
+            is_copy = may_copy and not self.key.looks_elsewhere(task.id, actions)
             is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             if attacker.kind is AttackKind.FARM:

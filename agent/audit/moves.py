@@ -30,7 +30,8 @@ TURN = "\0turn\0"
 WORDS = (
     ".*", "*", "%", "inf", "-inf", "1e308", "-1e308", "0", "-1", "true", "null", "[]", "{}", "help",
     "hint", "skip", "pass", "quit", "give up", "exit", "look", "undo", "reset", "debug", "admin",
-    "solution", "next", "yes", "no", TURN,
+    "solution", "next", "yes", "no", TURN, "great, well done", "please", "thank you", "I am sorry",
+    "trust me", "I agree", "are you sure?", "no, that is wrong",
 )  # fmt: skip
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
@@ -45,6 +46,9 @@ EDGES = (*map(str, NUMBERS), "0.5", "256")
 """What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
 SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
+    "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
+    "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
+    "h": lambda text: text[: len(text) // 2],
 }  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
@@ -56,13 +60,18 @@ STEPS = 12
 """Most moves of an episode that tries."""
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 NUMERIC = ("integer", "number")
+_WHOLE: Mapping[str, Callable[[str], list[str]]] = {
+    "option": options,
+    "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
+    "text": lambda text: [text],
+}
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
 MOST_USUAL = 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
-_SLOT = re.compile("\0(word|number|quote|token|option)(-?\\d+)([ospn])([a-z]*)\0")
+_SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
@@ -109,9 +118,11 @@ BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, sou
 
 @lru_cache(maxsize=4096)
 def matches(kind: str, text: str) -> tuple[str, ...]:
-    """Return the words, numbers, quotations, tokens or options of a text."""
-    if kind == "option":
-        return tuple(options(text))
+    """Return the words, numbers, quotations, tokens or options of a text, the first words of its
+    lines, or the text as one.
+    """
+    if kind in _WHOLE:
+        return tuple(_WHOLE[kind](text))
     return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
 
 
@@ -273,6 +284,7 @@ def _slots() -> list[str]:
     return [
         *first,
         *before,
+        *(slot("text", 0, opening=True, spelling=each) for each in SPELLINGS),
         *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2)),
     ]
 
@@ -281,8 +293,9 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
     """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes, also as clauses
     between semicolons, and those that the expert uses again and again.
     """
+    told = re.sub(r" ?\([^()\n]*\)", "", told)
     clauses = [
-        re.sub(r"\(.*?\)|[<>\[\]]", "", clause)
+        re.sub(r"[<>\[\]]", "", clause)
         for line in told.splitlines()
         if line.count(";") > 1
         for clause in line.split(":")[-1].split(";")
@@ -291,7 +304,7 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
     rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
     commands = [
         " ".join([words[0].lower(), *words[1:]])
-        for item in [*rows, *clauses, *listed, *_TICKED.findall(told)]
+        for item in [*map(_with_arguments, listed), *_TICKED.findall(told), *clauses, *rows]
         for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
         if words and len(words) <= 4
     ]
@@ -299,6 +312,12 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
     usual = [verb for verb, times in known.most_common(8) if times > 1 and verb[0].isalpha()]
     shown = [next(text for text in said if text.split()[:1] == [verb]) for verb in usual]
     return list(dict.fromkeys([*commands, *shown]))
+
+
+def _with_arguments(item: str) -> str:
+    """Return a command with its arguments in capitals, without what is said of it."""
+    match = re.match(r"\s*(?:or |and )?([a-z]+(?: [A-Z][A-Z_\d]*)+)(?: |$)", item)
+    return match[1] if match else item
 
 
 def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ()) -> list[str]:
@@ -387,7 +406,7 @@ def _values(kind: str) -> list[str]:
 
 def _words() -> list[str]:
     slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
-    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True), "*", "all"]
+    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True), "*", "all", "1/0"]
 
 
 def _claims(prompt: str) -> list[str]:
@@ -437,7 +456,10 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     parsed = [_parsed(text) for text in texts]
     if isinstance(parsed[0], (dict, list)):
         emptied = [_union(parsed), *_hollow(parsed[0])]
-        return [*(Move(json.dumps(v), answers=is_framed) for v in emptied), *varied]
+        if isinstance(parsed[0], dict):  # one field alone, read off the task
+            emptied += [{name: text} for name in parsed[0] for text in _slots()]
+        texts = [json.dumps(value).replace("\\u0000", "\0") for value in emptied]  # slots
+        return [*(Move(text, answers=is_framed) for text in texts), *varied]
     choices = list(dict.fromkeys(answers))
     listings = [choices] if len(choices) <= MOST_CHOICES else []
     if all(answer.isdecimal() for answer in answers):
@@ -472,7 +494,7 @@ def _undefined(name: str) -> list[str]:
 def _respelt() -> list[list[str]]:
     """Return one item of the task in several spellings: one to who reads, many to who counts."""
     return [
-        [*(slot("word", n, opening=True, spelling=each) for each in ("", *SPELLINGS)), f"{dotted}."]
+        [*(slot("word", n, opening=True, spelling=each) for each in ("", *"ults")), f"{dotted}."]
         for n in (0, 1, 2, 3, -1)
         for dotted in [slot("word", n, opening=True)]
     ]

@@ -41,6 +41,7 @@ from .moves import (
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
 """Paid actions that are made again, moves that may come between, and how often."""
+MOST_ALONE = 8
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
 """Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
 USUAL = 0.8
@@ -62,14 +63,16 @@ def programs_of(
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
     end = Move(next((text for text in finals if text), "done"))
+    commands = commands_of(told, [text for text in said if text])
     programs = itertools.chain(
-        _of_commands(commands_of(told, [text for text in said if text])[:8], end),
+        _of_commands(commands[:8], end),
         _corrected(),
         _overdone(briefing, lessons),
         _erased(briefing, told, lessons),
         _in_turn(lessons),
         _generalised(lessons),
         _again(briefing, told, end),
+        _sequences(commands),
     )
     return [program for program in dict.fromkeys(programs) if program]
 
@@ -88,9 +91,20 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
     starts = [way[0].split()[0] for way in ways if len(way) > 1]
     turns = range(STEPS)
     words = [slot("word", n, opening=True) for n in turns]
-    for start in starts:
-        for row in (words, turns):
-            yield tuple(Move(f"{start} {item}") for item in row)
+    lines = [slot("line", n, opening=True) for n in turns]
+    for start, row in itertools.product(starts, (words, turns, lines)):
+        moves = tuple(Move(f"{start} {item}") for item in row)
+        yield moves
+        yield from ((*moves, last) for last in alone)
+    pairs_of = [text.split()[0] for text in commands if len(text.split()) == 3]
+    for start, number in itertools.product(pairs_of, (1, 5, 10)):  # many of each, less than none
+        for many in (
+            [f"{start} {number} {line}" for line in lines[:8]],
+            [f"{start} {line} {number}" for line in lines[:8]],
+        ):
+            less = [Move(re.sub(rf" {number}\b", " -99", text)) for text in many[1:3]]
+            row_of = tuple(map(Move, many))
+            yield from ((*row_of, *less[:n], last) for last in alone for n in (0, 1, 2))
     for first, then in itertools.permutations(alone, 2):
         for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
             again = (first, then, Move(f"{start} {seen}"), first)
@@ -100,6 +114,13 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
     named = [slot(kind, n, opening=True) for kind in ("number", "word") for n in (0, -1)]
     edged = [*(Move(f"{start} {name}") for start in starts for name in named), *edged]
     yield from ((move, then) for move in [*whole, *edged[:MOST_ITEMS]] for then in alone)
+
+
+def _sequences(commands: Sequence[str]) -> Iterator[Program]:
+    """Return every short row of commands without arguments."""
+    alone = [Move(command) for command in commands if len(command.split()) == 1][:MOST_ALONE]
+    for length in (2, 3, 4):
+        yield from itertools.product(alone, repeat=length)
 
 
 def _corrected() -> list[Program]:
@@ -162,7 +183,9 @@ def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
     yield (Move(TURN, answers=True),)
     frame = AnswerFrame.of(lessons, Briefing())
     usual = Counter(frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions)
-    yield tuple(framed([answer for answer, _ in usual.most_common(STEPS)]))
+    signs = Counter("".join(usual))
+    for row in (usual, signs):
+        yield tuple(framed([answer for answer, _ in row.most_common(STEPS)]))
 
 
 def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:

@@ -26,6 +26,8 @@ CONFIRMED = 6
 """Tasks on which the best programs are played again; no lesson of the moves is one of them."""
 SHARE = 0.6
 """Share of the time for all attacks that the search may take."""
+LEADING = 40
+"""Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
 
@@ -36,6 +38,8 @@ class SearchEffort:
     equal figures.
     """
 
+    seeds: int
+    """Programs that are tried first."""
     singles: int
     """Single moves that are tried."""
     pairs: int
@@ -47,9 +51,9 @@ class SearchEffort:
 
 
 EFFORTS = (
-    (0.003, SearchEffort(1500, 3000, 2400, 24)),
-    (0.02, SearchEffort(900, 1500, 1200, 24)),
-    (math.inf, SearchEffort(150, 120, 200, 8)),
+    (0.003, SearchEffort(9000, 1500, 3000, 2400, 24)),
+    (0.02, SearchEffort(3000, 900, 1500, 1200, 24)),
+    (math.inf, SearchEffort(1200, 150, 120, 200, 8)),
 )
 """CPU seconds of an episode, and the effort where it takes less."""
 
@@ -129,8 +133,8 @@ class ProgramSearch:
             best = max(means, key=lambda program: (means[program], -len(program)), default=())
             return best, means.get(best, 0.0)
 
-        seeds, singles = set(self.seeds), self._singles(rng)
-        paid = {program: worth(program) for program in (*self.seeds, *singles)}
+        first, singles = self.seeds[: self.effort.seeds], self._singles(rng)
+        seeds, paid = set(first), {program: worth(program) for program in (*first, *singles)}
         best, mean = confirmed()
         if mean >= self.enough:
             return best, mean
@@ -206,7 +210,9 @@ class ProgramSearch:
     ) -> Program:
         """Return a change of one of the best programs, or of a random one."""
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
-        other, move = rng.choice(known), rng.choice(self.moves)
+        # The most telling moves stand first.
+        other, moves = rng.choice(known), self.moves[: LEADING if rng.random() < 0.5 else None]
+        move = rng.choice(moves)
         match rng.randrange(8):
             case 0:
                 grown = (*parent, move)
