@@ -56,25 +56,25 @@ _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 def programs_of(
     briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
 ) -> list[Program]:
-    """Return programs that are tried first, each of which ends as the expert does, or by another
-    command.
-    """
+    """Return programs that are tried first, the most telling of each kind before the others."""
     told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
     said = [as_action(action).text for lesson in lessons for action in lesson.actions]
     finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
     end = Move(next((text for text in finals if text), "done"))
     commands = commands_of(told, [text for text in said if text])
-    programs = itertools.chain(
-        _of_commands(commands[:8], end),
-        _corrected(),
-        _overdone(briefing, lessons),
-        _erased(briefing, told, lessons),
-        _in_turn(lessons),
+    kinds = (
         _generalised(lessons),
+        _of_commands(commands[:8], end),
+        _in_turn(lessons),
         _again(briefing, told, end),
+        _erased(briefing, told, lessons),
+        _overdone(briefing, lessons),
+        _corrected(),
         _sequences(commands),
     )
-    return [program for program in dict.fromkeys(programs) if program]
+    # In turns, so that who may try few tries some of each.
+    programs = [program for row in itertools.zip_longest(*kinds) for program in row if program]
+    return list(dict.fromkeys(programs))
 
 
 def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
@@ -294,6 +294,9 @@ class Undoing:
     most: int = 9
     """The most words of a command that stay."""
 
+    def __str__(self) -> str:
+        return f"`{self.verb}` of the same"
+
     def of(self, action: Action | Move) -> Action:
         """Return the command for the things of an action."""
         message = as_action("" if isinstance(action, Move) else action)
@@ -346,8 +349,10 @@ class Farm:
         return play
 
     def __str__(self) -> str:
-        move = f"action {self.between}" if isinstance(self.between, int) else self.between
-        return f"paid action {self.nth} again and again, with {move} and {self.before} before it"
+        between = f"action {self.between}" if isinstance(self.between, int) else self.between
+        after = "" if between is None else f", each time after {between}"
+        along = f" with the {self.before} before it" if self.before else ""
+        return f"what the expert does, its paid action {self.nth + 1}{along} made again{after}"
 
 
 def _paid_places(lesson: Lesson) -> list[int]:

@@ -53,7 +53,7 @@ class SearchEffort:
 EFFORTS = (
     (0.003, SearchEffort(9000, 1500, 3000, 2400, 24)),
     (0.02, SearchEffort(3000, 900, 1500, 1200, 24)),
-    (math.inf, SearchEffort(1200, 150, 120, 200, 8)),
+    (math.inf, SearchEffort(240, 120, 120, 160, 8)),
 )
 """CPU seconds of an episode, and the effort where it takes less."""
 
