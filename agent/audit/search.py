@@ -51,7 +51,7 @@ class SearchEffort:
 
 
 EFFORTS = (
-    (0.003, SearchEffort(9000, 1500, 3000, 2400, 24)),
+    (0.003, SearchEffort(5000, 1500, 3000, 2400, 24)),
     (0.02, SearchEffort(3000, 900, 1500, 1200, 24)),
     (math.inf, SearchEffort(240, 120, 120, 160, 8)),
 )
