@@ -23,6 +23,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from maths_words import DRAWS
+
 from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
 
@@ -602,6 +604,7 @@ def main() -> None:
             *restatements(part),
             *options(rng, 200),
             *worked(rng, 200),
+            *(Case(*row) for draw in DRAWS for row in draw(rng, 200)),
         ]
         for case in drawn:
             good = judged(verifier, case)

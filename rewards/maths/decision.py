@@ -18,15 +18,17 @@ from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
-from .comparing.question import asked_value, refusal
+from .comparing.question import refusal, side_asked
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
+from .reading.labels import with_names
+from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
-from .reading.notation import as_words, points_for_commas, squeeze
+from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 from .reading.vocabulary import unit_symbol
 
@@ -160,7 +162,7 @@ def decide(
     if (
         prompt
         and not decision.equal
-        and (named := _beside(prompt, answer) or asked_value(prompt, _bare(answer)))
+        and (named := _beside(prompt, answer) or side_asked(prompt, _bare(answer)))
     ):
         decision = _equal(gold, named, conventions, deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
@@ -244,7 +246,7 @@ def _equal(
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    cleaned_gold, cleaned_answer = with_names(clean(gold)), with_names(clean(answer_alone(answer)))
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
     if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):

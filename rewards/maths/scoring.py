@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import re
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Generator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,28 +17,29 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.question import asked_value, assigned, bound_asked, misnamed, part_asked
+from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
+from .extracting.asked import asked_value
 from .extracting.candidate import CandidateKind, Extraction
-from .extracting.extraction import extract
+from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import parts
-from .extracting.phrases import COMMA_WORDS
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
-from .reading.locales import decimal_comma, grouping_points
-from .reading.notation import points_for_commas
+from .reading.locales import Locale
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
 outcomes; the return value is the verdict. The synchronous and the asynchronous caller drive the
 same generator.
 """
-# `1.234.567`: more than one point can only group thousands.
-_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
-# Three digits behind a comma.
-_THREE = re.compile(r"(?:,|\{,\})\d{3}(?!\d)")
+AROUND = 400
+"""How many characters on each side of an answer tell its language."""
+_OPEN = frozenset(
+    {CandidateKind.FORMULA, CandidateKind.NUMBER, CandidateKind.WORD, CandidateKind.WHOLE, "none"}
+)
+"""The rules of answers without a mark, of which the question may pick another value."""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
@@ -172,22 +172,36 @@ class MathsVerifier:
         if self._owns_pool:
             self._pool.close()
 
+    def _picked(self, prompt: str, response: str, extraction: Extraction) -> Extraction:
+        """Return the extraction with the value that the question picks, if it picks one."""
+        offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        value = asked_value(prompt, response[offset:])
+        if value is None:
+            return extraction
+        return replace(
+            extraction, text=value.value, start=offset + value.start, end=offset + value.end,
+            equation=False,
+        )  # fmt: skip
+
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
+        if prompt and extraction.rule in _OPEN:
+            extraction = self._picked(prompt, response, extraction)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
             )
             return unreadable_gold or no_answer(extraction)
         answer = extraction.text
-        auto = self.conventions.locale == "auto"
-        local = _local(prompt, extraction) if auto else _as_written
-        if (said := local(answer)) != answer:
-            answer = said
+        around = response[max(0, extraction.start - AROUND) : extraction.end + AROUND]
+        locale = Locale(prompt[:MAX_PROMPT], around)
+        by_language = self.conventions.locale == "auto" and answer not in golds
+        if by_language:
+            answer = locale.answer(answer)
             extraction = replace(extraction, text=answer)
         if extraction.rule == CandidateKind.FORMULA:
             answer = bound_asked(prompt, answer, golds)
@@ -198,7 +212,8 @@ class MathsVerifier:
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
-                decision = decide(local(gold, gold=True), answer, self.conventions, prompt=prompt)
+                wanted = locale.gold(gold) if by_language else gold
+                decision = decide(wanted, answer, self.conventions, prompt=prompt)
                 if decision.equal and (refused := _beside(extraction, response, prompt, gold)):
                     decision = PairDecision(False, *refused)
                 best = _better(best, decision.verdict())
@@ -280,37 +295,12 @@ class MathsVerifier:
         }
 
 
-def _as_written(numeral: str, *, gold: bool = False) -> str:
-    return numeral
-
-
-def _local(prompt: str, extraction: Extraction) -> Callable[..., str]:
-    """Return the function that writes a lone numeral with a decimal point, by the language of the
-    response and of the question.
-    """
-    asked = len(COMMA_WORDS.findall(prompt)) > 1
-
-    def local(numeral: str, *, gold: bool = False) -> str:
-        # Three digits behind a comma may be a group in a gold, whatever the language.
-        certain = _THREE.search(numeral) is None
-        comma = (extraction.comma and (certain or not gold)) or (asked and certain)
-        if (
-            _GROUPED.fullmatch(numeral)
-            or decimal_comma(numeral, comma=comma)
-            or grouping_points(numeral, prompt, comma=asked)
-        ):
-            return points_for_commas(numeral)
-        return numeral
-
-    return local
-
-
 def _beside(
     extraction: Extraction, response: str, prompt: str, gold: str
 ) -> tuple[str, str] | None:
     """Return (rule, reason) why the words around an answer make it another value, or None."""
     answer = extraction.text or ""
-    if extraction.equation and "=" not in gold and not asked_value(prompt, answer):
+    if extraction.equation and "=" not in gold and not side_asked(prompt, answer):
         return "relation", "the answer is an equation, whose right side is no answer"
     before = response[max(0, extraction.start - 60) : extraction.start]
     behind = response[extraction.end : extraction.end + 60]

@@ -344,6 +344,7 @@ def bait() -> Iterator[str]:
         "that is wrong ", "<b>", "</", "<think>", "</think>", ". A", "-", "1",
         "Maybe \\boxed{1}. ",
         "so it is B ", "not 5 but ", "result is ", "__a", "✅", "❌5", "which ", "(a) \\boxed{1} ",
+        "there are two ", "1 und ", "dreißig ", "12 red ", "mean = 8 and ", "it isn't ", "一",
         "the answer to ", "the final correct best only ", "_", "a_", "the answer, ",
     )  # fmt: skip
 
@@ -370,6 +371,28 @@ def test_finding_the_answer_is_linear(around: str) -> None:
         )
         if long > 20 * max(short, 0.0005):
             slow.append((piece, short, long))
+    assert not slow
+
+
+@pytest.mark.slow
+def test_reading_by_the_question_is_linear(verifier: MathsVerifier) -> None:
+    """As above, for answers that the question picks and for a question that repeats itself."""
+    asked = "How many red marbles are there? Give the mean and the mode. Is it dreißig? "
+    slow: list[tuple[str, float, float]] = []
+    for piece in bait():
+        for prompt, around in (
+            (asked, "{}"),
+            (asked, "So there are {} 3 red marbles."),
+            ("", "7,5"),
+        ):
+            spent: list[float] = []
+            for size in (25_000, 200_000):
+                text = piece * (size // len(piece))
+                started = time.thread_time()
+                verifier.verify("3", around.format(text), prompt=prompt or text)
+                spent.append(time.thread_time() - started)
+            if spent[1] > 20 * max(spent[0], 0.002):
+                slow.append((piece, *spent))
     assert not slow
 
 

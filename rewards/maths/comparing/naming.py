@@ -37,6 +37,8 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
     assignments = [pair for pair in pairs if pair is not None]
     if len(assignments) != len(pairs):
         return list(node.args)
+    if any(name.op == "text" for name, _ in assignments):
+        return [value for _, value in assignments]
     names = [name.note for name, _ in assignments]
     letters = "".join(sorted(names)) in _ALPHABET or len({name[:1] for name in names}) == 1
     if letters:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from ..conventions import Conventions
 from ..proving.judge import Judge, NeedsPool
+from ..proving.probe import approximate
+from ..reading.labels import labelled, place_of
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
@@ -153,39 +155,46 @@ def misnamed(prompt: str, said: str) -> str:
     """Return why the name that words give a value is not the one that is asked, or ""."""
     label = _LABEL.search(said)
     for rivals in _RIVALS if label else ():
-        given = label[1].lower() if label else ""
-        asked = [one for one in rivals if re.search(rf"\b{one}\b", prompt, re.IGNORECASE)]
-        if given in rivals and asked and given not in asked:
-            return f"the question asks for the {asked[0]}, not the {given}"
+        given = [name for name, words in rivals.items() if label and words.search(label[1])]
+        asked = [name for name, words in rivals.items() if words.search(prompt)] if given else []
+        if asked and not set(given) & set(asked):
+            return f"the question asks for the {asked[0]}, not the {given[0]}"
     return ""
 
 
-_NAMED = re.compile(
-    r"(?:\\[ ,;]|\s)*(?:\\(?:text|mathrm)\s*\{)?\s*([A-Za-z][A-Za-z ]{2,30}?)\s*\}?\s*[=:]\s*"
-    r"([^\s=]+)\s*"
-)
-
-
 def exchanged(prompt: str, gold: str, answer: str) -> str:
-    r"""Return why values that words name are not in the order in which the question asks for them,
-    or "".
+    r"""Return why values that words name are not those that the gold, or the order of the names in
+    the question, gives these names; or "".
 
     >>> exchanged("Give the mean and the mode.", "9, 8", r"\text{mean}=8, \text{mode}=9")
     'the question asks for mean, mode, which are 8, 9'
     """
-    values = [value.strip(" $") for value in gold.split(",")]
-    parts = [_NAMED.fullmatch(part) for part in answer.split(",")]
-    if "=" in gold or len(values) < 2 or len(values) != len(parts):
+    pairs = labelled(answer)
+    if len(pairs) < 2:
         return ""
-    asked = prompt[:MAX_PROMPT].lower()
-    named = [(asked.find(part[1].lower()), part[1], part[2].strip("$")) for part in parts if part]
-    given = [value for _, _, value in sorted(named)]
-    if len(named) < len(parts) or any(place < 0 for place, _, _ in named):
+    wanted = labelled(gold)
+    asked = " ".join(name for name, _ in wanted) or prompt[:MAX_PROMPT]
+    values = [value for _, value in wanted] or gold.strip(" $()").split(",")
+    ranked = sorted((place_of(name.lower(), asked.lower()), name, value) for name, value in pairs)
+    places = [place for place, _, _ in ranked]
+    if places[0] < 0 or len(set(places)) < len(places) or len(values) != len(pairs):
         return ""
-    if given == values or sorted(given) != sorted(values):
+    given = [value for _, _, value in ranked]
+    if all(map(_same_number, values, given)):
         return ""
-    names = ", ".join(name for _, name, _ in sorted(named))
+    names = ", ".join(name for _, name, _ in ranked)
     return f"the question asks for {names}, which are {', '.join(given)}"
+
+
+def _same_number(first: str, second: str) -> bool:
+    """Return whether two texts are the same, or plain numbers of the same value."""
+    nodes = _read(first), _read(second)
+    if None in nodes or nodes[0] == nodes[1]:
+        return nodes[0] == nodes[1]
+    left, right = (
+        approximate(node) if node is not None and is_scalar(node) else None for node in nodes
+    )
+    return left is not None and right is not None and abs(left - right) <= 1e-9 * abs(left)
 
 
 def part_asked(prompt: str, before: str, behind: str) -> str:
@@ -221,7 +230,7 @@ _DIFFERENCE_ASKED = re.compile(
 )
 
 
-def asked_value(prompt: str, answer: str) -> str:
+def side_asked(prompt: str, answer: str) -> str:
     """Return the value of an equation whose left side is what the prompt asks for, or "":
     `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
     """
@@ -290,15 +299,53 @@ _GREATEST = re.compile(
 )
 _CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 _LABEL = re.compile(
-    r"\b([A-Za-z]{2,20})\s*\}?\s*(?:=|:|\b(?:is"
-    r"|equals)\b)[\s$*(\[\\]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
+    r"(?<![^\W\d_])((?:[^\W\d_]{2,}[ -]){0,2}[^\W\d_]{2,20})\s*\}?\s*"
+    r"(?:=|:|[为為是は]|\b(?:is|equals|ist|beträgt|est|vaut|es|é|è|vale|равн[аоы]?|равен)\b)[\s$*(\[\\}]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
 )
+
+
+def _rivals(*names: tuple[str, str]) -> dict[str, re.Pattern[str]]:
+    return {
+        name: re.compile(rf"\b(?:{name}|{latin})|{other}", re.IGNORECASE)
+        for name, latin, other in ((n, *words.split(" / ")) for n, words in names)
+    }
+
+
 _RIVALS = (
-    ("mean", "median", "mode", "range", "variance", "deviation", "sum"),
-    ("area", "perimeter", "circumference", "volume", "radius", "diameter"),
-    ("ph", "poh"),
-    ("minimum", "maximum"),
-    ("quotient", "remainder"),
+    _rivals(
+        ("mean", r"average|mittelwert|durchschnitt|moyenne|media\b|média / средн|平均|평균"),
+        ("median", r"médiane|mediana / медиан|中位|中央値|중앙값"),
+        ("mode\\b", r"modus|moda\b / мод[ауыое]\b|众数|眾數|最頻値|최빈값"),
+        ("range", r"spannweite|étendue|rango|amplitude|gamma\b / размах|极差|範囲|범위"),
+        ("variance", r"varianz|varianza|variância / дисперси|方差|分散|분산"),
+        (
+            "deviation",
+            r"standardabweichung|écart|desviación|desvio|deviazione / отклонени|标准差|偏差",
+        ),
+        ("sum\\b", r"summe\b|somme\b|suma\b|soma\b|somma\b / сумм[аыуое]|总和|合計"),
+    ),
+    _rivals(
+        ("area", r"fläche|flächeninhalt|aire\b|área|superficie / площад|面积|面積|넓이"),
+        ("perimeter", r"umfang|périmètre|perímetro|perimetro / периметр|周长|周長|둘레"),
+        (
+            "circumference",
+            r"umfang|circonférence|circunferencia|circonferenza / длин\w+ окружност|圆周",
+        ),
+        ("volume", r"volumen\b / объ[её]м|体积|体積|부피"),
+        ("radius", r"rayon|radio\b|raio|raggio / радиус|半径|반지름"),
+        ("diameter", r"durchmesser|diamètre|diámetro|diâmetro|diametro / диаметр|直径|지름"),
+        ("diagonal", r"diagonale / диагонал|对角线|対角線|대각선"),
+    ),
+    _rivals(("ph\\b", "ph\\b / \0"), ("poh", "poh / \0")),
+    _rivals(
+        ("minimum", r"mínimo|minimo / минимум|наименьш|最小|최소"),
+        ("maximum", r"máximo|massimo / максимум|наибольш|最大|최대"),
+    ),
+    _rivals(
+        ("quotient", r"cociente|quociente|quoziente / частн|商|몫"),
+        ("remainder", r"rest\b|reste\b|resto\b / остат|余数|余り|나머지"),
+        ("divisor", r"diviseur|divisore / делител|除数"),
+    ),
 )
 """Names of which a question about one is not answered by the value of another."""
 
@@ -335,7 +382,7 @@ _VALUES = frozenset({"factorial", "double factorial", "binom"})
 
 def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     """Return why a formula of numbers, equal to a gold that is a numeral, is no value, or ""."""
-    if asked.chooses or wanted.op not in EXACT or symbols(given):
+    if asked.chooses or wanted.op not in EXACT or symbols(given) or _OF_BOXES.search(answer):
         return ""
     whole = wanted.value.denominator == 1
     quotient = _QUOTIENT.fullmatch(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2].strip())
@@ -347,6 +394,8 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     return ""
 
 
+_OF_BOXES = re.compile(r"\{-?\d+\}\s*[-+]|[-+]\s*\{-?\d+\}")
+"""A sum with a box in it, which `extracting.enclosing` writes with braces: each box is a value."""
 _QUOTIENT = re.compile(r"-?(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\})")
 
 

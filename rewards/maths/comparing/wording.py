@@ -30,6 +30,7 @@ _SAME = tuple(
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""
 _TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m)")
 _OPPOSITES = frozenset({"yes", "no", "true", "false"})
+_NOT = re.compile(r"(?<=[a-z])n['’]t\b|(?<=can)not\b")
 _REASON = re.compile(
     r"\s*(?:because|since|as|for|by|due to|so|therefore|it|they|he|she|this|that|these|the|there|"
     r"we|i|both|all|each|every|\w+ (?:is|are|has|have|can|does|do))\b"
@@ -72,7 +73,7 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    gold_words, words = folded(gold.note), as_words(answer_text).casefold()
+    gold_words, words = folded(gold.note), _NOT.sub(" not", as_words(answer_text).casefold())
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
     # After a yes or no that agrees, anything but a plain reason may change its meaning.

@@ -68,8 +68,6 @@ class Extraction:
     start: int = 0
     end: int = 0
     reason: str = ""
-    comma: bool = False
-    """Whether the words around the answer are of a language that writes decimals with a comma."""
     equation: bool = False
     """Whether the sentence calls the answer an equation (`the tangent line is $y - x = 3$`)."""
     rivals: tuple[str, ...] = ()

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 
-from ..reading.vocabulary import NUMBER_WORDS, words
+from ..reading.counting import spelled
+from ..reading.labels import labelled
+from ..reading.vocabulary import NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
@@ -172,7 +174,7 @@ def _is_prose(text: str) -> bool:
     # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
     # for a sentence as soon as it has a digit.
     if len(_IDEOGRAPHS.findall(text)) > 2:
-        return any(map(str.isdigit, text))
+        return any(map(str.isdigit, text)) and not labelled(text)
     # Names of commands, and of plain arguments such as `\text{for all}`, are not words of prose.
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
@@ -181,8 +183,11 @@ def _is_prose(text: str) -> bool:
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
-    # `so the day is Saturday` is read by `worded`, which takes the last words alone.
+    # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
+    # words alone.
     if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
+        return True
+    if len(unknown_words) > 1 and _count_in_words(text, 0, len(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
@@ -263,6 +268,30 @@ _SPELLED = re.compile(
     rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
     re.IGNORECASE,
 )
+# `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
+# sentence. A number behind an article or a preposition is of things already spoken of.
+_VERB = (
+    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in)?|are|were|had|have"
+    r"|got|get|be|need|leaving|giving|making|hat(?: d(?:as|er|ie) \w+)?|(?:es )?gibt(?: es)?|auf"
+    r"|есть|имеет|будет|равн[аоы]?|равен|il y a"
+    r"|ont|hay|tienen?|há|tem|têm|ha|ci sono|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
+)
+_COUNTS = re.compile(
+    rf"{_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
+    r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?\s*$",
+    re.IGNORECASE,
+)
+_DERIVED = re.compile(
+    r"\b(?:of|or|and|than|times|percent|fewer|less|if|unless|not|digits?|hundreds?|each|other|per"
+    r"|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
+    re.IGNORECASE,
+)
+"""Words behind a count that make it another number, or one of several."""
+_STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
+_ENGLISH_NUMBER = re.compile(
+    rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
+)
+_NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
 # Words that conclude a response without answering: `So the statement is proved`.
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
@@ -315,11 +344,37 @@ def worded(body: str) -> Candidate | None:
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)
         )
+        if word_match is None and (count := _count_in_words(body, start, end)):
+            return count
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
     return Candidate(
         CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span()
     )
+
+
+def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
+    """Return the number in words that a closing sentence counts with (`there are two roots`), or
+    None. A value in digits that the sentence states comes first.
+    """
+    sentence = _COUNTS.search(body, start, end)
+    if sentence is None or _STATED.search(body, start, sentence.start("rest")):
+        return None
+    phrase, begin = sentence["rest"], sentence.start("rest")
+    english = _ENGLISH_NUMBER.match(phrase)
+    foreign = spelled(phrase) if english is None else None
+    length = english.end() if english else len(foreign[0]) if foreign else 0
+    behind = phrase[length:]
+    if not length or _NOT_ALONE.match(phrase) or _DERIVED.search(behind) or "-" in behind:
+        return None
+    stop = begin + length
+    unit = re.match(r"\s*[A-Za-z]+", behind)
+    if unit and unit_symbol(unit[0].strip()):
+        stop += unit.end()
+    if denied(body, start, end, sentence.start(), stop):
+        return None
+    text = body[begin:stop].strip()
+    return Candidate(CandidateKind.WORD, text, begin, stop, start, end)
 
 
 def stressed(body: str) -> Candidate | None:

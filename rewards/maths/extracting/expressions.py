@@ -124,8 +124,11 @@ _ASSIGNED = re.compile(
 )
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)")
-_AND = re.compile(r"\s*(?:,|,?\s*and)\s*")
-_LISTS = re.compile(r"(?:\b(?:are|were|namely|be)|:)\s*$")
+_AND = re.compile(r"\s*(?:,|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
+_LISTS = re.compile(
+    r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
+    r"|[:は是为은는])\s*$"
+)
 
 
 def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
@@ -136,7 +139,7 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
         if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
             break
         first = previous
-    if first is last or _LISTS.search(body, max(0, first.start() - 12), first.start()):
+    if first is last or _LISTS.search(body, max(0, first.start() - 16), first.start()):
         return first
     # Without a word such as `are` before, `and` may join two statements (`Ann has 3 and 5 are
     # left`), so that only commas and `or` make a list.

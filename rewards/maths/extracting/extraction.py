@@ -17,7 +17,6 @@ from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
-from .phrases import COMMA_WORDS
 from .sentence import DENIAL, without_checks
 from .stance import stance
 from .statements import Statements
@@ -225,9 +224,8 @@ def _extraction(
         return Extraction(
             None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
         )
-    comma = len(COMMA_WORDS.findall(body, max(0, winner.start - 400))) > 1
     return Extraction(
-        text, rule, start, end, comma=comma, rivals=tuple(rivals),
+        text, rule, start, end, rivals=tuple(rivals),
         equation=called_equation(body, text, winner.start),
     )  # fmt: skip
 

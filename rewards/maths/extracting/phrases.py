@@ -13,6 +13,10 @@ from typing import Literal
 from ..reading.vocabulary import words
 
 
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhraseLanguage:
     """The phrases of a language as regular expressions, each anchored at the noun."""
@@ -130,9 +134,9 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
     ),
     PhraseLanguage(
         name="Russian",
-        anchors=("ответ", "результат", "решени", "искомо"),
+        anchors=("ответ", "результат", "решени", "искомо", "корн"),
         answer=r"ответ(?:ом|ы|а)?|(?:искомое|искомым) (?:число|значение)",
-        result=r"результат|решение(?:м)?",
+        result=r"результат|решени(?:я|ем?)|корн[ия]",
         complement=r"(?:\s+таков(?=\s*:)|\s+(?:на|к|в)\s[^.:;!?\n\d$\\=*]{0,60}?)?",
         link=r"(?:\s*(?:\s(?:равен|равно|равна|будет|есть|составляет|является)\b)"
         r"(?:\s+(?:числ[оу]|вариант|значение)\b)*\s*:?|\s+-(?=\s)|\s+не(?=\s)|\s+(?=[\d$(\\−-]"
@@ -166,24 +170,15 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
     ),
     PhraseLanguage(
         name="Chinese",
-        anchors=("答", "结果", "結果", "选", "選", "正确选项"),
+        anchors=("答", "结果", "結果", "选", "選", "正确选项", "解"),
         answer=r"答案|答(?=[:：])|正确选项|(?:故|应|應|所以|因此)?[选選]择?擇?(?=\s*:?\s*\(?[A-J](?![a-z]))",
-        result=r"结果|結果",
+        result=r"结果|結果|解(?=[是为為:])",
         complement=r"(?:就|应该|應該|应|應|便|即)?",
         link=r"(?:[*_】\]]*\s*(?:是|为|為|等于|等於|即|选|選|:|=|→)?\s*:?)",
         behind=r"",
     ),
 )  # fmt: skip
 
-COMMA_WORDS = re.compile(
-    r"\b(?:la|le|les|est|donc|réponse|der|die|das|ist|also|antwort|el|los|es|por|respuesta|resposta"
-    r"|é|portanto|il|è|quindi|risposta|ответ|равен|равно|это|следовательно|получаем|les|des|une|sous"
-    r"|combien|calculer|quel(?:le)?|ein(?:e|en|es)?|wie|viel|und|berechne|schreibe|cuántos|cuánto"
-    r"|una|están|en|calcula|escribe|quanto|quantos|uma|calcule|escreva|di|quanti|scrivi|calcola|в|на"
-    r"|сколько|как(?:ова|ой|ое)|найдите|запишите|вычислите|цена)\b",
-    re.IGNORECASE,
-)
-"""Frequent words of languages that write decimals with a comma."""
 DETERMINERS = re.compile(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
     r"|desired|true|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige"
@@ -258,10 +253,6 @@ REFUTES = (
     rf"|{_COPULA}{_ADVERB}{_BAD}|{_ADVERB}{_FAILS})"
 )
 """A predicate that says of its subject that it is not the answer."""
-
-
-def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
 
 
 RELATED = _words(
@@ -559,8 +550,3 @@ REASON = re.compile(
     re.IGNORECASE,
 )
 """Words that start a reason after the answer; these are not part of the answer."""
-JOINER = re.compile(
-    r"(?<=[\d$)}*A-J%])\s*(?:\s(?P<or>ou|oder|o|или)\s|\s(?P<and>et|und|y|e|и)\s|(?P<or2>または|又は"
-    r"|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))\s*(?=[\d$(\\A-J*-])"
-)
-"""The words for "or" and "and" of other languages between two values."""

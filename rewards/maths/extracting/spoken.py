@@ -6,9 +6,9 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from ..reading.locales import MEASURE
+from ..reading.locales import MEASURE, joined_by_and
 from .candidate import MAX_ANSWER
-from .phrases import JOINER, LANGUAGES, REASON
+from .phrases import LANGUAGES, REASON
 from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40
@@ -169,7 +169,7 @@ def cleaned(text: str) -> str:
         return text
     text = before_decoration(without_decoration(text))
     text = _BEHIND.sub("", text).strip()
-    text = JOINER.sub(lambda match: " or " if match["or"] or match["or2"] else " and ", text)
+    text = joined_by_and(text, foreign=True)
     if count_match := _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text):
         text = count_match[1]
     return text.strip(" *_」』】")

@@ -1,4 +1,4 @@
-r"""Units, currencies and numerals in the spelling of other languages.
+r"""Units, currencies, numerals and lists in the spelling of other languages.
 
 A unit of another script becomes the unit's name here (`600円` is `600 yen`), and a decimal
 comma becomes a point where the language or the numeral itself leaves no doubt.
@@ -7,6 +7,10 @@ comma becomes a point where the language or the numeral itself leaves no doubt.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from itertools import islice
+
+from .counting import in_digits
 
 _NAMES = {
     "ruble": "₽|руб(?:\\.|л(?:ь|я|ей|ю|ях|ям|и))?|р\\.",
@@ -17,6 +21,19 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
+    "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
+    "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
+    "foot": "фут(?:а|ов)?|英尺|フィート|피트|pies?|pieds?|pés?|pied[ei]|Fu(?:ß|ss)",
+    "pound": "фунт(?:а|ов)?|磅|ポンド|파운드|libras?|livres?|libbr[ae]|Pfund",
+    "gallon": "галлон\\w{0,2}|加仑|ガロン|갤런|gal[oó]n(?:es)?|gal(?:ão|ões)|gallon[ei]|Gallonen?",
+    "jin": "斤",
+    "ha": "га|гектар\\w{0,2}|公顷|公頃|ヘクタール|헥타르|hectáreas?|hectares?|ettar[oi]|Hektar",
+    "kopek": "коп(?:\\.|е(?:йка|йки|йкам|ек))?",
+    "jiao": "角|毛",
+    "fen": "分钱|分錢",
+    "cent": "цент(?:а|ов)?|美分|セント|센트",
+    "eurocent": "céntimos?|centimes?|centesim[io]|欧分",
+    "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
     "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimeter",
     "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
@@ -46,8 +63,8 @@ _SQUARE, _CUBE = (
     r"立方|세제곱|куб\.\s?|кубическ\w{2,3}\s|[Kk]ubik",
 )
 _SQUARED, _CUBED = (
-    r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io])",
-    r"\s(?:c[úu]bic[oa]s?|cubes?|cubi)",
+    r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io]|квадратн\w{2})",
+    r"\s(?:c[úu]bic[oa]s?|cubes?|cubi|кубическ\w{2})",
 )
 _PER = r"(?:\s?/\s?|\s(?:por|par|pro|per|al|в)\s|\s(?:à|de)\sl['’]|\sall['’]|每)"
 MEASURE = (
@@ -62,7 +79,8 @@ _MEASURED = re.compile(
     rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"
 )
 LATIN_UNIT = re.compile(
-    r"metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
+    r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
+    r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
@@ -103,7 +121,7 @@ def _name(spelling: str) -> str:
     return next(names, spelling)
 
 
-_TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|[^\W\d_]|[²³/.€£₽₹$])*"
+_TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
 _COMMA = re.compile(rf"[\s$]*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
 _POINTS = re.compile(rf"[\s$]*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\beuros?\b|\\text|zł|руб|₽|%")
@@ -128,13 +146,145 @@ def decimal_comma(numeral: str, *, comma: bool) -> bool:
     return comma or sure or "." in match["whole"]
 
 
-def grouping_points(numeral: str, prompt: str, *, comma: bool) -> bool:
-    """Return whether the points of a lone numeral group thousands (`2.750`), as those of its
-    question do.
+# `1.234.567`: more than one point can only group thousands.
+_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
+# Three digits behind a comma.
+_THREE = re.compile(r"(?:,|\{,\})\d{3}(?!\d)")
+_COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
+
+
+def points_for_commas(text: str) -> str:
+    """Convert a text with decimal commas to the usual notation.
+
+    >>> points_for_commas("1.234,5")
+    '1234.5'
     """
-    return bool(
-        comma
-        and _POINTS.fullmatch(numeral)
-        and _GROUPS.search(prompt)
-        and not _POINT.search(prompt)
+    return _COMMA_DECIMAL.sub(
+        lambda match: match[0].replace(".", "").replace("{,}", ".").replace(",", "."), text
     )
+
+
+_SPACED_WORDS = (
+    "la le les est donc réponse des une sous combien calculer calculez quelle quel vaut trouvez"
+)
+_POINTED_WORDS = (
+    "der das ist sind mit von wird welcher welches antwort ein eine einen eines wie viel und "
+    "berechne schreibe beträgt groß welche bestimme el los las es por respuesta cuántos cuánto "
+    "una están calcula escribe cuál halla é são portanto resposta quanto quantos uma calcule "
+    "escreva qual il è sono quindi risposta di quanti scrivi calcola quale trova"
+)
+
+
+def _of_language(listing: str) -> re.Pattern[str]:
+    # A word in small letters with a mark of its language counts too; names have capitals.
+    return re.compile(
+        rf"\b(?:{'|'.join(listing.split())})\b|(?-i:\b[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*)",
+        re.IGNORECASE,
+    )
+
+
+_POINTED = _of_language(_POINTED_WORDS)
+_COMMAS = _of_language(f"{_SPACED_WORDS} {_POINTED_WORDS}")
+_CYRILLIC = re.compile("[а-яё]{2,}", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def writes_commas(text: str, least: int = 2) -> bool:
+    """Return whether a text has at least so many words of languages that write decimals with a
+    comma.
+
+    >>> writes_commas("Wie groß ist die Fläche?"), writes_commas("What is the Möbius band?")
+    (True, False)
+    """
+    cyrillic = not text.isascii() and _shows(_CYRILLIC, text, least)
+    return cyrillic or _shows(_COMMAS, text, least)
+
+
+@lru_cache(maxsize=256)
+def groups_by_points(text: str) -> bool:
+    """Return whether a text is in a language that writes 10200 as `10.200`."""
+    return _shows(_POINTED, text, 2)
+
+
+def _shows(words: re.Pattern[str], text: str, least: int) -> bool:
+    """Return whether a text has so many different words of a language."""
+    return len({match[0].lower() for match in islice(words.finditer(text), 40)}) >= least
+
+
+_JOINER = re.compile(
+    r"(?<=[\d$)}*A-J%])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*)?"
+    r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или)|(?P<and>et|und|и)|(?P<letter>y|e))(?![^\s}\\])"
+    r"|(?P<or2>または|又は|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))"
+    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-])"
+)
+"""The words for "or" and "and" of other languages between two values."""
+
+
+def joined_by_and(answer: str, *, foreign: bool) -> str:
+    r"""Return an answer with English words between its values.
+
+    Args:
+        answer: an answer as written.
+        foreign: the words around are of another language. Elsewhere `y` and `e` may be variables.
+
+    >>> joined_by_and(r"2, 3 \text{ y } 5", foreign=False), joined_by_and("2 e 5", foreign=False)
+    ('2, 3 and 5', '2 e 5')
+    """
+
+    def english(match: re.Match[str]) -> str:
+        if match["letter"] and not foreign and "{" not in match[0]:
+            return match[0]
+        return " or " if match["or"] or match["or2"] else " and "
+
+    return _JOINER.sub(english, answer)
+
+
+class Locale:
+    """How the writers of a question and of a response write numbers and lists.
+
+    Args:
+        prompt: the question.
+        around: the words around an answer.
+    """
+
+    def __init__(self, prompt: str, around: str) -> None:
+        self.prompt = prompt
+        self.around = around
+
+    def gold(self, gold: str) -> str:
+        """Return a lone number of a gold with a decimal point.
+
+        Three digits behind a comma may be a group, whatever the language. So may those behind a
+        point, but only where the question itself groups so.
+        """
+        if gold.isalnum():
+            return gold
+        certain = _THREE.search(gold) is None
+        comma = certain and (writes_commas(self.prompt) or writes_commas(self.around))
+        grouped = writes_commas(self.prompt) and _GROUPS.search(self.prompt) is not None
+        return self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
+
+    def answer(self, answer: str) -> str:
+        """Return a lone number of an answer in digits and with a decimal point, and a list with
+        English words between its values.
+        """
+        if answer.isdigit():
+            return answer
+        certain = _THREE.search(answer) is None
+        comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))
+        grouped = groups_by_points(self.prompt) or groups_by_points(self.around)
+        pointed = self._pointed(
+            answer, comma=comma, grouped=grouped, pointed=self.prompt + self.around
+        )
+        foreign = writes_commas(self.around, least=1) or writes_commas(self.prompt)
+        return in_digits(joined_by_and(pointed, foreign=foreign))
+
+    @staticmethod
+    def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:
+        """Return a numeral with a decimal point; no point groups where the text `pointed` has one
+        that starts decimals (`2.5`).
+        """
+        groups = grouped and _POINTS.fullmatch(numeral) and not _POINT.search(pointed)
+        if groups or _GROUPED.fullmatch(numeral) or decimal_comma(numeral, comma=comma):
+            return points_for_commas(numeral)
+        return numeral

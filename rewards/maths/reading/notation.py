@@ -131,7 +131,6 @@ _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 # `9{,}3`: a comma that groups stands before three digits.
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?![\d{]))")
-_COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
@@ -164,17 +163,6 @@ _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 # `\frac12` and `\frac1{x}` are spelled with both braces.
 _SHORT_FRACTION = re.compile(r"\\frac(\d)(\w)")
 _HALF_SHORT = re.compile(r"\\frac(\d)\{")
-
-
-def points_for_commas(text: str) -> str:
-    """Convert a text with decimal commas to the usual notation.
-
-    >>> points_for_commas("1.234,5")
-    '1234.5'
-    """
-    return _COMMA_DECIMAL.sub(
-        lambda match: match[0].replace(".", "").replace("{,}", ".").replace(",", "."), text
-    )
 
 
 def strip_delimiters(text: str) -> str:

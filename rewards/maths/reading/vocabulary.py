@@ -109,6 +109,8 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
     "pt": (0.473176473e-3, "m^3"), "cup": (0.2365882365e-3, "m^3"),
     "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"), "euro": (1.0, "euro"),
     "pound-sterling": (1.0, "gbp"),
+    "jiao": (0.1, "yuan"), "fen": (0.01, "yuan"), "kopek": (0.01, "ruble"),
+    "eurocent": (0.01, "euro"), "centavo": (1.0, "centavo"), "jin": (500.0, "g"),
     "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
     "ruble": (1.0, "ruble"), "zloty": (1.0, "zloty"), "won": (1.0, "won"),
     "krona": (1.0, "krona"),

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import math
 import random
+import sys
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -31,6 +32,7 @@ def _benchmark(name: str) -> ModuleType:
     return module
 
 
+sys.modules["maths_words"] = WORDS = _benchmark("maths_words")
 LAWS = _benchmark("maths_laws")
 FUZZ = _benchmark("maths_fuzz")
 
@@ -72,6 +74,16 @@ def test_a_question_is_not_its_answer_and_an_option_is(
 ) -> None:
     assert callable(draw)
     cases = list(draw(random.Random(31), 40))
+    assert [case for case in cases if not LAWS.judged(verifier, case)] == []
+
+
+@pytest.mark.parametrize("draw", WORDS.DRAWS, ids=lambda draw: draw.__name__)
+def test_what_a_language_writes_is_read_and_another_value_is_not(
+    verifier: MathsVerifier, draw: object
+) -> None:
+    assert callable(draw)
+    cases = [LAWS.Case(*row) for row in draw(random.Random(31), 40)]
+    assert {case.paid for case in cases} == {True, False}
     assert [case for case in cases if not LAWS.judged(verifier, case)] == []
 
 

@@ -1,0 +1,461 @@
+"""Laws of what a language writes: numbers in words, decimal marks, units, named values, lists, and
+what the question names.
+
+Each law draws questions with their golds and says of a response whether it is paid. The oracle is
+the draw itself: a value is put into words by the tables here, which the verifier does not know.
+`maths_laws.py` runs these laws beside its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A drawn case: its law, question, gold and response, and whether the response is paid."""
+
+    law: str
+    problem: str
+    gold: str
+    response: str
+    paid: bool
+
+
+# --- numbers in words: the numbers from 0 to 20, then the tens, by language ---
+
+_COUNTING = {
+    "English": "zero one two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy "
+    "eighty ninety",
+    "German": "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn "
+    "vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig "
+    "siebzig achtzig neunzig",
+    "French": "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze "
+    "quinze seize dix-sept dix-huit dix-neuf vingt trente quarante cinquante soixante",
+    "Spanish": "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce "
+    "quince dieciséis diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta "
+    "setenta ochenta noventa",
+    "Portuguese": "zero um dois três quatro cinco seis sete oito nove dez onze doze treze catorze "
+    "quinze dezesseis dezessete dezoito dezenove vinte trinta quarenta cinquenta sessenta setenta "
+    "oitenta noventa",
+    "Italian": "zero uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici "
+    "quattordici quindici sedici diciassette diciotto diciannove venti trenta quaranta cinquanta "
+    "sessanta settanta ottanta novanta",
+    "Russian": "ноль один два три четыре пять шесть семь восемь девять десять одиннадцать "
+    "двенадцать тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать "
+    "девятнадцать двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто",
+}
+_JOINTS: dict[str, Callable[[str, str], str]] = {
+    "English": lambda ten, one: f"{ten}-{one}",
+    "German": lambda ten, one: f"{'ein' if one == 'eins' else one}und{ten}",
+    "French": lambda ten, one: f"{ten} et un" if one == "un" else f"{ten}-{one}",
+    "Spanish": lambda ten, one: f"{ten} y {one}",
+    "Portuguese": lambda ten, one: f"{ten} e {one}",
+    "Italian": lambda ten, one: (ten[:-1] if one[0] in "uo" else ten) + one,
+    "Russian": lambda ten, one: f"{ten} {one}",
+}
+_VEINTI = dict(zip(range(22, 30), ["veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete", "veintiocho", "veintinueve"], strict=True))  # fmt: skip
+
+
+def worded(number: int, language: str) -> str:
+    """Return a number from 0 to 69 in the words of a language.
+
+    >>> worded(31, "English"), worded(31, "German"), worded(22, "Spanish")
+    ('thirty-one', 'einunddreißig', 'veintidós')
+    """
+    counting = _COUNTING[language].split()
+    if number <= 20:
+        return counting[number]
+    if language == "Spanish" and number in _VEINTI:
+        return _VEINTI[number]
+    tens, ones = divmod(number, 10)
+    ten = counting[18 + tens]
+    return ten if not ones else _JOINTS[language](ten, counting[ones])
+
+
+# A sentence that ends in a count, `#`, of things; numbers from 2, since one has a gender.
+_COUNTS = {
+    "English": [
+        "So 25! ends with # zeros.", "Therefore there are # real solutions.",
+        "So the ladder reaches # feet up the wall.", "Hence the polygon has # sides.",
+        "We conclude that it takes # days.", "So the answer is #.", "Thus x is equal to #.",
+        "This leaves # full boxes.", "So she needs # more stamps.", "\\boxed{\\text{#}}", "**#**",
+        "Adding 4 and 9 more, we see that he has # marbles.",
+    ],
+    "German": ["Also endet 25! auf # Nullen.", "Es gibt # Lösungen.", "Die Antwort ist #.",
+               "Antwort: #", "\\boxed{\\text{#}}", "Also hat das Vieleck # Seiten."],
+    "French": ["Il y a donc # solutions.", "La réponse est #.", "Réponse : #",
+               "\\boxed{\\text{#}}", "Donc le polygone a # côtés."],
+    "Spanish": ["Hay # soluciones.", "La respuesta es #.", "Respuesta: #", "\\boxed{\\text{#}}",
+                "Por tanto, el polígono tiene # lados."],
+    "Portuguese": ["Há # soluções.", "A resposta é #.", "Resposta: #", "\\boxed{\\text{#}}",
+                   "Portanto, o polígono tem # lados."],
+    "Italian": ["Ci sono # soluzioni.", "La risposta è #.", "Risposta: #", "\\boxed{\\text{#}}",
+                "Quindi il poligono ha # lati."],
+    "Russian": ["Ответ: #", "Ответ: #.", "\\boxed{\\text{#}}", "Значит, есть # решений."],
+}  # fmt: skip
+
+
+def counts(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield counts in words; the same words with another gold are not paid."""
+    for _ in range(count):
+        language = rng.choice([*_COUNTS, "English", "English"])
+        number = rng.randrange(2, 61)
+        phrase = worded(number, language)
+        response = rng.choice(_COUNTS[language]).replace("#", phrase)
+        law = "counts in words" if language == "English" else "counts in words, other languages"
+        yield Row(law, "", str(number), response, True)
+        yield Row(law, "", str(number + rng.choice((1, 10))), response, False)
+
+
+# Words of number that are no answer: the value in digits is.
+_BESIDE = [
+    "Of the two options, the second has # points.", "In these three cases there are # ways.",
+    "The two roots have the sum #.", "Both of the four sides have length #.",
+    "There are # ways for the two teams.", "So # pupils came by one of three buses.",
+    "After three days he has # marbles left.", "The three numbers have the mean #.",
+]  # fmt: skip
+
+
+def digits_beside_words(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield closing sentences with a value in digits and words of number beside the point."""
+    for _ in range(count):
+        number = rng.randrange(20, 400)
+        response = "We add up.\n\n" + rng.choice(_BESIDE).replace("#", str(number))
+        yield Row("digits beside words", "", str(number), response, True)
+        for other in (2, 3):
+            yield Row("words beside digits", "", str(other), response, False)
+
+
+# --- decimal marks ---
+
+_PROMPTS = {
+    "German": "Wie groß ist die Fläche eines Ackers, der 120 m lang und 85 m breit ist?",
+    "Russian": "Вычислите площадь прямоугольника со сторонами 120 и 85.",
+    "French": "Quelle est la longueur de la route qui relie les deux villes ?",
+    "Spanish": "¿Cuál es el área de un terreno de 120 m de largo y 85 m de ancho?",
+    "Italian": "Quanto vale l'area di un campo lungo 120 m e largo 85 m?",
+    "Portuguese": "Qual é a área de um terreno com 120 m de comprimento e 85 m de largura?",
+}
+_ENDINGS = {
+    "German": "Also ist die Fläche des Ackers",
+    "Russian": "Значит, площадь равна",
+    "French": "Donc la longueur de la route est",
+    "Spanish": "Por lo tanto, el área es",
+    "Italian": "Quindi l'area è",
+    "Portuguese": "Portanto, a área é",
+}
+_GROUPS_BY_POINTS = ("German", "Spanish", "Italian", "Portuguese")
+
+
+def decimal_marks(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield values as a language writes them; ten times the value is another one."""
+    for _ in range(count):
+        language = rng.choice(list(_PROMPTS))
+        whole, cents = rng.randrange(2, 99_999), rng.randrange(1, 100)
+        pointed = f"{whole:,}".replace(",", ".")
+        comma = rng.choice([",", "{,}"])
+        shapes = [(f"{whole % 100}{comma}{cents:02}", f"{whole % 100}.{cents:02}")]
+        if language in _GROUPS_BY_POINTS and whole >= 10_000:
+            shapes += [
+                (pointed, str(whole)),
+                (f"{pointed}{comma}{cents:02}", f"{whole}.{cents:02}"),
+            ]
+        said, value = rng.choice(shapes)
+        box = rng.choice(
+            [f"$\\boxed{{{said}}}$.", f"\\boxed{{{said}\\ \\text{{m}}^2}}.", f"${said}$."]
+        )
+        response = f"{_ENDINGS[language]} {box}"
+        gold = value if "." not in value or rng.random() < 0.5 else value.replace(".", ",")
+        tenfold = str(Fraction(value) * 10)
+        yield Row("decimal marks", _PROMPTS[language], gold, response, True)
+        yield Row("decimal marks, other value", _PROMPTS[language], tenfold, response, False)
+
+
+_SHARES = {
+    "What is the probability that the ball is red?": "The probability is",
+    "What fraction of the class can swim?": "So the share is",
+    "Mit welcher Wahrscheinlichkeit ist die gezogene Kugel rot?": "Also ist die Wahrscheinlichkeit",
+    "Quelle est la probabilité que la boule soit rouge ?": "La probabilité est donc",
+    "¿Cuál es la probabilidad de que la bola sea roja?": "Por tanto, la probabilidad es",
+    "Какова вероятность, что шар красный?": "Значит, вероятность равна",
+}
+
+
+def shares(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield probabilities as percentages; a hundredth of the percentage is another one."""
+    for _ in range(count):
+        prompt, said = rng.choice(list(_SHARES.items()))
+        percent = rng.randrange(2, 99)
+        share = f"{percent / 100:.2f}".rstrip("0")
+        if "fraction" not in prompt and "probability" not in prompt:
+            share = rng.choice([share, share.replace(".", ",")])
+        shape = rng.choice(["# %", "#\\%", "#\\,\\%", "#\\ \\%", "#%"])
+        for number, paid in ((percent, True), (percent + 1, False)):
+            written = shape.replace("#", str(number))
+            box = rng.choice([f"$\\boxed{{{written}}}$", f"\\boxed{{{written}}}"])
+            response = f"{said} {box}."
+            yield Row("shares in percent", prompt, share, response, paid)
+
+
+# --- lists ---
+
+_AND = {
+    "Spanish": ("y", "e"), "Portuguese": ("e",), "Italian": ("e",), "German": ("und",),
+    "French": ("et",), "Russian": ("и",), "Chinese": ("和",), "Japanese": ("と",), "Korean": ("와",),
+}  # fmt: skip
+_FOUND = {
+    "Spanish": "Las soluciones son #.", "Portuguese": "As soluções são #.",
+    "Italian": "Le soluzioni sono #.", "German": "Die Lösungen sind #.",
+    "French": "Les solutions sont #.", "Russian": "Решения: #.", "Chinese": "解是#。",
+    "Japanese": "答えは#です。", "Korean": "답은 #입니다.",
+}  # fmt: skip
+
+
+def joined_lists(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield lists whose last two values the word of a language joins."""
+    for _ in range(count):
+        language = rng.choice(list(_AND))
+        values = list(map(str, rng.sample(range(2, 99), rng.choice((2, 3, 4)))))
+        word, gold = rng.choice(_AND[language]), ", ".join(values)
+        head = ", ".join(values[:-1])
+        shape = rng.choice([
+            f"\\boxed{{{head} \\text{{ {word} }} {values[-1]}}}", f"{head} {word} {values[-1]}",
+            f"$\\boxed{{{head}\\ \\text{{{word}}}\\ {values[-1]}}}$", f"\\boxed{{{head} {word} {values[-1]}}}",
+        ])  # fmt: skip
+        response = _FOUND[language].replace("#", shape)
+        yield Row("joined lists", "", gold, response, True)
+        yield Row(
+            "joined lists, other value", "", f"{head}, {int(values[-1]) + 1}", response, False
+        )
+        yield Row("joined lists, other value", "", values[-1], response, False)
+
+
+# --- what the question names ---
+
+_ASKED = (
+    # (question, name that is asked, values as the closing sentences name them)
+    ("A baker packs 150 rolls in boxes. How many full boxes does he get?",
+     "full boxes", "loose rolls"),
+    ("How many neutrons does this atom have?", "neutrons", "protons"),
+    ("How many girls are in the club?", "girls", "boys"),
+    ("How many red marbles are in the bag?", "red marbles", "blue marbles"),
+    ("How many hours did the trip take?", "hours", "stops"),
+)  # fmt: skip
+_TWO_COUNTS = (
+    "That leaves {0} {1} and {2} {3}.", "So there are {0} {1} and {2} {3}.",
+    "It has {0} {1} alongside its {2} {3}.", "So we have {2} {3} and {0} {1}.",
+    "There are {0} {1} as well as {2} {3}.",
+)  # fmt: skip
+
+
+def counted_nouns(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two counts in a sentence: the one whose noun the question asks for is the answer, and
+    both are where it asks for both.
+    """
+    for _ in range(count):
+        prompt, asked, other = rng.choice(_ASKED)
+        first, second = rng.sample(range(2, 99), 2)
+        response = rng.choice(_TWO_COUNTS).format(first, asked, second, other)
+        yield Row("counted nouns", prompt, str(first), response, True)
+        yield Row("counted nouns, other noun", prompt, str(second), response, False)
+        both = f"How many {asked} and how many {other} are there?"
+        in_order = f"{first} {asked} and {second} {other}"
+        for shape in (f"\\boxed{{{first}\\text{{ {asked}}}, {second}\\text{{ {other}}}}}",
+                      f"So there are {in_order}.", f"\\boxed{{\\text{{{in_order}}}}}"):  # fmt: skip
+            yield Row("two counts", both, f"{first}, {second}", shape, True)
+            yield Row("two counts, other value", both, f"{first}, {second + 1}", shape, False)
+
+
+_STEPS = (
+    ("Find the slope of the tangent to y = x^2 - 5x at x = 4.", "the slope is",
+     "The tangent line is y = {}x − {}."),
+    ("What is the radius of the circle?", "the radius is", "The area is then {}·{}π."),
+    ("Find the common difference of the sequence.", "the common difference is",
+     "The sequence goes on with {} and {}."),
+    ("Find the y-intercept of the line.", "the y-intercept is", "The line is y = {}x + {}."),
+)  # fmt: skip
+
+
+def asked_names(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a value by the name that the question asks for, and a sentence that uses it."""
+    for _ in range(count):
+        prompt, said, follows = rng.choice(_STEPS)
+        value, first, second = rng.sample(range(2, 99), 3)
+        response = f"We work it out, and so {said} {value}. {follows.format(first, second)}"
+        yield Row("asked by name", prompt, str(value), response, True)
+        yield Row("asked by name, other value", prompt, str(second), response, False)
+
+
+_PREDICATES = (
+    ("Is the matrix invertible?", "it is{} invertible"),
+    ("Is 91 a prime number?", "91 is{} a prime number"),
+    ("Does the series converge?", "the series {} converge"),
+    ("Are the two lines parallel?", "the lines are{} parallel"),
+    ("Is $f$ continuous at $0$?", "$f$ is{} continuous at $0$"),
+    ("Does the limit exist?", "the limit {} exist"),
+    ("Can the graph be coloured with two colours?", "the graph can{} be coloured with two colours"),
+)
+_REASONS = (
+    "Its determinant is 0, which means that {}.", "We compare both sides, so {}.",
+    "By the theorem above, {}.", "Therefore {}.", "Since 7 divides it, {}.",
+)  # fmt: skip
+
+
+def predicates(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield questions of yes or no, answered by their own predicate or its denial."""
+    for _ in range(count):
+        prompt, predicate = rng.choice(_PREDICATES)
+        yes = rng.random() < 0.5
+        if " {} " in predicate:
+            verb = "does" if yes else rng.choice(["does not", "doesn't"])
+            said = predicate.format(verb)
+        elif "can{}" in predicate:
+            said = predicate.format("" if yes else rng.choice(["not", "'t"]))
+        else:
+            said = predicate.format("" if yes else rng.choice([" not", "n't"]))
+        response = rng.choice(_REASONS).format(said)
+        for gold in ("Yes", "No"):
+            yield Row("yes or no by its predicate", prompt, gold, response, yes == (gold == "Yes"))
+    for _ in range(count // 4):
+        word = rng.choice(["isn't", "is not"])
+        yield Row(
+            "denied predicates", "", "not invertible", f"So the matrix {word} invertible.", True
+        )
+        yield Row("denied predicates", "", "invertible", f"So the matrix {word} invertible.", False)
+        missing = rng.choice(["does not exist", "doesn't exist"])
+        yield Row("denied predicates", "", "DNE", f"So the limit {missing}.", True)
+        yield Row(
+            "denied predicates",
+            "",
+            "does not exist",
+            f"\\boxed{{\\text{{The limit {missing}}}}}",
+            True,
+        )
+
+
+# --- named values: concepts with their words, of which an answer may exchange none ---
+
+_NAMES = (
+    ("Give the mean and the mode, in that order.", "mean", "mode"),
+    ("Gib Mittelwert und Modus an, in dieser Reihenfolge.", "Mittelwert", "Modus"),
+    ("Найдите медиану и моду набора.", "медиана", "мода"),
+    ("Найдите среднее и размах набора.", "среднее", "размах"),
+    ("Donnez la moyenne et la médiane.", "moyenne", "médiane"),
+    ("Da la media y la moda, en ese orden.", "media", "moda"),
+    ("Calcola la media e la moda.", "media", "moda"),
+    ("Find the length and the width.", "length", "width"),
+    ("求平均数和众数。", "平均数", "众数"),
+    ("Determine the area and the perimeter of the rectangle.", "area", "perimeter"),
+)  # fmt: skip
+_PAIRED = (
+    "\\boxed{{\\text{{{0}}}={1},\\ \\text{{{2}}}={3}}}", "{0} = {1} and {2} = {3}",
+    "\\boxed{{\\text{{{0}}}: {1}; \\text{{{2}}}: {3}}}", "{0} = {1}, {2} = {3}",
+    "\\boxed{{(\\text{{{0}}}, \\text{{{2}}}) = ({1}, {3})}}",
+)  # fmt: skip
+
+
+def named_pairs(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two named values in both orders, and with the names exchanged."""
+    for _ in range(count):
+        prompt, one, two = rng.choice(_NAMES)
+        first, second = rng.sample(range(2, 99), 2)
+        golds = [
+            f"{first}, {second}",
+            f"({first}, {second})",
+            f"\\text{{{one}}}={first}, \\text{{{two}}}={second}",
+        ]
+        gold, shape = rng.choice(golds), rng.choice(_PAIRED)
+        if one[0] > "一":
+            shape = shape.replace(" and ", "，")
+        tuples = gold.startswith("(") or "({1}" in shape
+        yield Row("named values", prompt, gold, shape.format(one, first, two, second), True)
+        if not tuples:
+            yield Row("named values", prompt, gold, shape.format(two, second, one, first), True)
+        yield Row(
+            "named values, exchanged", prompt, gold, shape.format(one, second, two, first), False
+        )
+
+
+_RIVALS = (
+    # (question, name that is asked, other quantities)
+    ("Найдите медиану набора.", "медиана", ("среднее", "мода", "размах")),
+    ("Найдите площадь прямоугольника.", "площадь", ("периметр", "диагональ")),
+    ("Найдите радиус окружности.", "радиус", ("диаметр", "площадь")),
+    ("Чему равна площадь круга?", "площадь круга", ("радиус круга", "длина окружности")),
+    ("Найдите остаток от деления.", "остаток", ("частное", "делитель")),
+    ("Bestimme den Umfang des Rechtecks.", "Umfang", ("Fläche", "Flächeninhalt")),
+    ("Berechne den Radius des Kreises.", "Radius", ("Durchmesser", "Umfang")),
+    ("Calcula el área del círculo.", "área", ("perímetro", "radio", "diámetro")),
+    ("Calculez l'aire du rectangle.", "aire", ("périmètre",)),
+    ("Calcola il volume del cono.", "volume", ("area", "raggio")),
+    ("Calcule a mediana.", "mediana", ("média", "moda")),
+    ("求圆的面积。", "面积", ("周长", "半径")),
+    ("円の面積を求めよ。", "面積", ("半径", "直径")),
+    ("Find the median.", "median", ("mean", "mode", "range")),
+    ("What is the radius?", "radius", ("diameter", "circumference")),
+)  # fmt: skip
+_NAMED = (
+    "\\boxed{{\\text{{{0}}} = {1}}}",
+    "{0} = {1}",
+    "\\boxed{{\\text{{{0}: }} {1}}}",
+    "${1}$ = {0}",
+)
+
+
+def rival_names(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a value by the name that is asked, and by the name of another quantity."""
+    for _ in range(count):
+        prompt, asked, others = rng.choice(_RIVALS)
+        value, shape = rng.randrange(2, 99), rng.choice(_NAMED[:3])
+        yield Row("names", prompt, str(value), shape.format(asked, value), True)
+        other = shape.format(rng.choice(others), value)
+        yield Row("names of another quantity", prompt, str(value), other, False)
+
+
+# --- units and currencies: a gold, answers in words of its size, and of another size ---
+
+_SIZES = (
+    ("{} km", ("{} kilomètres", "{} kilómetros", "{} Kilometer", "{} километров", "{}公里"),
+     ("{} milles", "{} millas", "{} Meilen", "{} миль", "{}英里", "{} miglia", "{} milhas", "{}マイル")),
+    ("{}元", ("{}元", "{} 元", "{} yuan"), ("{}角", "{} jiao", "{}分钱")),
+    ("{} €", ("{} euros", "{} евро", "{}欧元", "{} Euro"),
+     ("{} centavos", "{} centimes", "{} Cent", "{} céntimos", "{} centesimi", "{} центов")),
+    ("{} рублей", ("{} руб.", "{} рублей"), ("{} копеек", "{} коп.")),
+    ("{} cm", ("{} centímetros", "{} Zentimeter", "{}厘米", "{} см"),
+     ("{} pulgadas", "{} pouces", "{} Zoll", "{} дюймов", "{}英寸", "{}インチ", "{} pollici", "{} polegadas")),
+    ("{} m", ("{} metros", "{} Meter", "{} метров"),
+     ("{} pies", "{} pieds", "{} Fuß", "{} футов", "{}英尺", "{} piedi", "{} pés")),
+    ("{} kg", ("{} kilos", "{} Kilogramm", "{} килограммов"), ("{} libras", "{} livres", "{} Pfund", "{} фунтов", "{}斤", "{} libbre")),
+    ("{} L", ("{} litros", "{} Liter", "{} литров"), ("{} galones", "{} gallons", "{} Gallonen", "{}ガロン")),
+    ("{} m²", ("{} metros cuadrados", "{} метров квадратных", "{} квадратных метров", "{} mètres carrés"),
+     ("{} hectáreas", "{} Hektar", "{} гектаров", "{}公顷", "{} см²", "{} acres")),
+)  # fmt: skip
+_SAID = (
+    "\\boxed{{\\text{{{}}}}}",
+    "Ответ: {}.",
+    "La respuesta es {}.",
+    "Die Antwort ist {}.",
+    "答案是{}。",
+)
+
+
+def unit_sizes(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield quantities with the unit of a language: the one of the gold, and one of another size."""
+    for _ in range(count):
+        gold, same, larger = rng.choice(_SIZES)
+        value, said = rng.randrange(2, 99), rng.choice(_SAID)
+        for shape, paid in ((rng.choice(same), True), (rng.choice(larger), False)):
+            response = said.format(shape.format(value))
+            law = "units in words" if paid else "units of another size"
+            yield Row(law, "", gold.format(value), response, paid)
+
+
+DRAWS = (
+    counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_names,
+    predicates, named_pairs, rival_names, unit_sizes,
+)  # fmt: skip
+"""Every law of this file, as a function of a generator and the number of draws."""

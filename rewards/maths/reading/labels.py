@@ -1,0 +1,91 @@
+"""Values that words name: `mean = 8 and mode = 9`, `area: 12`, `(mean, mode) = (8, 9)`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MAX_LABELLED = 400
+"""The longest answer, in characters, in which names are searched."""
+
+
+class Labelled(NamedTuple):
+    """A value and the words that name it."""
+
+    name: str
+    value: str
+
+
+_MARKUP = re.compile(
+    r"\\(?:text|mathrm|mbox)[a-z]{0,2}\s*\{([^{}]*)\}|\\(?:[ ,;:]|q?quad(?![a-z]))|[$~]"
+)
+_JOINTS = re.compile(r"\s*(?:[;,](?=\s|[^\W\d_]|\Z)|\s(?:and|und|et|y|e|и)\s|[和と、])\s*")
+_WORDS = (
+    r"(?!(?:[A-Z]{3}|sin|cos|tan|log|exp|lim|max|min|gcd|lcm|arg|det)\b)"
+    r"[^\W\d_]{2,}(?:[ -][^\W\d_]{2,}){0,2}"
+)
+_PART = re.compile(
+    rf"(?:the |der |die |das |la |el |le |il )?(?P<name>{_WORDS})\s*(?P<sign>[=:])\s*"
+    r"(?P<value>[-\d\\(\[.][^=:]*(?::\s*\d+)?|[a-z])"
+)
+_TUPLE = re.compile(r"\(?([^()=\d\\]+)\)?\s*=\s*\(?([^()=]+)\)?")
+
+
+def labelled(text: str) -> list[Labelled]:
+    r"""Return the named values of an answer in which every value has a name in words, else [].
+
+    >>> labelled(r"\text{mean}: 8; \text{mode}: 9")
+    [Labelled(name='mean', value='8'), Labelled(name='mode', value='9')]
+    >>> labelled("x = 3"), labelled("mean = 8, 9")
+    ([], [])
+    """
+    if len(text) > MAX_LABELLED or not ("=" in text or ":" in text):
+        return []
+    plain = " ".join(_MARKUP.sub(r" \1 ", text).split()).strip(" .")
+    names, values = _tuple(plain)
+    if not names:
+        parts = [_PART.fullmatch(part) for part in _JOINTS.split(plain) if part]
+        if not all(parts):
+            return []
+        names = [part["name"] for part in parts if part]
+        values = [part["value"].strip() for part in parts if part]
+    # Two letters are a segment or a product; a word of two signs is one only in other scripts.
+    if any(len(name) < 3 and name.isascii() for name in names):
+        return []
+    return [Labelled(*pair) for pair in zip(names, values, strict=True)]
+
+
+def _tuple(plain: str) -> tuple[list[str], list[str]]:
+    """Return the names and values of `(mean, mode) = (8, 9)`, or two empty lists."""
+    match = _TUPLE.fullmatch(plain)
+    sides = [[item.strip() for item in side.split(",")] for side in match.groups()] if match else []
+    if not sides or len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
+        return [], []
+    worded = all(re.fullmatch(_WORDS, name) for name in sides[0])
+    return (sides[0], sides[1]) if worded else ([], [])
+
+
+def with_names(text: str) -> str:
+    r"""Return a text whose values words name in the notation of equations, any other as it is.
+
+    >>> with_names(r"\text{area: } 12"), with_names("3:4")
+    ('\\text{area} = 12', '3:4')
+    """
+    if ":" not in text and text.isascii() and "(" not in text:
+        return text
+    pairs = labelled(text)
+    return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
+
+
+def place_of(name: str, text: str) -> int:
+    """Return where a text has the words of a name, in any inflection, or -1.
+
+    >>> place_of("медиана", "найдите медиану и моду"), place_of("mode", "the mean")
+    (8, -1)
+    """
+    exact = text.find(name)
+    if exact >= 0 or not name[0].isalpha():
+        return exact
+    stems = [re.escape(word[: max(3, len(word) - 2)]) for word in re.split(r"[ -]", name)]
+    match = re.search(r"\b" + r"\w{0,3}\W+".join(stems) + r"\w{0,3}\b", text)
+    return match.start() if match else -1
