@@ -271,8 +271,8 @@ _SPELLED = re.compile(
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
-    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in)?|are|were|had|have"
-    r"|got|get|be|need|leaving|giving|making|hat(?: d(?:as|er|ie) \w+)?|(?:es )?gibt(?: es)?|auf"
+    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in| to)?|are|were|had"
+    r"|have|got|get|be|need|leaving|giving|making|hat(?: d(?:as|er|ie) \w+)?|(?:es )?gibt(?: es)?|auf"
     r"|есть|имеет|будет|равн[аоы]?|равен|il y a"
     r"|ont|hay|tienen?|há|tem|têm|ha|ci sono|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
 )
@@ -288,6 +288,7 @@ _DERIVED = re.compile(
 )
 """Words behind a count that make it another number, or one of several."""
 _STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
+_AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
@@ -358,7 +359,11 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     None. A value in digits that the sentence states comes first.
     """
     sentence = _COUNTS.search(body, start, end)
-    if sentence is None or _STATED.search(body, start, sentence.start("rest")):
+    if sentence is None:
+        return None
+    # `1800/12 = 150 minutes, which is two and a half hours`: the last clause says it again.
+    again = [clause.end() for clause in _AGAIN.finditer(body, start, sentence.start("rest"))]
+    if _STATED.search(body, (again or [start])[-1], sentence.start("rest")):
         return None
     phrase, begin = sentence["rest"], sentence.start("rest")
     english = _ENGLISH_NUMBER.match(phrase)

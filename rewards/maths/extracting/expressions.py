@@ -164,6 +164,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         first -= 1
     while last < len(body) and body[last] in _MATHEMATICS:
         last += 1
+    while last > end and body[last - 1] == "(":  # `9π (cm²)`
+        last -= 1
     text = body[first:last]
     if text[0] == "(" and text[-1] == ")":
         text = ""  # A number in brackets: the brackets are punctuation.
