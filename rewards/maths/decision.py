@@ -157,6 +157,8 @@ def decide(
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
+    if prompt and not decision.equal and (roots := _unindexed(prompt, gold, answer)):
+        decision = _equal(*roots, conventions, deep)
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
@@ -198,6 +200,22 @@ def _option_equal(
         if equal != (other == letter):
             return None
     return PairDecision(True, "option", f"the text of option {letter}")
+
+
+_INDEX = re.compile(r"(?<![A-Za-z\\])([A-Za-z])(?:_\{?\d\}?|[₁-₉])?(?=\s*=)")
+
+
+def _unindexed(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
+    """Return gold and answer without the indices that only number values of one unknown
+    (`x_1 = 5, x_2 = -2`), or None. Indices that the question itself uses are names.
+    """
+    stems = [_INDEX.findall(text) for text in (unboxed(gold), answer)]
+    if any(len(names) < 2 for names in stems) or len({*stems[0], *stems[1]}) > 1:
+        return None
+    if re.search(rf"{stems[0][0]}(?:_|[₀-₉])", prompt):
+        return None
+    bare = _INDEX.sub(r"\1", unboxed(gold)), _INDEX.sub(r"\1", answer)
+    return None if bare == (unboxed(gold), answer) else bare
 
 
 _DEFINES = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*\(\s*[a-z]\s*\)\s*=")

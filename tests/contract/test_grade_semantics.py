@@ -80,6 +80,7 @@ HONEST = {
     "a generator against a long sum": ("def f(n):\n    yield from range(n)\n", ["assert sum(f(4)) == " + " + ".join(["1"] * 1500) + " - 1494"]),
     "a callback that is asked for its parameters": ("def curry(f, *given):\n    if len(given) >= f.__code__.co_argcount:\n        return f(*given)\n    return lambda one: curry(f, *given, one)\n", ["def add(a, b, /, c): return a + b + c\nassert curry(add)(1)(2)(3) == 6"]),
     "attributes named like those of a proxy": ("class Light:\n    def __init__(self):\n        self._state, self.line, self.known = 'red', 2, False\nclass Words:\n    _items, token, _count = 'a b', 'a', 0\n    def __iter__(self):\n        return self\n    def __next__(self):\n        raise StopIteration\ndef words():\n    return Words()\n", ["x = Light()\nassert x._state == 'red' and x.line == 2 and x.known is False", "w = words()\nassert w._items == 'a b' and w.token == 'a' and w._count == 0"]),
+    "methods in a chain": ("class Query:\n    def __init__(self):\n        self.parts = []\n    def add(self, x):\n        self.parts.append(x)\n        return self\n    def text(self):\n        return '-'.join(self.parts)\n", ["assert Query().add('a').add('b').text() == 'a-b'", "q = Query().add('x')\nq.add('y').add('z')\nassert q.text() == 'x-y-z' and q.add('w') is q"]),
     "a callback": ("def f(g, xs):\n    return [g(x) for x in xs]\n", ["seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]"]),
     "an iterator argument": ("def f(xs):\n    return sum(xs)\n", ["assert f(iter([1, 2, 3])) == 6 and f(x for x in (4, 5)) == 9"]),
     "a returned function": ("def f(n):\n    return lambda m: n + m\n", ["assert f(1)(2) == 3"]),
@@ -286,6 +287,58 @@ async def test_tests_that_cannot_be_used_are_invalid_not_zero(sandbox: SlotSandb
         assert verdict.status is Status.INVALID, (tests, kind)
     with pytest.raises(ConfigError, match="no kind of tests"):
         await grade(sandbox, "", ["x"], kind="asserts!")
+
+
+SHARED = "ITEMS = [9]\nMEMO = {}\nclass Box:\n    kept = []\n    def __init__(self):\n        self.xs = []\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n    @classmethod\n    def clear(cls):\n        cls.kept = []\nbox = Box()\ndef f(x):\n    f.seen.append(x)\n    return MEMO.get(x, len(ITEMS))\nf.seen = []\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "status"),
+    [
+        ("ITEMS.clear()\nassert f(1) == 0", Status.INVALID),
+        ("import solution\nsolution.ITEMS.append(1)\nassert solution.f(1) == 2", Status.INVALID),
+        ("xs = ITEMS\nxs.pop()\nassert f(1) == 0", Status.INVALID),
+        ("ITEMS += [3]\nassert f(1) == 2", Status.INVALID),
+        ("MEMO[1] = 5\nassert f(1) == 5", Status.INVALID),
+        ("f.seen.clear()\nf(1)\nassert f.seen == [1]", Status.INVALID),
+        ("Box.kept.append(1)\nassert Box.kept == [1]", Status.INVALID),
+        ("assert f(1) == 1 and ITEMS == [9]\nxs = [*ITEMS]\nxs[0] = 4\nxs.append(3)", Status.OK),
+        ("box.add(3)\nassert box.size() == 1\nBox.clear()\nassert Box.kept == []", Status.OK),
+    ],
+)
+async def test_a_change_of_data_that_the_solution_keeps_is_refused_not_lost(
+    sandbox: SlotSandbox, tests: str, status: Status
+) -> None:
+    verdict = await grade(sandbox, SHARED, [tests])
+    assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
+
+
+BAG = "class Bag:\n    def __init__(self, xs):\n        self.xs = {copied}\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "status"),
+    [
+        ("xs = [1]\nb = Bag(xs)\nb.add(2)\nassert xs == [1]", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nb.add(2)\nassert xs == [1, 2]", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nxs.append(2)\nassert b.size() == 1", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nxs[0] = 2\nassert b.size() == 1", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nassert b.xs is not xs", Status.INVALID),
+        ("xs = [1]\nb = Bag(xs)\nassert b.xs == xs and b.size() == len(xs)", Status.OK),
+        ("xs = [1]\nxs.append(2)\nb = Bag(xs)\nassert xs == [1, 2] and b.size() == 2", Status.OK),
+        ("xs = [1]\nb = Bag(xs)\nxs = [1, 2]\nxs.append(3)\nassert Bag(xs).size() == 3", Status.OK),
+        (
+            "def a():\n    xs = [1]\n    assert Bag(xs).size() == 1\ndef b():\n    xs = [1]\n    xs.append(2)\n    assert Bag(xs).size() == 2\na()\nb()",
+            Status.OK,
+        ),
+    ],
+)
+async def test_what_an_object_may_keep_is_neither_changed_nor_examined_by_the_tests(
+    sandbox: SlotSandbox, tests: str, status: Status
+) -> None:
+    for copied in ("xs", "list(xs)"):
+        verdict = await grade(sandbox, BAG.replace("{copied}", copied), [tests])
+        assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
 
 
 async def test_function_calls_compare_tuples_as_json_lists(sandbox: SlotSandbox) -> None:

@@ -42,7 +42,9 @@ def is_one_name(node: Node) -> bool:
     if plain is not None:
         return plain
     if node.op == "pow" and node.args[1].op == "num" and node.args[1].value == -1:
-        return node.args[0].op == "mul" and is_one_name(node.args[0])
+        return is_one_name(node.args[0]) and (
+            node.args[0].op == "mul" or node.args[0].note.isupper()  # `A^{-1}`
+        )
     return node.op == "mul" and all(
         (part.op == "sym" and part.note.isupper() and len(part.note) == 1)
         or (part.op in {"pow", "mul"} and is_one_name(part))
@@ -57,6 +59,8 @@ def is_name(node: Node) -> bool:
     plain = _plain_name(node, is_name)
     if plain is not None:
         return plain
+    if node.op == "pow" and node.args[0].op == "sym" and is_one_name(node):
+        return True
     parts = list(_parts(node))
     if any(part.op not in _NAMING or (part.op == "num" and part.value not in {-1, 2, 3})
            for part in parts):  # fmt: skip

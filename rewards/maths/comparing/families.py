@@ -7,8 +7,21 @@ states the parameter's set (`k in Z`) adds no information.
 from __future__ import annotations
 
 from ..proving.canonical import difference
+from ..proving.probe import approximate
 from ..proving.sums import ONE
-from ..reading.nodes import Node, TooBig, is_scalar, num, rename, symbols, walk
+from ..reading.nodes import (
+    Node,
+    TooBig,
+    add,
+    is_scalar,
+    neg,
+    num,
+    rename,
+    replaced,
+    sym,
+    symbols,
+    walk,
+)
 
 _WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 _INDICES = frozenset("knmjl")
@@ -75,6 +88,39 @@ def same_parameter(gold: Node, answer: Node) -> Node:
     )
     added = answer_only <= _added_constants(answer) and gold_only <= _added_constants(gold)
     return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
+
+
+def shifted(gold: Node, answer: Node) -> Node:
+    """Return an answer `-3pi/4 + n pi` with the whole number added to its parameter that makes it
+    read like the gold `pi/4 + n pi`; both describe the same values. Other answers are unchanged.
+    """
+    names = symbols(gold)
+    if len(names) != 1 or names != symbols(answer) or not names <= _WHOLE_NUMBER_NAMES:
+        return answer
+    (name,) = names
+    lines = _line(gold, name), _line(answer, name)
+    if None in lines or not (_periodic(gold) and _periodic(answer)):
+        return answer
+    (start, step), (answer_start, answer_step) = (line for line in lines if line)
+    turns = round((start - answer_start) / answer_step)
+    close = abs(answer_start + turns * answer_step - start) < 1e-9 * max(1, abs(answer_step))
+    if not close or abs(abs(step) - abs(answer_step)) > 1e-9 * abs(step) or abs(turns) > _MAX_TURNS:
+        return answer
+    direction = sym(name) if step * answer_step > 0 else neg(sym(name))
+    return replaced(answer, sym(name), add(direction, num(turns)))
+
+
+_MAX_TURNS = 1000
+
+
+def _line(node: Node, name: str) -> tuple[float, float] | None:
+    """Return (value at 0, step) of a formula that is linear in the parameter, by its values."""
+    points = [approximate(replaced(node, sym(name), num(place))) for place in (0, 1, 2)]
+    first, second, third = points
+    if first is None or second is None or third is None:
+        return None
+    step = second - first
+    return (first, step) if step and abs(third - second - step) < 1e-9 * abs(step) else None
 
 
 def _periodic(node: Node) -> bool:

@@ -19,6 +19,7 @@ from .families import (
     residue_class,
     same_kinds,
     same_parameter,
+    shifted,
     without_membership,
 )
 from .matrices import in_components, same_bold, worked_out
@@ -32,6 +33,7 @@ from .naming import (
     names_fit,
     one_name,
     one_residue_name,
+    point,
     says_otherwise,
     spread,
 )
@@ -70,6 +72,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_parameter(gold, same_constants(gold, same_bold(first.names, answer)))
+        if "const" in second.ops and second.names:
+            answer = shifted(gold, answer)
         gold, answer = in_order(gold, answer, first.names | second.names)
         differ_by_constant = (
             apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
@@ -315,6 +319,8 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         )
     if "rel" in (gold.op, answer.op):
         return _related(gold, answer, judge)
+    if {gold.op, answer.op} == {"call", "bracket"}:
+        gold, answer = (point(node) if node.op == "call" else node for node in (gold, answer))
     if gold.op in MARKS or answer.op in MARKS:
         return same_value(gold, answer, judge)
     if gold.op == answer.op == "bracket":

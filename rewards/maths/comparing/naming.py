@@ -46,6 +46,12 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
     return [value for _, value in assignments]
 
 
+def point(node: Node) -> Node:
+    """Return the coordinates of a point with its name, `A(1, 4)`; other nodes are unchanged."""
+    named = node.op == "call" and len(node.note) == 1 and node.note.isupper()
+    return Node("bracket", node.args, 0, "()") if named and len(node.args) > 1 else node
+
+
 def one_name(node: Node) -> bool:
     """Return whether a list gives several values to one name: `x = 2, x = 5` is no point."""
     names = [item.args[0] for item in node.args if item.op == "rel" and item.note == "="]

@@ -10,6 +10,7 @@ from ..reading.counting import spelled
 from ..reading.labels import labelled
 from ..reading.vocabulary import NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
+from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .surface import crossed_out, without_decoration
@@ -51,7 +52,7 @@ def whole(body: str) -> Candidate | None:
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
     stripped = _row(stripped) or _one_value(stripped)
-    if _is_prose(stripped) or _CONTINUED.search(stripped):
+    if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())

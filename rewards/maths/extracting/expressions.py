@@ -9,6 +9,7 @@ import re
 from ..reading.locales import MEASURE
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
+from .running import closing_formula, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -59,6 +60,14 @@ def last_expression(body: str) -> Candidate | None:
     if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
+    plain = closing_formula(body, start, end)
+    if plain is not None and (
+        number is None
+        or plain.start <= number[1] <= plain.end + 1
+        or (number[1] < plain.start and states(plain.text))
+    ):
+        span = plain.start, plain.end
+        return Candidate(CandidateKind.FORMULA, plain.text, *span, *span)
     if number is None:
         return None
     text = _JOINED.sub(", ", body[slice(*number)])

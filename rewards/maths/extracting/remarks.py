@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ..reading.vocabulary import NUMBER_WORDS
+from .running import closing_formula
 
 _LABEL = re.compile(
     r"^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
@@ -87,6 +88,9 @@ def stated(prose: str) -> str | None:
     """
     if _DENIES.search(prose):
         return None
+    plain = closing_formula(prose, 0, len(prose))
+    if plain is not None and not any(map(str.isalnum, prose[plain.end :])):
+        return plain.text
     statement = _STATED.match(prose)
     if statement:
         return statement[1]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
 from .phrases import DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
 from .stance import related
@@ -29,7 +30,7 @@ _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 )
 POINT = re.compile(
-    r"[(\[]\s*[-−]?\d[\d./]*(?:\s*,\s*[-−]?\d[\d./]*)+\s*[)\]]"
+    r"[(\[]\s*[-−]?\d[\d./]*(?:\s*[,;]\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
@@ -98,6 +99,7 @@ _GOVERNED = re.compile(
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
     r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
+    r"|\b(?:left|ends? up|remains?) with[ *$]*$"
 )
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
@@ -113,7 +115,11 @@ _ASIDE = re.compile(
 )
 """A clause beside the main clause."""
 # A closing remark in brackets, which is not the closing sentence.
-_REMARK = re.compile(r"\([^()\n]{1,80}\)[\s.!]*+$")
+# A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
+_REMARK = re.compile(
+    r"(?<![A-Za-z0-9)\]^])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,80}\)"
+    r"[\s.!]*+$"
+)
 
 
 # A remark with such words may hold the real answer, and is kept.
@@ -148,7 +154,8 @@ def without_checks(body: str) -> str:
     for _ in range(MAX_CHECKS):
         start, end = closing_sentence(body)
         aside = VERIFIES.match(body, start, end) or OWN_WORK.search(body[start:end])
-        if not aside or not NUMBER.search(body, max(0, start - 400), start):
+        valued = NUMBER.search(body, max(0, start - 400), start)
+        if not aside or not (valued or formulas(body, max(0, start - 400), start)):
             break
         body = body[:start].rstrip()
     return body

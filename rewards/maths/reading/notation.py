@@ -131,6 +131,9 @@ _GLUED = re.compile(r"\\q?quad(?=[a-z])")
 _NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
 # `9{,}3`: a comma that groups stands before three digits.
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?![\d{]))")
+# `(2,5 ; 5)`: where a semicolon separates, a comma starts decimals.
+_SEMICOLONED = re.compile(r"[(\[{][^()\[\]{};]{0,200} ; [^()\[\]{}]*[)\]}]")
+_COMMA_INSIDE = re.compile(r"(?<=\d),(?=\d)")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
@@ -175,6 +178,8 @@ def strip_delimiters(text: str) -> str:
     """
     for pattern, meaning in _SAID if _SAYS.search(text) else ():
         text = pattern.sub(meaning, text)
+    if " ; " in text:
+        text = _SEMICOLONED.sub(lambda bracket: _COMMA_INSIDE.sub(".", bracket[0]), text)
     if "{,}" in text:
         text = _DECIMAL_COMMA.sub(".", text)
     if "$" in text:

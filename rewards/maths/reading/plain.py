@@ -14,12 +14,13 @@ from .vocabulary import ALIASES, FUNCTIONS
 MAX_RUNS = 60
 _NAMES = "|".join(sorted({*FUNCTIONS, *ALIASES, "sqrt", "mod"}, key=len, reverse=True))
 _SUPER, _SUB = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇₈₉ₙ"
+_SIGNS = "leq?|geq?|lt|gt|neq?|in|equiv|approx|cdot|times|div|pm|mp|cup|cap|setminus"
 _LETTER = "A-Za-zα-ωΑ-Ωϕℝℤℕℚℂ"
 _TOKEN = re.compile(
-    rf"(?P<number>(?<![^\W\d_])\d+(?:[.,]\d+)*)|(?P<name>\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_]))"
+    rf"(?P<number>(?<![^\W\d_])\d+(?:[.,]\d+)*)|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_]))"
     rf"|(?P<letter>(?<![^\W\d_])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_]))"
     rf"|(?P<letters>(?<=\d)[a-z]{{2}}(?![^\W\d_])|[a-zA-Z]π(?![^\W\d_])|π[a-z](?![^\W\d_]))"
-    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
+    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
 )
 _SPACE = re.compile(r"[ \t]*")
@@ -51,10 +52,13 @@ def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         token = _TOKEN.match(text, position, end)
         kind = token.lastgroup if token else None
         spaced = stop >= 0 and position > stop
-        # `a 5` are an article and a number, `(3) (4)` two labels.
-        broken = begin >= 0 and spaced and before in {"letter", "close"} and kind in {
-            "number", "letter", "name"
-        }  # fmt: skip
+        # `a 5` are an article and a number, `(3) (4)` two labels, `1 e 4` two numbers.
+        broken = (begin >= 0 and spaced) and (
+            (before in {"letter", "close"} and kind in {"number", "letter", "name"})
+            or (
+                before == "number" and kind == "letter" and token is not None and token[0] in _WORDS
+            )
+        )
         if token and not broken:
             if begin < 0:
                 begin, depth = position, 0
@@ -80,7 +84,9 @@ def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield begin, stop
 
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+_WORDS = frozenset("aeoyиàв")
+"""Letters that are words of some language behind a number."""
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+|_\{?\w{1,20}\}?)?")
 
 
 def _after_space(text: str, position: int, end: int) -> int:

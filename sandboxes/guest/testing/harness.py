@@ -29,6 +29,9 @@ _DETAIL_LETTERS = 300
 _STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
 
+_STORES = re.compile(r"\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
+"""An assignment to an item, or a deletion."""
+
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
 
@@ -117,6 +120,7 @@ class TestHarness(TestsLine):
             not classes
             and words.isdisjoint(WORDS)
             and not any(word in source for source in sources for word in _STATEMENTS)
+            and not any(map(_STORES.search, sources))
         ):
             return
         with without_solution():
@@ -161,7 +165,7 @@ class TestHarness(TestsLine):
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
-        if rebound := scopes.loaded_before_bound(sources, loaded & bound):
+        if rebound := scopes.loaded_before_bound(sources, bound):
             raise BrokenTests(f"the tests bind {rebound!r} again, a name of the solution")
         wanted = loaded - self._bound - set(self.names)
         if not wanted and from_module not in words:

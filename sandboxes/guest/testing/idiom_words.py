@@ -57,7 +57,8 @@ import, or `base.name` for a name of a module.
 _EXAMINED = """
     redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
     setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
-    append appendleft extend update insert setdefault sort reverse clear popitem popleft discard
+    append appendleft extend add update insert pop popleft popitem remove discard clear sort reverse
+    setdefault
     Mock MagicMock AsyncMock exception value StringIO BytesIO issubclass
 """
 WORDS = frozenset(_EXAMINED.split()) | {word.strip(".").rpartition(".")[2] for word in REFUSED} - {

@@ -11,7 +11,7 @@ import ast
 from functools import lru_cache
 
 from .idiom_words import FILES, REFUSED
-from .interface import Interface, last_name
+from .interface import Interface, last_name, variable_of
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
 _OF_PATHS = frozenset(
@@ -20,8 +20,9 @@ _OF_PATHS = frozenset(
     is_file is_dir stat rename
     """.split()  # noqa: SIM905
 )
-_CHANGES = "change data that belongs to an object of the solution"
 _OF_MOCKS = ("called", "call_count", "call_args", "return_value", "side_effect", "mock_calls")
+_CHAINED = CHANGING_METHODS - {"pop", "popleft", "popitem", "setdefault"}
+"""Methods that give nothing of plain data: what an object gives by one is the object itself."""
 _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
@@ -71,6 +72,8 @@ def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
     for node in interface.nodes:
         problem = reader.problem(node)
         needs.problem = needs.problem or problem
+    if not needs.problem and (name := _kept_argument(interface)):
+        needs.problem = f"change or examine {name}, of which an object of the solution has a copy"
     if not (needs.problem or has_reference):
         needs.problem = _doubtful(interface)
     return needs
@@ -78,6 +81,8 @@ def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
 
 def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
+    if name := _changed_global(interface):
+        return f"change the solution's {name}, which may be data"
     if interface.compares_objects:
         return "compare objects by the solution's own __eq__ or `<`"
     if name := interface.judges_by_equality():
@@ -90,6 +95,74 @@ def _doubtful(interface: Interface) -> str:
     return ""
 
 
+def _changed(node: ast.AST) -> ast.expr | None:
+    """Return the expression whose value a node changes in place; None for other nodes."""
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CHANGING_METHODS:
+            return value
+    return None
+
+
+def _kept_argument(interface: Interface) -> str:
+    """Return a variable of the tests that an object under test may keep, and that the tests change,
+    or examine after the object has done more; else "". What the object keeps is a copy.
+    """
+    for nodes in interface.by_scope():
+        kept: dict[str, bool] = {}
+        """Variable -> whether the solution was called again since it got the value."""
+        for node in nodes:
+            key = variable_of(changed) if (changed := _changed(node)) else ""
+            match node:
+                case ast.Name(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                    kept.pop(variable_of(node), None)
+                case ast.Call(func=function) if interface.free(function) in interface.classes or (
+                    isinstance(function, ast.Attribute) and interface.is_object(function.value)
+                ):
+                    given = map(variable_of, [*node.args, *(part.value for part in node.keywords)])
+                    new = {name for name in given if any(map(_changes, interface.given(name)))}
+                    kept = dict.fromkeys(kept, True) | dict.fromkeys(new, False)
+                case ast.Compare(left=left, ops=operators, comparators=others):
+                    sides = [left, *others]
+                    same = isinstance(operators[0], (ast.Is, ast.IsNot))
+                    if same or not any(map(interface.loose_origin, sides)):
+                        names = map(variable_of, sides)
+                        key = next(
+                            (name for name in names if name in kept and (same or kept[name])), ""
+                        )
+            if key in kept:
+                return key
+    return ""
+
+
+def _changes(value: ast.expr) -> bool:
+    """Return whether an expression makes a value that can change."""
+    kinds = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+    called = last_name(value.func) if isinstance(value, ast.Call) else ""
+    return isinstance(value, kinds) or called in ("list", "dict", "set", "deque", "bytearray")
+
+
+def _changed_global(interface: Interface) -> str:
+    """Return a name of the solution, or an attribute of one, whose value the tests change; else "".
+    If the value is data, the tests have a copy.
+    """
+    for node in interface.nodes:
+        if (changed := _changed(node)) is None:
+            continue
+        given = interface.given(changed.id) if isinstance(changed, ast.Name) else []
+        for place in (changed, *given):
+            name = interface.free(place)
+            # A name in CapWords is a class, and a method of the class makes the change.
+            is_class = name[:1].isupper() and (len(name) == 1 or not name.isupper())
+            is_object = is_class or not interface.used_of(name) <= PLAIN_ATTRIBUTES
+            if name and (isinstance(node, ast.Subscript) or not is_object):
+                return name
+            if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
+                return f"{name}.{place.attr}"
+    return ""
+
+
 class _Reader:
     def __init__(self, needs: Needs, interface: Interface) -> None:
         self._needs, self._interface = needs, interface
@@ -99,6 +172,8 @@ class _Reader:
         """Return the idiom at this node that cannot be judged, or ""; record what the node
         needs.
         """
+        if (changed := _changed(node)) and self._is_inside(changed):
+            return "change data that belongs to an object of the solution"
         match node:
             case ast.Import() | ast.ImportFrom():
                 return self._of_import(node)
@@ -114,8 +189,6 @@ class _Reader:
                 return self._of_patch(node)
             case ast.ExceptHandler(name=str(name)):
                 self._errors.add(name)
-            case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                return _CHANGES if self._is_inside(value) else ""
             case ast.ClassDef(bases=bases):
                 names = sorted(set(map(self._interface.free, bases)) - {""})
                 return f"derive a class from the solution's {', '.join(names)}" if names else ""
@@ -129,12 +202,8 @@ class _Reader:
         return ""
 
     def _of_method(self, method: ast.Attribute) -> str:
-        """Find a change of data reached through an object, where the data is a copy and the change
-        is lost; and calls of the methods of the solution's exceptions, which do not cross.
-        """
+        """Find calls of the methods of the solution's exceptions, which do not cross."""
         value, name = method.value, method.attr
-        if name in CHANGING_METHODS and self._is_inside(value):
-            return _CHANGES
         caught = isinstance(value, ast.Name) and value.id in self._errors
         reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
         if caught or (reads_error and name not in PLAIN_ATTRIBUTES):
@@ -147,7 +216,7 @@ class _Reader:
         """
         if isinstance(node, ast.Name):
             return any(map(self._is_inside, self._interface.given(node.id)))
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and last_name(node.func) not in _CHAINED:
             return isinstance(node.func, ast.Attribute) and self._is_inside(node.func)
         if not isinstance(node, ast.Attribute):
             return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
@@ -252,6 +252,26 @@ class Interface:
         names = [node for node in self.nodes if isinstance(node, ast.Name)]
         bases = [node for node in names if isinstance(self._parents[node], ast.Attribute)]
         return {node.id for node in bases} - {node.id for node in {*names}.difference(bases)}
+
+    def by_scope(self) -> Iterable[Sequence[ast.AST]]:
+        """Return the nodes of each function and module of the tests, in the order of their text."""
+        scopes: dict[ast.AST, list[ast.AST]] = {}
+        for node in self.nodes:
+            scope = node
+            while (parent := self._parents.get(scope)) and not (
+                scope is not node and isinstance(scope, ast.FunctionDef)
+            ):
+                scope = parent
+            scopes.setdefault(scope, []).append(node)
+        for nodes in scopes.values():
+            placed = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt))]
+            placed.sort(key=lambda n: (n.lineno, n.col_offset, n.end_lineno, n.end_col_offset))
+            yield placed
+
+    def used_of(self, name: str) -> set[str]:
+        """Return the attributes that the tests use of a name of the solution."""
+        attributes = (node for node in self.nodes if isinstance(node, ast.Attribute))
+        return {node.attr for node in attributes if self.free(node.value) == name}
 
     # --- where a value comes from ---------------------------------------------
 

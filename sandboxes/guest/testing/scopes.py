@@ -47,18 +47,22 @@ def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[st
     return frozenset(loaded), frozenset(bound)
 
 
+_MADE_OF = r"{0}\s*(?:=([^=].*\b{0}\b.*)|(?:[-+%@&|^]|//?|\*\*?|<<|>>)=)"
+"""A statement that binds a name to a value made of itself."""
+
+
 def loaded_before_bound(sources: list[str], names: Iterable[str]) -> str:
     """Return one of the names whose first use binds it to a value made of itself, as in
-    `f = cached(f)`; else "".
+    `f = cached(f)` and `ITEMS += [1]`; else "".
 
     Such tests replace a name of the solution by their own, so that it would stand for both.
     """
     text = "\n".join(sources)
     for name in sorted(names):
         line = re.search(rf"(?m)^.*?\b{name}\b.*$", text)
-        match = re.match(rf"{name}\s*=([^=].*\b{name}\b.*)", line[0]) if line else None
+        match = re.match(_MADE_OF.format(name), line[0]) if line else None
         try:
-            if match and name in global_names((f"({match[1].strip()})",))[0]:
+            if match and (not match[1] or name in global_names((f"({match[1].strip()})",))[0]):
                 return name
         except SyntaxError:
             continue  # the statement goes on in the next line

@@ -1,0 +1,120 @@
+"""The formula that closes a sentence without any mark: `so x = ln √5`, `therefore V = (1; 4)`.
+
+A value that is a mere number is left to the search for numbers; what counts here has letters,
+brackets or signs that belong to the value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..reading.plain import formulas
+from .sentence import denied, governed
+from .surface import clause_before
+
+_BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
+_RELATION = re.compile(rf"[=≈]|{_BOUND.pattern}")
+# What stands behind the last sign of a mere number, or a calculation with numbers: `= 12/4`.
+_NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸⁹]*[msghLNJWVAKC]?\s*")
+# A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
+# bound, or a letter beside a sign or a number.
+_STRUCTURED = re.compile(
+    r"[(\[][^()\[\]]*[,;][^()\[\]]*[)\]]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
+)
+_JOINT = re.compile(
+    r"\s*(?:,|;|,?\s*(?:and|und|et|y|e|i|и|和|と|와|과)(?!\w)"
+    r"|,?\s*(?P<or>or|oder|ou|o|lub|или|或者?|または|또는)(?!\w))\s*"
+)
+_JOINED = re.compile(r", | or ")
+_NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉']{0,3}\s*[=<>≤≥≠≡∈⩽⩾]")
+_SUPPOSES = re.compile(
+    r"(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
+    r"|Because|Given|Let|From|At|Mit|Für|Wenn|Da|Avec|Pour|Si|Comme|Con|Para|Como|Com|При|Если)"
+    r"\s[^=<>]{0,30}$",
+    re.IGNORECASE,
+)
+
+
+class Plain(NamedTuple):
+    """A formula of running text: its place, and its text with English words between its parts."""
+
+    text: str
+    start: int
+    end: int
+
+
+def closing_formula(body: str, start: int, end: int) -> Plain | None:
+    """Return the plain formula that a closing sentence states, with those that commas and words
+    join to it, or None.
+
+    Args:
+        body: the searched text.
+        start: where the closing sentence begins.
+        end: where it ends.
+    """
+    joined = [
+        plain
+        for plain in _joined(body, start, end)
+        if not governed(body, start, plain.start, plain.end)
+        and not denied(body, start, end, plain.start, plain.end)
+    ]
+    if not joined or any(map(str.isdigit, body[joined[-1].end : end])):
+        return None
+    text = joined[-1].text
+    several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
+    plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
+    return joined[-1] if several or (_STRUCTURED.search(text) and not plain) else None
+
+
+def _joined(body: str, start: int, end: int) -> list[Plain]:
+    """Return the formulas of a sentence, of which those that state values of names are one if only
+    commas and words stand between.
+    """
+    joined: list[Plain] = []
+    for begin, stop in formulas(body, start, end):
+        last = joined[-1] if joined else None
+        joint = _JOINT.fullmatch(body, last.end, begin) if last else None
+        named = last and _NAMED.match(last.text) and _NAMED.match(body, begin, stop)
+        if (last and joint and named) and (
+            joint["or"] or not _SUPPOSES.search(clause_before(body, last.start))
+        ):
+            mark = " or " if joint["or"] else ", "
+            joined[-1] = Plain(f"{last.text}{mark}{body[begin:stop]}", last.start, stop)
+        else:
+            joined.append(Plain(body[begin:stop], begin, stop))
+    return joined
+
+
+def ends_in_formula(text: str) -> bool:
+    """Return whether a short text is words or another formula before the formula that it ends in:
+    `m = 6: y - 9 = 6(x - 3)`, `2 - 1 = 1; logo V = (1; 4)`.
+    """
+    if _CONCLUDED.search(text):
+        return True
+    plain = closing_formula(text, 0, len(text)) if "$" not in text and "\\" not in text else None
+    if plain is None or any(map(str.isalnum, text[plain.end :])):
+        return False
+    return _LED.search(text, 0, plain.start) is not None
+
+
+# Words or a formula and a colon, before what follows.
+_LED = re.compile(r"[^\W\d_]{2}[^=]*$|[\d)\]}][^:\w]*:\s+$")
+# `$x - 1 > 4$: $(5, \infty)$`, `x(x - 1) = 0`, a word of consequence in ideographs, `$x = 0$`.
+_CONCLUDED = re.compile(
+    r"[\d$)\]][^:\n$]{0,40}:\s+\$[^$\n]+\$[\sA-Za-z.]*$"
+    r"|[=\d$)\]]\W{0,4}(?:所以|因此|故|则|よって|つまり|ゆえに|따라서|즉)"
+)
+
+
+def states(text: str) -> bool:
+    """Return whether a formula states a value, a set or a point, and is no mere name."""
+    return _RELATION.search(text) is not None or _POINT.match(text) is not None
+
+
+_POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]")
+
+
+def _bounds(text: str) -> bool:
+    return _BOUND.search(text) is not None

@@ -1,0 +1,128 @@
+"""Formulas in running text: what a sentence ends in, without any mark, is its answer.
+
+Each law draws a value, writes it in several notations as the end of a sentence in several
+languages, and knows by construction whether the gold says the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ludus.rewards.maths import MathsVerifier
+from ludus.rewards.maths.reading.plain import formulas
+
+FEW = settings(max_examples=12, deadline=None)
+SMALL = st.integers(2, 9)
+SAID = st.sampled_from((
+    "We work it out.\n\nSo {}.", "Rearranging, we get {}", "2 + 3 = 5 ist bekannt. Also gilt {}.",
+    "On a f(1) = 3. Donc {}.", "Sabemos que 1 + 1 = 2. Por tanto, {}.", "a > 0, logo {}.",
+    "Da cui {}.", "Отсюда {}.", "由 1 + 2 = 3，所以 {}。", "よって {}。", "따라서 {}.", "Zatem {}.",
+))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[MathsVerifier]:
+    verifier = MathsVerifier(workers=1)
+    yield verifier
+    verifier.close()
+
+
+def _holds(
+    verifier: MathsVerifier, gold: str, response: str, *, paid: bool, prompt: str = ""
+) -> None:
+    verdict = verifier.verify(gold, response, prompt=prompt)
+    assert (verdict.reward == 1.0) == paid, (gold, response, verdict.detail)
+
+
+@FEW
+@given(a=SMALL, b=SMALL, said=SAID)
+def test_a_closing_formula_is_the_answer_as_if_it_stood_in_a_box(
+    verifier: MathsVerifier, a: int, b: int, said: str
+) -> None:
+    for gold, right, wrong in (
+        (f"y = {a}x - {b}", f"y + {b} = {a}x", f"y = {a}x + {b}"),
+        (f"{a}x + {b}", f"f(x) = {b} + {a}x", f"f(x) = {a}x − {b}"),
+        (f"({a}, {-b})", f"V = ({a}; −{b})", f"V = (−{b}; {a})"),
+        (f"({a}, {b}+1)", f"I({a} ; {b + 1})", f"I({a} ; {b})"),
+        (f"\\frac{{\\ln {a}}}{{{b}}}", f"x = (ln {a})/{b}", f"x = (ln {a})/{b + 1}"),
+        (f"x = {a} \\pm {b}i", f"x = {a} + {b}i or x = {a} − {b}i", f"x = {a} + {b}i"),
+        (f"[-{a}, {b}]", f"−{a} ≤ x ≤ {b}", f"−{a} < x ≤ {b}"),
+        (f"(-\\infty,-{a})\\cup({b},\\infty)", f"x > {b} or x < −{a}", f"x > {b}"),
+        (f"\\{{-{a}, {b}\\}}", f"x = {b} or x = −{a}", f"x = {b} or x = {a + b}"),
+        ("\\emptyset", "L = { }", f"L = {{{a}}}"),
+        (
+            f"\\begin{{pmatrix}}\\frac12&0\\\\{a}&{b}\\end{{pmatrix}}",
+            f"A⁻¹ = [[0.5, 0], [{a}, {b}]]", f"A⁻¹ = [[0.5, 0], [{b + a}, {a}]]",
+        ),
+    ):  # fmt: skip
+        _holds(verifier, gold, said.format(right), paid=True)
+        _holds(verifier, gold, said.format(wrong), paid=False)
+
+
+@FEW
+@given(modulus=st.sampled_from([7, 9, 11, 13]), residue=st.integers(1, 6), turn=st.integers(1, 3))
+def test_a_congruence_has_its_modulus(
+    verifier: MathsVerifier, modulus: int, residue: int, turn: int
+) -> None:
+    gold = f"x \\equiv {residue} \\pmod{{{modulus}}}"
+    other = residue + turn * modulus
+    for answer, paid in (
+        (f"x ≡ {residue} (mod {modulus})", True),
+        (f"x ≡ {other} ≡ {residue} mod {modulus}", True),
+        (f"x = {modulus}k + {residue}, k ∈ ℤ", True),
+        (f"x ≡ {residue} (mod {modulus + 1})", False),
+        (f"x = {modulus + 1}k + {residue}, k ∈ ℤ", False),
+        (f"x ≡ {residue + 1} (mod {modulus})", False),
+    ):
+        _holds(verifier, gold, f"Multiply by 5.\n\nTherefore {answer}.", paid=paid)
+
+
+@FEW
+@given(
+    part=st.sampled_from([3, 4, 6]), turns=st.integers(-3, 3), step=st.sampled_from([1, 2]),
+    letter=st.sampled_from("kn"), sign=st.sampled_from("+-"),
+)  # fmt: skip
+def test_a_family_may_begin_at_any_of_its_members(
+    verifier: MathsVerifier, part: int, turns: int, step: int, letter: str, sign: str
+) -> None:
+    gold = f"x = \\frac{{\\pi}}{{{part}}} + {step}k\\pi, k \\in \\mathbb{{Z}}"
+    for shift, paid in ((turns * part * step, True), (turns * part * step + 1, False)):
+        start = f"{1 + shift}π/{part} {sign} {step}{letter}π"
+        ending = f"x = {start}, where {letter} is any integer."
+        _holds(verifier, gold, f"We solve.\n\n{ending}", paid=paid)
+    other = f"x = π/{part} + {step + 1}{letter}π, {letter} ∈ ℤ"
+    _holds(verifier, gold, f"We solve.\n\n{other}", paid=False)
+
+
+@FEW
+@given(roots=st.lists(st.integers(-9, 9), min_size=2, max_size=2, unique=True))
+def test_an_index_that_only_counts_roots_is_no_name(
+    verifier: MathsVerifier, roots: list[int]
+) -> None:
+    first, second = roots
+    gold = f"x_1 = {first}, x_2 = {second}"
+    for answer in (
+        f"$x_1 = {second}$ und $x_2 = {first}$", f"\\boxed{{x_1 = {second}, x_2 = {first}}}",
+        f"x₁ = {second}, x₂ = {first}", f"x = {second} or x = {first}",
+    ):  # fmt: skip
+        _holds(verifier, gold, answer, paid=True, prompt="Find the roots of the quadratic.")
+        wrong = answer.replace(f"= {second}", f"= {second + 20}")
+        _holds(verifier, gold, wrong, paid=False, prompt="Find the roots of the quadratic.")
+    swapped = f"\\boxed{{x_1 = {second}, x_2 = {first}}}"
+    _holds(verifier, gold, swapped, paid=False, prompt="Solve $x_1 + 2x_2 = 1$, $x_1 - x_2 = 4$.")
+
+
+@pytest.mark.parametrize("piece", ["(", "a ", "1,", "x=1 ", "x_", "= ", "[1, ", "nπ", "\\a", "' "])
+def test_formulas_are_found_in_linear_time(piece: str) -> None:
+    """Twice the text costs at most about twice the time, measured in one run."""
+    costs = []
+    for size in (4_000, 16_000):
+        begin = time.process_time()
+        for _ in range(3):
+            formulas(piece * size, 0, size * len(piece))
+        costs.append(time.process_time() - begin)
+    assert costs[1] < 16 * costs[0] + 0.05
