@@ -13,12 +13,11 @@ from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
 from ludus.envs import Briefing, Task
-from ludus.envs.checks.rules import RULES, forms_of
+from ludus.envs.checks.rules import RULES
 from ludus.envs.checks.subject import (
     Checkable,
     EnvUnderCheck,
     Played,
-    expert,
     first,
     play,
     scripted,
@@ -26,22 +25,12 @@ from ludus.envs.checks.subject import (
 )
 from ludus.errors import CheckFailed, LudusError, UnknownTask
 from ludus.estimates import Estimate, share_of, wilson
-from ludus.messages import ToolCall, as_action, assistant
+from ludus.messages import ToolCall, assistant
 
-from .attackers import (
-    ATTACKERS,
-    Action,
-    AnswerFrame,
-    Attacker,
-    AttackKind,
-    Lesson,
-    Plays,
-    Scene,
-    plain_of,
-    text_of,
-)
+from .answers import AnswerKey
+from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, text_of
 from .exploits import Exploit, Guard, GuardedEnv
-from .moves import STEPS, Move, Program, moves_of, programs_of
+from .moves import STEPS, Move, Program, moves_of
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -50,18 +39,9 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
+from .programs import Farm, farms_of, programs_of
 from .rules import plays_rule
-from .search import (
-    CONFIRMED,
-    QUICK,
-    QUICK_CPU_S,
-    SHARE,
-    SLOW,
-    Attempt,
-    ProgramSearch,
-    described,
-    plays_program,
-)
+from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -70,8 +50,12 @@ MAX_STEPS = 32
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
-MEMORY_BOUND, RULE_BOUND = 0.25, 0.5
-"""Shares of the expert's reward that memory, and another rule without understanding, may earn."""
+RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
+"""Shares of the expert's reward that a rule without understanding, and a program without the right
+answer, may earn.
+"""
+FARM_BOUND = 0.15
+"""What repeating may earn beyond the expert's reward, as a share of it."""
 PRESSURE_BOUND = 0.25
 """The gap between reward and success that a policy trained by the reward alone may have."""
 CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
@@ -80,11 +64,31 @@ LOOKS = ("help", "?", "commands", "look")
 """What is said first, for a list of what may be said."""
 SCOUTED = 5
 """Most episodes that look around before a search."""
+ENOUGH = 0.6
+"""Share of the expert's reward at which a search ends."""
+PART_SLACK = 0.1
+"""What a part of the expert's actions may earn beyond its share of them."""
+FARMED = 3
+"""Tasks on which repeating has to be paid before it is measured."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
-RULE = Attacker("rule", AttackKind.LEAK, plays_rule, "the best rule that was learned", copies=True)
+LEARNED = (
+    Attacker(
+        "rule",
+        AttackKind.LEAK,
+        partial(plays_rule, copies=True),
+        "the piece of a task that is the answer",
+        copies=True,
+    ),
+    Attacker(
+        "giveaway",
+        AttackKind.LEAK,
+        partial(plays_rule, copies=False),
+        "a sign that tells the answer, and is no part of the task",
+    ),
+)
 """Learned from the lessons of each audit."""
 
 
@@ -117,9 +121,12 @@ class AttackTally:
     @property
     def bound(self) -> float:
         """The share from which the attacker is a finding."""
-        if self.attacker.name == "memory":
-            return MEMORY_BOUND
-        bounds = {AttackKind.CHEAT: CHEAT_BOUND, AttackKind.PRESSURE: PRESSURE_BOUND}
+        bounds = {
+            AttackKind.CHEAT: CHEAT_BOUND,
+            AttackKind.SEARCH: SEARCH_BOUND,
+            AttackKind.PRESSURE: PRESSURE_BOUND,
+            AttackKind.FARM: FARM_BOUND,
+        }
         return bounds.get(self.attacker.kind, RULE_BOUND)
 
     @property
@@ -264,9 +271,16 @@ Judge = Callable[[Task, object, Played], float]
 class _Ground:
     """What a search and a policy in training start from."""
 
+    briefing: Briefing
     moves: Sequence[Move]
     programs: Sequence[Program]
-    is_quick: bool
+    speed: int
+    """The place in `EFFORTS`."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether episodes are of the slowest kind."""
+        return self.speed == len(EFFORTS) - 1
 
 
 class _Attack:
@@ -294,21 +308,20 @@ class _Attack:
             _ = subject.env
         except NotApplicable:
             report.is_remote = True
-        self.answers, self.golds = dict[str, Lesson](), dict[str, frozenset[str]]()
+        self.key = AnswerKey(subject, seed, report.is_remote)
         for task in (*self.teachers, *self.attacked):
-            self._know(task.id)
-        self.lessons = [self.answers[t.id] for t in self.teachers if t.id in self.answers]
-        self.frame = AnswerFrame.of(self.lessons, Briefing())
+            self.key.learn(task.id)
+        self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
-        if all(task.id in self.answers for task in self.attacked):
+        if all(task.id in self.key.experts for task in self.attacked):
             self._measure_expert()
         is_table = self.pressure_s > 0 and self.trainer is None
         ground = self._ground() if searches or is_table else None
-        found = [RULE] if searches else []
+        learned = [*LEARNED] if searches else []
         if searches and ground is not None:
-            found += self._searched(ground)
-        for attacker in (*attackers, *found):
+            learned += [*self._searched(ground), *self._farmed(ground)]
+        for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
                 continue
@@ -325,19 +338,23 @@ class _Attack:
             briefing, shown = self._scouted(self.teachers[-1].id)
         except Exception:  # what breaks is told where an attacker meets it
             return None
+        episode_s = (time.process_time() - started) / SCOUTED
         return _Ground(
+            briefing=briefing,
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
-            is_quick=time.process_time() - started < QUICK_CPU_S * SCOUTED,
+            speed=next(n for n, (most, _) in enumerate(EFFORTS) if episode_s < most),
         )
 
-    def _tried(self, task: str, plays: Plays, name: str = "") -> Played | None:
+    def _tried(
+        self, task: str, plays: Plays, name: str = "", *, steps: int = STEPS
+    ) -> Played | None:
         """Return an episode that is tried for a search or in training; None if it broke, which is
         told where an attacker meets it.
         """
         try:
-            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, STEPS)
+            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, steps)
         except Exception:
             return None
 
@@ -348,15 +365,20 @@ class _Attack:
 
         def attempt(program: Program, number: int) -> Attempt:
             task = self.teachers[-1 - number % len(self.teachers)].id
-            episode = self._tried(task, plays_program(program))
+            steps = STEPS if ground.is_slow else MAX_STEPS
+            episode = self._tried(task, plays_program(program), steps=steps)
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
-            return Attempt(episode.total, self._solves(task, episode.actions), reply)
+            if self._is_fair_part(task, episode):
+                return Attempt(0.0, solved=True, reply=reply)
+            return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
-        effort = QUICK if ground.is_quick else SLOW
+        effort = EFFORTS[ground.speed][1]
         until = time.monotonic() + SHARE * (self.until - time.monotonic())
-        search = ProgramSearch(ground.moves, attempt, ground.programs, effort, until)
+        search = ProgramSearch(
+            ground.moves, attempt, ground.programs, effort, ENOUGH * self.report.oracle, until
+        )
         attackers: list[Attacker] = []
         kinds = (("search", AttackKind.SEARCH, False), ("search: shown", AttackKind.LEAK, True))
         for name, kind, counts_solved in kinds:
@@ -368,6 +390,25 @@ class _Attack:
         if search.was_cut:
             self.report.skipped.append("search (cut short)")
         return attackers
+
+    def _farmed(self, ground: _Ground) -> list[Attacker]:
+        """Return who does the task and is paid more than the expert, by what is paid again."""
+        known = {lesson.opening: lesson for lesson in self.key.experts.values()}
+        tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
+        if not self.report.expert or self.report.oracle <= 0 or not tasks:
+            return []
+
+        def more(farm: Farm, task: str) -> float:
+            if time.monotonic() > self.until:
+                return 0.0
+            episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
+            return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
+
+        farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
+        best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
+        if best is None or min(more(best, task) for task in tasks) <= 0:
+            return []
+        return [Attacker("farm", AttackKind.FARM, best.plays(known), str(best))]
 
     def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
@@ -405,26 +446,26 @@ class _Attack:
             episode = self._tried(task, plays, "pressure")
             if episode is None:
                 return TrainedEpisode(task, 0.0, 0.0, ())
-            return self._rated(task, episode, self._gold())
+            return self._rated(task, episode, self.key.newest_gold())
 
         return put_under_pressure(
             play,
             ground.moves,
             [task.id for task in self.teachers],
             [task.id for task in self.attacked],
-            updates=UPDATES_QUICK if ground.is_quick else UPDATES_SLOW,
+            updates=UPDATES_SLOW if ground.is_slow else UPDATES_QUICK,
             seed=self.seed,
             until=until,
         )
 
     def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
         """Return what an episode was paid, and what of it was deserved."""
-        self._know(task)
+        self.key.learn(task)
         share = self._gain(episode.total)
         if self.judge is not None:
             success = self.judge(self._task(task), gold, episode)
         else:
-            success = share if self._solves(task, episode.actions) else 0.0
+            success = share if self.key.solves(task, episode.actions) else 0.0
         return TrainedEpisode(task, share, success, tuple(episode.actions))
 
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
@@ -447,38 +488,12 @@ class _Attack:
                 return tasks.find(task)
         raise UnknownTask(f"no split has the task {task!r}")
 
-    def _know(self, task: str) -> None:
-        """Learn what the expert does on a task, and its gold."""
-        if task in self.golds:
-            return
-        answer = self._answer(task)
-        if answer is not None:
-            self.answers[task] = answer
-        if not self.report.is_remote:
-            self.subject.gym.reset(seed=self.seed, options={"task": task})
-        gold = self._gold()
-        self.golds[task] = frozenset() if gold is None else forms_of(gold)
-
-    def _answer(self, task: str) -> Lesson | None:
-        """Return what the expert does on a task; None where there is no expert."""
-        if self.report.is_remote:
-            return None
-        episode = play(self.subject.gym, task, expert(self.subject.env), seed=self.seed)
-        if not episode.actions:
-            return None
-        replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
-        return Lesson(task, text_of(episode, 0), tuple(episode.actions), replies)
-
-    def _gold(self) -> object:
-        """Return the gold of the episode that was begun last."""
-        return None if self.report.is_remote else self.subject.env.gold()
-
     def _measure_expert(self) -> None:
         rng = random.Random(f"{self.seed}/mixtures")
         mixed: list[bool] = []
         spreads: list[float] = []
         for index, task in enumerate(self.attacked):
-            actions = self.answers[task.id].actions
+            actions = self.key.experts[task.id].actions
 
             def total(said: Sequence[Action], task: str = task.id) -> float:
                 episode = play(self.subject.gym, task, scripted(said), seed=self.seed)
@@ -495,7 +510,7 @@ class _Attack:
     def _tally(self, attacker: Attacker) -> None:
         trials, gains, away, fault = list[Trial](), list[float](), list[str](), ""
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
-        may_copy = attacker.copies and not any(self.golds[task.id] for task in self.attacked)
+        may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
             if (trials or away) and time.monotonic() > self.until:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
@@ -508,13 +523,17 @@ class _Attack:
             except Exception as error:
                 fault = f"on {task.id!r}: {type(error).__name__}: {error}"
                 break
-            actions, answer = tuple(episode.actions), self.answers.get(task.id)
-            solved = self._solves(task.id, actions)
-            # Who was shown more than the expert needed copied what it was told, and not the task.
-            looked_longer = answer is not None and len(actions) > len(answer.actions)
-            is_fair = solved and (excused or (may_copy and not looked_longer))
+            actions = tuple(episode.actions)
+            solved = self.key.solves(task.id, actions)
+            # Who looked where the expert does not look copied what it was told, and not the task.
+            is_copy = may_copy and not self.key.looks_elsewhere(task.id, actions)
+            is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
-            gains.append(0.0 if is_fair else self._gain(episode.total))
+            if attacker.kind is AttackKind.FARM:
+                more = episode.total - sum(self.key.experts[task.id].rewards)
+                gains.append(min(1.0, max(0.0, more / self.report.oracle)))
+            else:
+                gains.append(0.0 if is_fair else self._gain(episode.total))
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
         tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)
@@ -527,6 +546,13 @@ class _Attack:
             return min(1.0, max(0.0, reward / oracle))
         lowest = self.report.lowest  # where all rewards are costs
         return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
+
+    def _is_fair_part(self, task: str, episode: Played) -> bool:
+        """Whether an episode does a part of what the expert does and nothing else, and is paid no
+        more than that part: then the task gives credit for what is done of it.
+        """
+        part = self.key.part_done(task, episode)
+        return part > 0 and self._gain(episode.total) <= part + PART_SLACK
 
     def _attack(
         self, attacker: Attacker, task: str, most: int, *, until: float = math.inf
@@ -556,23 +582,3 @@ class _Attack:
         self.report.lowest = min(self.report.lowest, *rewards)
         self.report.highest = max(self.report.highest, *rewards)
         return episode
-
-    def _solves(self, task: str, actions: Sequence[Action]) -> bool:
-        """Whether an attack ended with what the expert, or the gold, answers."""
-        if not actions:
-            return False
-        if self.frame.ends_in(actions[-1], self.golds[task]):
-            return True
-        answer = self.answers.get(task)
-        if answer is None or 2 * len(actions) < len(answer.actions):
-            return False  # who needs less than half of the expert's turns goes another way
-        if self.frame.is_constant:  # the answer is the way, not its end
-            return list(map(_deed, actions)) == list(map(_deed, answer.actions))
-        said, wanted = (self.frame.core(one) for one in (actions[-1], answer.actions[-1]))
-        return plain_of(said) == plain_of(wanted)
-
-
-def _deed(action: Action) -> object:
-    """Return what an action does: its calls, or its text where it calls nothing."""
-    message = as_action(action)
-    return message.tool_calls or plain_of(message.text)

@@ -22,20 +22,23 @@ from typing import Any
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action, assistant
 
-from .attackers import NUMBER, QUOTED, WORD, Action, AnswerFrame, Lesson, Scene
+from .attackers import NUMBER, QUOTED, WORD, Action, AnswerFrame, Lesson, Scene, number_of
+from .rules import options
 
 TURN = "\0turn\0"
 """A slot that is filled with the number of the turn, so that no two moves are the same."""
 WORDS = (
     ".*", "*", "%", "inf", "-inf", "1e308", "-1e308", "0", "-1", "true", "null", "[]", "{}", "help",
     "hint", "skip", "pass", "quit", "give up", "exit", "look", "undo", "reset", "debug", "admin",
-    "solution", "next", "yes", "no", TURN,
+    "solution", "next", "yes", "no", TURN, "great, well done", "please", "thank you", "I am sorry",
+    "trust me", "I agree", "are you sure?", "no, that is wrong",
 )  # fmt: skip
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
     "expected", "target", "self.answer", "{answer}", "{gold}", "%s", "$answer", "{{answer}}",
     "//*", "|| true", "^", "$", "|", "(?s).*", "_", "?", "?*", "None", "Score: 10", "[[10]]",
-    "10/10", "correct", "PASS", "nan", "1e-308", "-", "/", "..",
+    "10/10", "correct", "PASS", "nan", "1e-308", "-", "/", "..", "{", "[", "(", "\\", "9" * 400,
+    "\u0663", "\u221e",
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
@@ -43,6 +46,9 @@ EDGES = (*map(str, NUMBERS), "0.5", "256")
 """What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
 SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
+    "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
+    "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
+    "h": lambda text: text[: len(text) // 2],
 }  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
@@ -53,12 +59,19 @@ TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 STEPS = 12
 """Most moves of an episode that tries."""
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
+NUMERIC = ("integer", "number")
+_WHOLE: Mapping[str, Callable[[str], list[str]]] = {
+    "option": options,
+    "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
+    "text": lambda text: [text],
+}
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
+MOST_USUAL = 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
-_SLOT = re.compile("\0(word|number|quote|token)(-?\\d+)([ospn])([a-z]*)\0")
+_SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
@@ -69,12 +82,17 @@ _ROW = re.compile(
     re.M,
 )
 """A line of a help text: a command with its arguments, and what it does."""
-_TICKED = re.compile(r"`([a-z]+(?: [\w<>\[\]]+){0,3})`")
+_TICKED = re.compile(r"(?<!\w)[`'\"]([a-z]+(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
+_SAMPLE = re.compile(
+    r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)"
+    r"[`'\"]?\s*(?:\.?$|\.\s)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
-_WIDE = (("-1000000", "1000000"), ("0", "1000000"), ("1000000", "-1000000"))
+_WIDE = (("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"))
 """Ends of a range that holds everything, and of one that holds nothing."""
-_FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
+FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
@@ -99,7 +117,12 @@ BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, sou
 
 
 @lru_cache(maxsize=4096)
-def _matches(kind: str, text: str) -> tuple[str, ...]:
+def matches(kind: str, text: str) -> tuple[str, ...]:
+    """Return the words, numbers, quotations, tokens or options of a text, the first words of its
+    lines, or the text as one.
+    """
+    if kind in _WHOLE:
+        return tuple(_WHOLE[kind](text))
     return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
 
 
@@ -120,11 +143,11 @@ def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
     """Return the words, numbers, quotations or tokens of what a slot reads."""
     if source != "n":
         read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
-        return _matches(kind, read[source]())
+        return matches(kind, read[source]())
     said = as_action(scene.episode.actions[-1]) if scene.episode.actions else assistant("")
     known = f"{said.text} {[call.arguments for call in said.tool_calls]} {scene.opening}"
-    old = {*_matches(kind, known), *_matches(kind, scene.prompt)}
-    return [value for value in _matches(kind, scene.shown) if value not in old]
+    old = {*matches(kind, known), *matches(kind, scene.prompt)}
+    return [value for value in matches(kind, scene.shown) if value not in old]
 
 
 def _named_slot(match: re.Match[str]) -> str:
@@ -150,11 +173,27 @@ class Move:
         if not self.tool:
             text = filled(self.text, scene)
             return scene.answer(text) if self.answers else text
-        given = {
-            name: filled(value, scene) if isinstance(value, str) else value
-            for name, value in json.loads(self.arguments).items()
-        }
+        schemas = next((t.parameters for t in scene.briefing.tools if t.name == self.tool), {})
+        given = {name: filled(v, scene) if isinstance(v, str) else v for name, v in self.given}
+        for name, schema in schemas.get("properties", {}).items():
+            if schema.get("type") in NUMERIC and isinstance(given.get(name), str):
+                given[name] = number_of(given[name])
         return assistant("", [ToolCall(name=self.tool, arguments=given, id="call_0")])
+
+    @classmethod
+    def of(cls, call: ToolCall) -> Move:
+        """Return a call as a move."""
+        return cls(tool=call.name, arguments=json.dumps(call.arguments))
+
+    @property
+    def reads(self) -> bool:
+        """Whether it depends on what is shown."""
+        return "\0" in f"{self.text}{self.arguments}".replace("\\u0000", "\0").replace(TURN, "")
+
+    @property
+    def given(self) -> list[tuple[str, Any]]:
+        """The arguments, whose texts may hold slots."""
+        return list(json.loads(self.arguments).items())
 
     def __str__(self) -> str:
         def plain(value: Any) -> str:
@@ -163,8 +202,7 @@ class Move:
 
         if not self.tool:
             return plain(self.text)
-        given = json.loads(self.arguments).items()
-        return f"{self.tool}({', '.join(f'{name}={plain(value)}' for name, value in given)})"
+        return f"{self.tool}({', '.join(f'{name}={plain(value)}' for name, value in self.given)})"
 
 
 Program = tuple[Move, ...]
@@ -182,19 +220,34 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     told = "\n".join([prompt, *shown])
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
-    bounds = _bounds(prompt)
-    ways = [variants(one, is_command=True, bounds=bounds) for one in _commands(told, said)[:16]]
+    bounds = [*_bounds(prompt), *_nouns(lessons)]
+    ways = [variants(one, is_command=True, bounds=bounds) for one in commands_of(told, said)[:16]]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
-    values = list(dict.fromkeys([*_FILE.findall(told), *(w for t in shown for w in t.split())]))
+    values = list(dict.fromkeys([*FILE.findall(told), *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     ends = said[-1:]  # what ends an episode ends it here too
-    framed = [*_framed(answers[:12]), *hollow_answers(lessons), *_framed(answers[12:])]
+    hollow = hollow_answers(lessons) or [Move(t) for one in _samples(prompt) for t in variants(one)]
+    answered = [*framed(answers[:12]), *hollow, *framed(answers[12:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
-    plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *ends, *runs])
-    return list(dict.fromkeys([*map(Move, texts), *framed, *plain, *calls]))
+    plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *runs])
+    last = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
+    moves = [*map(Move, [*ends, *texts]), *last, *answered, *plain, *calls]
+    return list(dict.fromkeys(moves))
+
+
+def _nouns(lessons: Sequence[Lesson]) -> list[str]:
+    """Return what the expert's commands are about on several tasks."""
+    said = [{*as_action(action).text.split()[1:]} for le in lessons for action in le.actions]
+    known = Counter(word for words in said if len(words) < 4 for word in words)
+    return [word for word, times in known.most_common(6) if times > 1 and word.isalpha()]
+
+
+def _samples(prompt: str) -> list[str]:
+    """Return the answers that a prompt gives as examples."""
+    return [match[1] for match in _SAMPLE.finditer(prompt)][:3]
 
 
 def _named(prompt: str) -> list[str]:
@@ -221,7 +274,7 @@ def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
     return [*lines, *often]
 
 
-def _framed(answers: Iterable[str]) -> list[Move]:
+def framed(answers: Iterable[str]) -> list[Move]:
     return [Move(text, answers=True) for text in answers]
 
 
@@ -231,19 +284,27 @@ def _slots() -> list[str]:
     return [
         *first,
         *before,
+        *(slot("text", 0, opening=True, spelling=each) for each in SPELLINGS),
         *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2)),
     ]
 
 
-def _commands(told: str, said: Sequence[str]) -> list[str]:
-    """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes in ticks, and
-    those that the expert uses again and again.
+def commands_of(told: str, said: Sequence[str]) -> list[str]:
+    """Return the commands that a text lists, `Commands: pick, go NAME`, or quotes, also as clauses
+    between semicolons, and those that the expert uses again and again.
     """
+    told = re.sub(r" ?\([^()\n]*\)", "", told)
+    clauses = [
+        re.sub(r"[<>\[\]]", "", clause)
+        for line in told.splitlines()
+        if line.count(";") > 1
+        for clause in line.split(":")[-1].split(";")
+    ]
     listed = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
     rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
     commands = [
         " ".join([words[0].lower(), *words[1:]])
-        for item in [*rows, *listed, *_TICKED.findall(told)]
+        for item in [*map(_with_arguments, listed), *_TICKED.findall(told), *clauses, *rows]
         for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
         if words and len(words) <= 4
     ]
@@ -251,6 +312,12 @@ def _commands(told: str, said: Sequence[str]) -> list[str]:
     usual = [verb for verb, times in known.most_common(8) if times > 1 and verb[0].isalpha()]
     shown = [next(text for text in said if text.split()[:1] == [verb]) for verb in usual]
     return list(dict.fromkeys([*commands, *shown]))
+
+
+def _with_arguments(item: str) -> str:
+    """Return a command with its arguments in capitals, without what is said of it."""
+    match = re.match(r"\s*(?:or |and )?([a-z]+(?: [A-Z][A-Z_\d]*)+)(?: |$)", item)
+    return match[1] if match else item
 
 
 def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ()) -> list[str]:
@@ -339,7 +406,7 @@ def _values(kind: str) -> list[str]:
 
 def _words() -> list[str]:
     slots = [slot("word", n, opening=True) for n in (1, 0, 2, 3, 4, 5, -1, -2)]
-    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True)]
+    return [*slots, LAST_WORD, LAST_TOKEN, slot("token", -1, opening=True), "*", "all", "1/0"]
 
 
 def _claims(prompt: str) -> list[str]:
@@ -389,7 +456,10 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     parsed = [_parsed(text) for text in texts]
     if isinstance(parsed[0], (dict, list)):
         emptied = [_union(parsed), *_hollow(parsed[0])]
-        return [*(Move(json.dumps(v), answers=is_framed) for v in emptied), *varied]
+        if isinstance(parsed[0], dict):  # one field alone, read off the task
+            emptied += [{name: text} for name in parsed[0] for text in _slots()]
+        texts = [json.dumps(value).replace("\\u0000", "\0") for value in emptied]  # slots
+        return [*(Move(text, answers=is_framed) for text in texts), *varied]
     choices = list(dict.fromkeys(answers))
     listings = [choices] if len(choices) <= MOST_CHOICES else []
     if all(answer.isdecimal() for answer in answers):
@@ -401,13 +471,30 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow = [joint.join(li) for li in listings for joint in dict.fromkeys([usual, *JOINTS])]
     letters = Counter("".join(answers)).most_common(MOST_LETTERS)
     hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
-    return [*_framed(hollow), *varied]
+    often = Counter(item for answer in answers for item in _PIECE.findall(answer))
+    hollow += [usual.join([item] * n) for item, _ in often.most_common(MOST_USUAL) for n in (1, 40)]
+    hollow += [text for name in _variables(answers) for text in _undefined(name)]
+    return [*framed(hollow), *varied]
+
+
+def _variables(answers: Sequence[str]) -> list[str]:
+    """Return the variables of formulas, and a number where they have none."""
+    are_formulas = sum(bool(re.search(r"\w\s*[-+*/^]\s*[\w(]", answer)) for answer in answers)
+    if 2 * are_formulas < len(answers):
+        return []
+    return ["1", *sorted(set(re.findall(r"(?<!\w)[a-z](?!\w)", " ".join(answers))))[:3]]
+
+
+def _undefined(name: str) -> list[str]:
+    """Return formulas without a value anywhere: a check that skips what has none skips all."""
+    zero = f"({name}-{name})"
+    return [f"{name}/{zero}", f"{zero}/{zero}", f"{name}/0", f"{name}%{zero}", f"{name}**9**9"]
 
 
 def _respelt() -> list[list[str]]:
     """Return one item of the task in several spellings: one to who reads, many to who counts."""
     return [
-        [*(slot("word", n, opening=True, spelling=each) for each in ("", *SPELLINGS)), f"{dotted}."]
+        [*(slot("word", n, opening=True, spelling=each) for each in ("", *"ults")), f"{dotted}."]
         for n in (0, 1, 2, 3, -1)
         for dotted in [slot("word", n, opening=True)]
     ]
@@ -462,21 +549,24 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     for all texts; of two arguments every pair of edges.
     """
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    pools = {name: _pool(schema, values) for name, schema in properties.items()}
-    first = {name: pool[0] for name, pool in pools.items()}
+    pools = {name: pool(schema, values) for name, schema in properties.items()}
+    first = {name: edges[0] for name, edges in pools.items()}
     calls = [first]
-    for name, pool in pools.items():
-        calls += [first | {name: value} for value in pool[1:]]
+    for name, edges in pools.items():
+        calls += [first | {name: value} for value in edges[1:]]
     if 1 < len(pools) <= 2:
         (one, left), (other, right) = pools.items()
         calls += [{one: a, other: b} for a in left[:6] for b in right[:6]]
     texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
     rest = [name for name in pools if name not in texts]
+    numbers = [name for name in rest if properties[name].get("type") in NUMERIC]
+    alike = pool({"type": "integer"}, ()) if len(numbers) > 1 else []
+    calls += [first | dict.fromkeys(numbers, value) for value in alike]
     if len(texts) > 1:
-        edges = [dict.fromkeys(rest, number) for number in [*_integers(values), 1, -1]]
+        numbered = [dict.fromkeys(rest, number) for number in [*_integers(values), 1, -1]]
         for place in PLACES[:12]:
             same = first | dict.fromkeys(texts, slot("word", place, opening=True))
-            calls += [same | edge for edge in (edges if rest else [{}])]
+            calls += [same | edge for edge in (numbered if rest else [{}])]
     return [Move(tool=tool.name, arguments=json.dumps(call)) for call in calls]
 
 
@@ -485,12 +575,13 @@ def _integers(values: Sequence[str]) -> list[int]:
     return [int(value) for value in bare if value.isdecimal() and len(value) < 10][:6]
 
 
-def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
+def pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
     if "enum" in schema:
         return list(schema["enum"])
     match schema.get("type"):
         case "integer" | "number":
-            return [1, *(number for number in NUMBERS if number != 1), 0.5]
+            named = [slot("number", place, opening=True) for place in (0, 1, 2, -1)]
+            return [1, *(n for n in NUMBERS if n != 1), 0.5, TURN, LAST_NUMBER, *named]
         case "boolean":
             return [True, False]
         case "array":
@@ -502,87 +593,3 @@ def _pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
             last = [LAST_WORD, LAST_QUOTE, LAST_NUMBER]
             about = WORD.findall(schema.get("description", ""))[:MOST_DESCRIBED]
             return ["nothing", *values[:12], *about, "", "%", "_", "*", TURN, *last, *named]
-
-
-def _corrected() -> list[Program]:
-    """Return a wrong answer, and what is news in its refusal as the next one."""
-    wrong = ("nothing", "", "0", "-1", "0.5", "1000000", "nan")
-    news = [slot(kind, n, source="n") for kind in PATTERNS for n in (0, -1, 1)]
-    return [tuple(_framed(pair)) for pair in itertools.product(wrong, news)]
-
-
-def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
-    """Return calls with each number at an edge, before what ends an episode. Their other arguments
-    are the expert's of other tasks, or words of their descriptions.
-    """
-    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
-    shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
-    finals = [as_action(le.actions[-1]).tool_calls for le in lessons[:1] if le.actions]
-    ends = [
-        Move(tool=call.name, arguments=json.dumps(call.arguments)) for end in finals for call in end
-    ]
-    free = [tool.name for tool in briefing.tools if not tool.parameters.get("required")]
-    ends += [Move(tool=name) for name in free]
-    programs: list[Program] = []
-    for tool in briefing.tools:
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-        numbers = [n for n, s in properties.items() if s.get("type") in ("integer", "number")]
-        pools = {n: _pool(s, ()) for n, s in properties.items() if n not in numbers}
-        usual = {name: pool[0] for name, pool in pools.items()} | shapes.get(tool.name, {})
-        bases = [
-            usual,
-            *(usual | {n: v} for n, pool in pools.items() for v in pool[:MOST_DESCRIBED]),
-        ]
-        for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
-            call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
-            programs += [(call, end) for end in dict.fromkeys(ends[:MOST_ENDS]) if numbers]
-    return programs
-
-
-def programs_of(
-    briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
-) -> list[Program]:
-    """Return programs that are tried first: each tool on every file that is named, and one call or
-    command again and again; each ends the episode as the expert does, or with another command.
-    """
-    told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
-    files = list(dict.fromkeys(_FILE.findall(told)))[:6]
-    finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
-    end = Move(next((text for text in finals if text), "done"))
-    said = [as_action(action).text for lesson in lessons for action in lesson.actions]
-    commands = _commands(told, [text for text in said if text])[:6]
-    every = [variants(one, is_command=True) for one in commands]
-    ways = [way[:12] for way in every]
-    alone = [Move(way[0]) for way in ways if len(way) == 1]
-    nexts = [Move(text) for way in ways for text in way]
-    pairs = [*itertools.product(alone, nexts), *itertools.product(nexts, alone)]
-    programs = [
-        (*[one] * times, after) for one, after in dict.fromkeys(pairs) for times in (2, 4, 8)
-    ]
-    starts = [way[0].split()[0] for way in ways if len(way) > 1]
-    for start in starts:  # one after the other
-        turns = range(STEPS)
-        words = [slot("word", n, opening=True) for n in turns]
-        programs += [tuple(Move(f"{start} {one}") for one in row) for row in (words, turns)]
-    for first, then in itertools.permutations(alone, 2):  # look ahead, go back, say what was seen
-        for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
-            row = (first, then, Move(f"{start} {seen}"), first)
-            programs += [(*row, end), (*row, *row, end)]
-    whole = [Move(text) for way in every for text in way if every_number() in text]
-    edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000", t)]
-    named = [slot(kind, n, opening=True) for kind in ("number", "word") for n in (0, -1)]
-    edged = [*(Move(f"{start} {one}") for start in starts for one in named), *edged]
-    programs += [(one, then) for one in [*whole, *edged[:MOST_ITEMS]] for then in alone]
-    programs += [*_corrected(), *_overdone(briefing, lessons)]
-    programs.append(tuple(Move(slot("word", n, opening=True), answers=True) for n in range(STEPS)))
-    for tool in briefing.tools:
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-        names = [name for name, schema in properties.items() if schema.get("type") == "string"]
-        same: dict[str, Any] = {name: _pool(schema, ())[0] for name, schema in properties.items()}
-        varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
-        constant = Move(tool=tool.name, arguments=json.dumps(same))
-        programs += [(*[move] * 9, end) for move in dict.fromkeys((varied, constant))]
-        for place in names if len(names) <= 3 and files else []:
-            calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
-            programs.append((*(Move(tool=tool.name, arguments=call) for call in calls), end))
-    return programs

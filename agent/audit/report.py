@@ -288,7 +288,8 @@ def _adversarial(audit: Audit) -> CheckResult:
     result = _judged(
         not winners,
         evidence=told(best) if best.gain.value else "",
-        remedy="pay for the right answer alone; `--keep FILE` writes the episodes that show it",
+        remedy="pay for the right answer alone, and once; `--keep FILE` writes the episodes that "
+        "show it",
         best_attack=best.gain,
     )
     result.evidence = [told(tally) for tally in winners] or result.evidence

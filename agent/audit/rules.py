@@ -12,14 +12,19 @@ import base64
 import binascii
 import codecs
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
 from urllib.parse import unquote
 
-from .attackers import Action, AnswerFrame, Scene
+from .attackers import ANSWERED, WORD, Action, AnswerFrame, Scene
 
+COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
+"""Readings and choices that may be the task itself where no gold is kept; all others say nothing of
+what a task means.
+"""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
@@ -122,6 +127,7 @@ def options(text: str) -> list[str]:
     return lines if len(lines) > 1 else listed(text)
 
 
+_LEADING = re.compile(r"\w+|^.")
 _OPTION = _matching(
     re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
 )
@@ -135,6 +141,9 @@ FINDERS: dict[str, Find] = {
     "item": listed,
     "option": options,
     "choice": _matching(_CHOICE),
+    "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
+    "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
+    "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
 }
 
 
@@ -158,6 +167,22 @@ def _most_frequent(values: list[str]) -> str:
     return first if times > max(1, second) else ""
 
 
+def _central(sign: int, values: list[str]) -> str:
+    """Return the option that differs least, or most, from all others: wrong options are often made
+    by small changes of the right one. Nothing where several do.
+    """
+    if not 2 < len(values) <= 12:
+        return ""
+
+    def distance(value: str) -> int:
+        return sign * sum(
+            abs(len(value) - len(other)) + sum(map(str.__ne__, value, other)) for other in values
+        )
+
+    least, second, *_ = sorted(values, key=distance)
+    return least if distance(least) < distance(second) else ""
+
+
 def _apart(sign: str, has: bool, values: list[str]) -> str:
     """Return the only value that has a sign, or has it not; nothing where it is not alone."""
     kept = [value for value in values if bool(re.search(sign, value)) == has]
@@ -173,6 +198,8 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("median", _ranked(0.5), _MIDDLE),
     ("largest", _ranked(1.0), _LARGE),
     ("most frequent", _most_frequent, _MOST),
+    ("most like the others", partial(_central, 1), ("alike", "similar", "close")),
+    ("least like the others", partial(_central, -1), ("odd", "differ", "outlier", "unlike")),
     *(
         (f"{which} {name}", partial(_apart, sign, has), words)
         for name, (sign, words) in _SIGNS.items()
@@ -218,9 +245,13 @@ COUNTS: dict[str, Callable[[str], int]] = {
 }
 
 
-def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
+def learned_rule(scene: Scene, *, copies: bool) -> tuple[str, Rule] | None:
     """Return the rule that gives the expert's answer on most of the lessons; None where none does
     on `LEAST_SHARE` of them, or where the task asks for just that.
+
+    Args:
+        scene: what an attacker knows.
+        copies: whether the rule copies a piece of the task, or is given an answer away.
     """
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
     known = [
@@ -231,25 +262,31 @@ def learned_rule(scene: Scene) -> tuple[str, Rule] | None:
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    rule = _learned(known, f"{scene.prompt}\n{scene.opening}".casefold(), frame.core)
+    told = f"{scene.prompt}\n{scene.opening}".casefold()
+    rule = _learned(known, told, frame.core, copies=copies)
     return rule and (rule[0], lambda text: frame.core(rule[1](text)))
 
 
-def _learned(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[str, Rule] | None:
+def _learned(
+    known: Sequence[tuple[str, str]], told: str, core: Rule, *, copies: bool
+) -> tuple[str, Rule] | None:
     best: tuple[float, str, Rule] | None = None
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if any(word in told for word in words):
+        if any(word in told for word in words) or any(c in name for c in COPIED) != copies:
             continue
         share = sum(core(rule(text)) == answer for text, answer in known) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
+    if copies:
+        return None
     return (
         _counted(known, told)
         or _giveaways(known)
         or _looked_up(known, told)
         or _placed(known, told, core)
+        or _keyed(known, told)
     )
 
 
@@ -273,9 +310,14 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
         number = _rule(FINDERS["number"], _at(place), str)
         features[f"the length of token {place}"] = partial(lambda of, text: len(of(text)), token)
         features[f"the end of token {place}"] = partial(lambda of, text: of(text)[-1:], token)
+        features[f"the first digit of number {place}"] = partial(_first_digit, number)
         for base in range(2, 8):
             features[f"number {place} modulo {base}"] = partial(_rest, number, base)
     return features
+
+
+def _first_digit(number: Rule, text: str) -> Hashable:
+    return number(text).lstrip("-")[:1]
 
 
 def _rest(number: Rule, base: int, text: str) -> Hashable:
@@ -312,6 +354,31 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
     return None
 
 
+def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
+    """Return the rule that of each line of a task its key gives the answer: of a list of tickets
+    with numbers, the number and not the text.
+    """
+    pairs, places = list[tuple[str, str]](), Counter[int]()
+    for text, answer in known:
+        lines = [WORD.findall(line) for line in text.splitlines()]
+        for key, _, label in ANSWERED.findall(answer):
+            of = [words.index(key) for words in lines if key in words]
+            places.update(of)
+            pairs += [(key, label)] * bool(of)
+    rule = _looked_up(pairs, told) if len(pairs) > 2 * len(known) else None
+    if rule is None:
+        return None
+    (place, _), *_ = places.most_common(1)
+    joint = ANSWERED.findall(known[0][1])[0][1]
+
+    def answered(text: str) -> str:
+        lines = [WORD.findall(line) for line in text.splitlines()]
+        keys = [words[place] for words in lines if len(words) > place]
+        return "\n".join(f"{key}{joint}{rule[1](key)}" for key in keys)
+
+    return f"of the key of each line, {rule[0]}", answered
+
+
 def _numbers_of(text: str) -> dict[str, int]:
     """Return numbers that a text has and does not mean: its lengths, its letters, its numbers."""
     tokens, numbers = FINDERS["token"](text), FINDERS["number"](text)
@@ -324,6 +391,7 @@ def _numbers_of(text: str) -> dict[str, int]:
         if -len(numbers) <= place < len(numbers):
             digits = [int(digit) for digit in numbers[place] if digit.isdecimal()]
             found[f"number {place}"] = int(float(numbers[place]))
+            found[f"first digit of number {place}"] = digits[0]
             found[f"last digit of number {place}"] = digits[-1]
             found[f"digit sum of number {place}"] = sum(digits)
     return found
@@ -336,11 +404,11 @@ def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[st
     if any(word in told for word in ASKED_FOR):
         return None
     best: tuple[float, str, Rule] | None = None
-    for order in (list[str], sorted):
+    for offers in _OFFERS:
         shifts = dict[str, Counter[int]]()
         places = Counter[int]()
         for text, answer in known:
-            offered = [core(option) for option in order(options(text))]
+            offered = [core(option) for option in offers(text)]
             if answer in offered:
                 place = offered.index(answer)
                 places[place] += 1
@@ -351,12 +419,21 @@ def _placed(known: Sequence[tuple[str, str]], told: str, core: Rule) -> tuple[st
         for name, counts in shifts.items():
             (shift, right), *_ = counts.most_common(1)
             if right >= least and (best is None or right > best[0]):
-                best = right, f"{name} is its place", partial(_option_at, order, name, shift)
+                best = right, f"{name} is its place", partial(_option_at, offers, name, shift)
     return best and (best[1], best[2])
 
 
-def _option_at(order: Callable[[list[str]], list[str]], name: str, shift: int, text: str) -> str:
-    offered = order(options(text))
+_OFFERS: tuple[Find, ...] = (
+    options,
+    lambda text: sorted(options(text)),
+    FINDERS["leading word"],
+    lambda text: list(string.ascii_uppercase[: len(options(text))]),
+)
+"""What may be offered: options as they are shown, sorted, by their first words or their letters."""
+
+
+def _option_at(offers: Find, name: str, shift: int, text: str) -> str:
+    offered = offers(text)
     return offered[(_numbers_of(text).get(name, 0) + shift) % len(offered)] if offered else ""
 
 
@@ -401,7 +478,7 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
     return list(telling), rule
 
 
-def plays_rule(scene: Scene) -> Iterator[Action]:
+def plays_rule(scene: Scene, *, copies: bool) -> Iterator[Action]:
     """Answer by the learned rule."""
-    learned = learned_rule(scene)
+    learned = learned_rule(scene, copies=copies)
     yield from repeat(scene.answer(learned[1](scene.opening) if learned else "nothing"))

@@ -8,6 +8,7 @@ paid for, a policy that is trained will be paid for too.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 import time
@@ -25,6 +26,8 @@ CONFIRMED = 6
 """Tasks on which the best programs are played again; no lesson of the moves is one of them."""
 SHARE = 0.6
 """Share of the time for all attacks that the search may take."""
+LEADING = 40
+"""Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
 
@@ -35,6 +38,8 @@ class SearchEffort:
     equal figures.
     """
 
+    seeds: int
+    """Programs that are tried first."""
     singles: int
     """Single moves that are tried."""
     pairs: int
@@ -45,9 +50,12 @@ class SearchEffort:
     """Tasks that decide between the last few programs."""
 
 
-QUICK, SLOW = SearchEffort(900, 1500, 1200, 24), SearchEffort(150, 120, 200, 8)
-"""For environments whose episodes take less than `QUICK_CPU_S`, and for all others."""
-QUICK_CPU_S = 0.02
+EFFORTS = (
+    (0.003, SearchEffort(5000, 1500, 3000, 2400, 24)),
+    (0.02, SearchEffort(3000, 900, 1500, 1200, 24)),
+    (math.inf, SearchEffort(240, 120, 120, 160, 8)),
+)
+"""CPU seconds of an episode, and the effort where it takes less."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,7 @@ class ProgramSearch:
         attempt: plays a program on a task of training.
         seeds: programs that are tried first.
         effort: the episodes that may be played.
+        enough: the mean reward at which nothing better is looked for.
         until: when the search ends at the latest, by `time.monotonic`; `was_cut` then says so.
     """
 
@@ -95,6 +104,7 @@ class ProgramSearch:
     attempt: Try
     seeds: Sequence[Program]
     effort: SearchEffort
+    enough: float
     until: float
     was_cut: bool = False
     _played: dict[tuple[Program, int], Attempt] = field(
@@ -110,29 +120,39 @@ class ProgramSearch:
             counts_solved: whether right answers count, or only what is paid without them.
         """
 
-        def paid_for(program: Program, task: int = 0) -> float:
-            return self._tried(program, task).worth(counts_solved=counts_solved)
+        def worth(program: Program, task: int = 0) -> float:
+            counts = counts_solved and any(move.reads for move in program)
+            return self._tried(program, task).worth(counts_solved=counts)
 
-        singles = self._singles(rng)
-        paid = {program: paid_for(program) for program in (*self.seeds, *singles)}
+        def confirmed() -> tuple[Program, float]:
+            # Successive halving: of programs that are paid on a task, many are paid there alone.
+            means = {program: mean for program, mean in paid.items() if mean > 0}
+            for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
+                ranked = sorted(means, key=lambda p: (-means[p], p not in seeds, len(p)))[:kept]
+                means = {p: fmean(worth(p, task) for task in range(tasks)) for p in ranked}
+            best = max(means, key=lambda program: (means[program], -len(program)), default=())
+            return best, means.get(best, 0.0)
+
+        first, singles = self.seeds[: self.effort.seeds], self._singles(rng)
+        seeds, paid = set(first), {program: worth(program) for program in (*first, *singles)}
+        best, mean = confirmed()
+        if mean >= self.enough:
+            return best, mean
         for program in self._pairs(singles, paid):
             if program not in paid:
-                paid[program] = paid_for(program)
+                paid[program] = worth(program)
+        best, mean = confirmed()
+        if mean >= self.enough:
+            return best, mean
         known = list(paid)
-        ranked = sorted(known, key=lambda one: -paid[one])[:KEPT]
+        ranked = sorted(known, key=lambda program: -paid[program])[:KEPT]
         for _ in range(self.effort.grown):
             grown = self._grown(ranked, known, rng)
             if grown not in paid:
-                paid[grown] = paid_for(grown)
+                paid[grown] = worth(grown)
                 known.append(grown)
-                ranked = sorted((*ranked, grown), key=lambda one: -paid[one])[:KEPT]
-        means, seeds = {one: mean for one, mean in paid.items() if mean > 0}, set(self.seeds)
-        # Successive halving: of many programs that are paid on a task some are paid there alone.
-        for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
-            ranked = sorted(means, key=lambda one: (-means[one], one not in seeds, len(one)))[:kept]
-            means = {one: fmean(paid_for(one, task) for task in range(tasks)) for one in ranked}
-        best = max(means, key=lambda one: (means[one], -len(one)), default=())
-        return best, means.get(best, 0.0)
+                ranked = sorted((*ranked, grown), key=lambda program: -paid[program])[:KEPT]
+        return confirmed()
 
     def _singles(self, rng: random.Random) -> list[Program]:
         moves, most = list(self.moves), self.effort.singles
@@ -153,8 +173,11 @@ class ProgramSearch:
         firsts = [*ranked[:3], *opening, *again]
         if not firsts:
             return
-        followers = texts[: max(40, self.effort.pairs // len(firsts))]
-        pairs = ((*first, move) for first in firsts for move in followers)
+        most = max(40, self.effort.pairs // len(firsts))
+        calls = [move for move in self.moves if move.tool]
+        # Calls are as many as texts where there are both.
+        followers = [move for pair in itertools.zip_longest(texts, calls) for move in pair if move]
+        pairs = ((*first, move) for first in firsts for move in followers[:most])
         yield from itertools.islice(pairs, self.effort.pairs)
 
     def _opening(self, singles: Sequence[Program]) -> list[Program]:
@@ -187,7 +210,9 @@ class ProgramSearch:
     ) -> Program:
         """Return a change of one of the best programs, or of a random one."""
         parent = rng.choice(ranked if rng.random() < 0.6 else known)
-        other, move = rng.choice(known), rng.choice(self.moves)
+        # The most telling moves stand first.
+        other, moves = rng.choice(known), self.moves[: LEADING if rng.random() < 0.5 else None]
+        move = rng.choice(moves)
         match rng.randrange(8):
             case 0:
                 grown = (*parent, move)

@@ -30,13 +30,13 @@ from ludus.agent.audit.moves import (
     every_number,
     hollow_answers,
     moves_of,
-    programs_of,
     slot,
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
-from ludus.agent.audit.rules import learned_rule
-from ludus.agent.audit.search import QUICK, SLOW, Attempt, ProgramSearch, described
+from ludus.agent.audit.programs import Farm, farms_of, programs_of
+from ludus.agent.audit.rules import Rule, learned_rule
+from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env
 from ludus.envs.checks.subject import Played
 
@@ -45,6 +45,12 @@ WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
+(_, QUICKEST), *_, (_, SLOW) = EFFORTS
+
+
+def learned(scene: Scene) -> tuple[str, Rule] | None:
+    """The rule that is learned, of either kind."""
+    return learned_rule(scene, copies=True) or learned_rule(scene, copies=False)
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +105,16 @@ def scene(openings: list[str], answers: list[str], opening: str, prompt: str = "
 def test_a_rule_is_learned_from_other_tasks_alone() -> None:
     words = ["salve", "vale", "gratias", "amice", "roma", "ludus", "victor", "miles"]
     hidden = [f"Which word? (ref {base64.b64encode(w.encode()).decode()})" for w in words]
-    learned = learned_rule(scene(hidden[:7], words[:7], hidden[7]))
-    assert learned is not None
-    assert "base64" in learned[0]
-    assert learned[1](hidden[7]) == "miles"
+    rule = learned(scene(hidden[:7], words[:7], hidden[7]))
+    assert rule is not None
+    assert "base64" in rule[0]
+    assert rule[1](hidden[7]) == "miles"
     backwards = [f"Say {w}." for w in words]
     answers = [w[::-1] for w in words]
     # where the task is to say it backwards, doing so is no exploit
-    assert learned_rule(scene(backwards, answers, "Say x.", "Say the word backwards.")) is None
-    assert learned_rule(scene(backwards[:5], answers[:5], "Say x.")) is None  # too few lessons
-    assert learned_rule(scene(backwards, ["yes"] * 8, "Say x.")) is None  # a constant
+    assert learned(scene(backwards, answers, "Say x.", "Say the word backwards.")) is None
+    assert learned(scene(backwards[:5], answers[:5], "Say x.")) is None  # too few lessons
+    assert learned(scene(backwards, ["yes"] * 8, "Say x.")) is None  # a constant
 
 
 def test_the_search_finds_a_pair_that_is_paid_again_and_again() -> None:
@@ -124,14 +130,16 @@ def test_the_search_finds_a_pair_that_is_paid_again_and_again() -> None:
     assert Move("pick") in moves
     assert Move(f"go {LAST_WORD}") in moves
     bests = [
-        ProgramSearch(moves, attempt, (), SLOW, NEVER).best(random.Random(7), counts_solved=True)
+        ProgramSearch(moves, attempt, (), SLOW, 9.0, NEVER).best(
+            random.Random(7), counts_solved=True
+        )
         for _ in range(2)
     ]
     assert bests[0] == bests[1]  # equal seeds, equal programs
     program, paid = bests[0]
     assert paid == pytest.approx(1.2)
     assert set(described(program).split("; ")) == {"pick", "drop"}
-    late = ProgramSearch(moves, attempt, (), SLOW, -1.0)
+    late = ProgramSearch(moves, attempt, (), SLOW, 9.0, -1.0)
     assert late.best(random.Random(7), counts_solved=True) == ((), 0.0)
     assert late.was_cut
 
@@ -151,7 +159,7 @@ def test_a_search_opens_a_way_that_no_single_move_is_paid_for() -> None:
         return Attempt(0.0, reply=reply)
 
     moves = moves_of(Briefing(system_prompt="Commands: level N, answer N."), ["?"], [])
-    search = ProgramSearch(moves, attempt, (), QUICK, NEVER)
+    search = ProgramSearch(moves, attempt, (), QUICKEST, 9.0, NEVER)
     program, paid = search.best(random.Random(0), counts_solved=False)
     assert (described(program), paid) == ("level 0; answer 0", 1.0)
 
@@ -244,13 +252,13 @@ def test_tasks_with_equal_features_and_equal_answers_are_a_rule() -> None:
     names = ["".join(rng.choice("abcdefgh") for _ in range(rng.randint(3, 8))) for _ in range(40)]
     texts = [f"The riddle {name}: how many birds?" for name in names]
     answers = [str(len(name) ** 2) for name in names]
-    learned = learned_rule(scene(texts, answers, "The riddle abcd: how many birds?"))
-    assert learned is not None
-    assert learned[1]("The riddle abcd: how many birds?") == "16"
+    rule = learned(scene(texts, answers, "The riddle abcd: how many birds?"))
+    assert rule is not None
+    assert rule[1]("The riddle abcd: how many birds?") == "16"
     asked = "Square the length of the name."
-    assert learned_rule(scene(texts, answers, texts[0], asked)) is None  # that is the task
+    assert learned(scene(texts, answers, texts[0], asked)) is None  # that is the task
     shuffled = rng.sample(answers, len(answers))
-    assert learned_rule(scene(texts, shuffled, texts[0])) is None
+    assert learned(scene(texts, shuffled, texts[0])) is None
 
 
 def test_a_number_that_is_the_place_of_the_answer_is_a_rule() -> None:
@@ -266,12 +274,45 @@ def test_a_number_that_is_the_place_of_the_answer_is_a_rule() -> None:
 
     openings, answers = zip(*(task(is_sorted=True) for _ in range(30)), strict=True)
     new, answer = task(is_sorted=True)
-    learned = learned_rule(scene([*openings], [*answers], new))
-    assert learned is not None
-    assert learned[1](new) == answer
-    assert learned_rule(scene([*openings], [*answers], new, "Add the digits.")) is None
+    rule = learned(scene([*openings], [*answers], new))
+    assert rule is not None
+    assert rule[1](new) == answer
+    assert learned(scene([*openings], [*answers], new, "Add the digits.")) is None
     openings, answers = zip(*(task(is_sorted=False) for _ in range(30)), strict=True)
-    assert learned_rule(scene([*openings], [*answers], new)) is None
+    assert learned(scene([*openings], [*answers], new)) is None
+
+
+def test_a_key_that_gives_the_answer_of_its_line_and_the_most_central_option_are_rules() -> None:
+    rng = random.Random(8)
+    queues = ["printer", "network", "account"]
+
+    def tickets(*, is_sorted: bool) -> tuple[str, str]:
+        numbers = rng.sample(range(1000, 9999), 5)
+        said = [queues[n // 1000 % 3] if is_sorted else rng.choice(queues) for n in numbers]
+        task = "\n".join(f"#{n} {rng.choice('abcdefgh')} fails" for n in numbers)
+        return task, "\n".join(f"{n} {queue}" for n, queue in zip(numbers, said, strict=True))
+
+    openings, answers = zip(*(tickets(is_sorted=True) for _ in range(20)), strict=True)
+    new, answer = tickets(is_sorted=True)
+    rule = learned(scene([*openings], [*answers], new))
+    assert rule is not None
+    assert rule[1](new) == answer
+    openings, answers = zip(*(tickets(is_sorted=False) for _ in range(20)), strict=True)
+    assert learned(scene([*openings], [*answers], new)) is None
+
+    def options() -> tuple[str, str]:
+        right = [str(rng.randint(10, 99)) for _ in range(4)]
+        wrong = [[*right[:n], str(int(right[n]) % 90 + 10), *right[n + 1 :]] for n in range(4)]
+        rows = [("-".join(right), True), *(("-".join(row), False) for row in wrong)]
+        rng.shuffle(rows)
+        letter = "ABCDE"[[is_right for _, is_right in rows].index(True)]
+        return "\n".join(f"{c}. {row}" for c, (row, _) in zip("ABCDE", rows, strict=True)), letter
+
+    openings, answers = zip(*(options() for _ in range(20)), strict=True)
+    new, answer = options()
+    rule = learned(scene([*openings], [*answers], new))
+    assert rule is not None
+    assert rule[1](new) == answer
 
 
 def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
@@ -303,12 +344,31 @@ def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
     signs = [rng.random() < 0.5 for _ in range(30)]
     texts = [f"{rng.choice(nouns)} did {'not ' * sign}{rng.choice(nouns)}" for sign in signs]
     answers = ["no" if sign else "yes" for sign in signs]
-    learned = learned_rule(scene(texts, answers, "x did not y"))
-    assert learned is not None
-    assert "not" in learned[0]
-    assert learned[1]("x did not y") == "no"
+    rule = learned(scene(texts, answers, "x did not y"))
+    assert rule is not None
+    assert "not" in rule[0]
+    assert rule[1]("x did not y") == "no"
     by_chance = [rng.choice(["yes", "no"]) for _ in texts]
-    assert learned_rule(scene(texts, by_chance, "x did not y")) is None
+    assert learned(scene(texts, by_chance, "x did not y")) is None
+
+
+def test_what_the_expert_does_is_generalised_and_repeated() -> None:
+    def lesson(n: int, opening: str, *actions: str) -> Lesson:
+        return Lesson(f"t{n}", opening, actions, ("ok",) * len(actions), (0.1, 0.0, 0.5))
+
+    lessons = [
+        lesson(0, "Box 7 lies at 31.", "go 31", "lift it", "done"),
+        lesson(1, "Box 8 lies at 25.", "go 25", "lift it", "done"),
+    ]
+    programs = {described(program) for program in programs_of(Briefing(), ["?"], lessons)}
+    go = "go <number -1 of the task>"
+    assert {f"{go}; lift it", f"{go}; done", f"{go}; lift it (6 times); done"} <= programs
+    assert Farm(0, between=Move("drop")) in farms_of(lessons[0], [Move("drop")])
+    row = Farm(0, between=1).actions(lessons[0])
+    assert row[:5] == ["go 31", "lift it", "go 31", "lift it", "go 31"]
+    assert row[-2:] == ["lift it", "done"]
+    only_at_the_end = Lesson("t", "?", ("go", "done"), ("", ""), (0.0, 1.0))
+    assert not list(farms_of(only_at_the_end, [Move("drop")]))
 
 
 def bandit(paid: dict[str, float], deserved: dict[str, float]) -> Pressure:

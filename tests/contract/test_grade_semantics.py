@@ -81,6 +81,7 @@ HONEST = {
     "a callback that is asked for its parameters": ("def curry(f, *given):\n    if len(given) >= f.__code__.co_argcount:\n        return f(*given)\n    return lambda one: curry(f, *given, one)\n", ["def add(a, b, /, c): return a + b + c\nassert curry(add)(1)(2)(3) == 6"]),
     "attributes named like those of a proxy": ("class Light:\n    def __init__(self):\n        self._state, self.line, self.known = 'red', 2, False\nclass Words:\n    _items, token, _count = 'a b', 'a', 0\n    def __iter__(self):\n        return self\n    def __next__(self):\n        raise StopIteration\ndef words():\n    return Words()\n", ["x = Light()\nassert x._state == 'red' and x.line == 2 and x.known is False", "w = words()\nassert w._items == 'a b' and w.token == 'a' and w._count == 0"]),
     "methods in a chain": ("class Query:\n    def __init__(self):\n        self.parts = []\n    def add(self, x):\n        self.parts.append(x)\n        return self\n    def text(self):\n        return '-'.join(self.parts)\n", ["assert Query().add('a').add('b').text() == 'a-b'", "q = Query().add('x')\nq.add('y').add('z')\nassert q.text() == 'x-y-z' and q.add('w') is q"]),
+    "a dict with a default": ("from collections import defaultdict\ndef f(words, d):\n    for word in words:\n        d[word] += 1\n    return d\ndef g():\n    return defaultdict(list, a=[[1]])\n", ["from collections import defaultdict\nd = defaultdict(int)\nassert f('aab', d) is d and d == {'a': 2, 'b': 1} and d['z'] == 0", "x = g()\nassert x['b'] == [] and x == {'a': [[1]], 'b': []} and repr(g()) == \"defaultdict(<class 'list'>, {'a': [[1]]})\""]),
     "a callback": ("def f(g, xs):\n    return [g(x) for x in xs]\n", ["seen = []\ndef g(x):\n    seen.append(x)\n    return x + 1\nassert f(g, [1, 2]) == [2, 3] and seen == [1, 2]"]),
     "an iterator argument": ("def f(xs):\n    return sum(xs)\n", ["assert f(iter([1, 2, 3])) == 6 and f(x for x in (4, 5)) == 9"]),
     "a returned function": ("def f(n):\n    return lambda m: n + m\n", ["assert f(1)(2) == 3"]),
@@ -311,6 +312,39 @@ async def test_a_change_of_data_that_the_solution_keeps_is_refused_not_lost(
 ) -> None:
     verdict = await grade(sandbox, SHARED, [tests])
     assert (verdict.status, verdict.reward) == (status, 1.0 if status is Status.OK else None)
+
+
+@pytest.mark.parametrize(
+    ("work", "tests"),
+    [
+        (
+            "def f(xs):\n    {}\n    raise ValueError\n",
+            "try:\n    f(xs)\nexcept ValueError:\n    pass",
+        ),
+        ("async def f(xs):\n    {}\n", "import asyncio\nasyncio.run(f(xs))"),
+        ("def f(xs):\n    yield 1\n    {}\n", "assert list(f(xs)) == [1]"),
+        (
+            "async def f(xs):\n    {}\n    yield 1\n",
+            "import asyncio\nasync def main():\n    return [x async for x in f(xs)]\nassert asyncio.run(main()) == [1]",
+        ),
+        (
+            "def f(xs):\n    x = yield 1\n    {}\n    yield x\n",
+            "g = f(xs)\nassert next(g) == 1 and g.send(5) == 5",
+        ),
+        (
+            "class F:\n    def g(self, xs):\n        {}\n        raise KeyError(xs)\n",
+            "try:\n    F().g(xs)\nexcept KeyError as error:\n    assert error.args == (xs,)",
+        ),
+    ],
+)
+async def test_a_change_of_an_argument_is_seen_whenever_it_is_made(
+    sandbox: SlotSandbox, work: str, tests: str
+) -> None:
+    for change, after in (("xs.append([2])", "[1, [2]]"), ("pass", "[1]")):
+        for asserted in ("[1, [2]]", "[1]"):
+            source = f"xs = [1]\n{tests}\nassert xs == {asserted}"
+            verdict = await grade(sandbox, work.format(change), [source])
+            assert (verdict.status, verdict.reward) == (Status.OK, float(after == asserted))
 
 
 BAG = "class Bag:\n    def __init__(self, xs):\n        self.xs = {copied}\n    def add(self, x):\n        self.xs.append(x)\n    def size(self):\n        return len(self.xs)\n"

@@ -312,13 +312,7 @@ class Collector:
         trees = any(episode.trajectories[0].node for episode in episodes)
         if trees:
             number_leaves(ticket.ordinal, episodes, drawing.group_size)
-        longest_s = max((episode.wall_s for episode in episodes), default=0.0)
-        left_s = self.limits.episode_timeout_s - longest_s
-        stages.enter(ticket.ordinal, -1, "group verifiers")  # -1 is the group as a whole
-        try:
-            await self.scorer.score_group(episodes, left_s=left_s)
-        finally:
-            stages.leave(ticket.ordinal)
+        await self._score_group(ticket, episodes, stages)
         if policy is not None:
             policy.finish(ticket, episodes)
         if trees:
@@ -332,6 +326,18 @@ class Collector:
             late,
             {rollout.episode.index: rollout.times for rollout in rollouts},
         )
+
+    async def _score_group(
+        self, ticket: Ticket, episodes: Sequence[Episode], stages: Stages
+    ) -> None:
+        """Score what compares the episodes of a group, in the time that the longest has left."""
+        longest_s = max((episode.wall_s for episode in episodes), default=0.0)
+        stages.enter(ticket.ordinal, -1, "group verifiers")  # -1 is the group as a whole
+        try:
+            left_s = self.limits.episode_timeout_s - longest_s
+            await self.scorer.score_group(episodes, left_s=left_s)
+        finally:
+            stages.leave(ticket.ordinal)
 
     async def _rollout(
         self,

@@ -35,6 +35,10 @@ Serve = Callable[[str, list[object]], object]
 """Carries out a request of the other end: (verb, arguments) -> value."""
 
 
+def _type_name(item: object) -> str:
+    return f"s<{type(item).__name__}>"
+
+
 class Peer:
     """Sends requests, and serves the requests that arrive while waiting.
 
@@ -60,6 +64,8 @@ class Peer:
         self._serve, self._name, self._find = serve, name, find
         self._returns_changes = returns_changes
         self._depth = 0
+        self._given: list[object] = []
+        self._lazy: dict[str, list[object]] = {}
 
     def request(self, verb: str, *arguments: object) -> object:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.
@@ -69,29 +75,34 @@ class Peer:
             Gone: the other end closed.
             wire.Malformed: the other end does not keep to the protocol.
         """
-        encoder = value_wire.Encoder(self._name, tokens=["?", verb])
+        self._given = []
+        target = arguments[0] if arguments else None
+        known = self._lazy.get(target, []) if isinstance(target, value_wire.Ready) else []
+        encoder = value_wire.Encoder(self._name, known, ["?", verb])
         for argument in arguments:
             encoder.add(argument)
         self.send(encoder.tokens)
         # The other end may call back before it answers, so requests are served in between.
-        while True:
-            kind, tokens = self._receive()
-            if kind == "?":
-                self._answer(tokens)
-            elif kind == "!":
-                # An answer may change the arguments of this request (`known`), and nothing else
-                # that the tests hold.
-                reply_values = list(
-                    value_wire.Decoder(self._find, encoder.containers).values(tokens)
-                )
-                if len(reply_values) != 1:
-                    raise value_wire.Malformed("an answer is one value")
-                return reply_values[0]
-            else:
-                error_values = list(value_wire.Decoder(self._find).values(tokens))
-                if len(error_values) != 1 or not isinstance(error_values[0], BaseException):
-                    raise value_wire.Malformed("an answer that is not an exception")
-                raise Answer(error_values[0])
+        while (received := self._receive())[0] == "?":
+            self._answer(received[1])
+        # An answer may change the arguments of this request (`known_items`), and nothing else that
+        # the tests hold.
+        self._given = encoder.containers
+        decoder = value_wire.Decoder(self._find, encoder.containers)
+        answers = list(decoder.values(received[1]))
+        if len(answers) != 1:
+            raise value_wire.Malformed("an answer is one value")
+        if received[0] == "!":
+            return answers[0]
+        if not isinstance(answers[0], BaseException):
+            raise value_wire.Malformed("an answer that is not an exception")
+        raise Answer(answers[0])
+
+    def ends_later(self, token: str) -> None:
+        """Note that what the present answer names by `token` goes on with the call: a generator or
+        coroutine. What it changes in the arguments of that call comes back as it does so.
+        """
+        self._lazy.setdefault(value_wire.named(token), self._given)
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
@@ -119,33 +130,43 @@ class Peer:
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
         verb, *rest = tokens
-        decoder = value_wire.Decoder(self._find)
+        self._given = []
+        known = self._lazy.get(rest[0], []) if rest and type(rest[0]) is str else []
+        decoder = value_wire.Decoder(self._find, known)
         arguments = list(decoder.values(rest))
+        containers = decoder.containers
         # Contents from before the call show which arguments the call changed.
-        before = list(map(values.content, decoder.containers)) if self._returns_changes else []
+        before = list(map(values.content, containers)) if self._returns_changes else []
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
                 raise RecursionError("calls back and forth are nested too deeply")
-            result = self._serve(str(verb), arguments)
-            containers = decoder.containers
-            encoder = value_wire.Encoder(self._name, containers, ["!"])
+            kind, result = "!", self._serve(str(verb), arguments)
+        except Gone:
+            raise
+        except BaseException as error:
+            kind, result = "~", error
+        finally:
+            self._depth -= 1
+        encoder = value_wire.Encoder(self._name, containers, [kind])
+        try:
             for number, old in enumerate(before):
                 if old is not None and values.changed(containers[number], old):
                     encoder.update(number)
+            self._given = containers
+            if kind == "~":
+                # What is not plain data in an exception crosses as the name of its type.
+                encoder.name = _type_name
             encoder.add(result)
             answer = encoder.tokens
         except Gone:
             raise
         except BaseException as error:
             answer = self._encode_error(error)
-        finally:
-            self._depth -= 1
         self.send(answer)
 
     def _encode_error(self, error: BaseException) -> list[value_wire.Token]:
-        # What is not plain data in an exception crosses as the name of its type.
-        encoder = value_wire.Encoder(lambda item: f"s<{type(item).__name__}>", tokens=["~"])
+        encoder = value_wire.Encoder(_type_name, tokens=["~"])
         try:
             encoder.add(error)
         except BaseException:

@@ -308,6 +308,8 @@ class TestsLine:
 
     def _find(self, token: str) -> object:
         name = self._check(token)
+        if token[0] in "gwy":
+            self.line.ends_later(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self._handles.get(name)

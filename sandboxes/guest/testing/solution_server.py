@@ -88,6 +88,8 @@ class SolutionServer:
             token = f"{letter}{number}"
             if letter in "hfj":
                 token += f".{self._abilities_of(item):x}"
+            if letter in "gwy":
+                self.line.ends_later(token)
             self._tokens[id(item)] = token
         return token
 

@@ -92,7 +92,7 @@ class Encoder:
         """The containers that are made once their parts have been sent."""
         self._empty: list[int] = []
         """The numbers of the containers that are to be filled."""
-        self._name = name
+        self.name = name
 
     def add(self, value: object) -> None:
         """Append the tokens of `value`.
@@ -136,17 +136,17 @@ class Encoder:
         others.
         """
         if (handle := derived.handle_of(item)) is not None:
-            self.tokens.append(self._name(handle))
+            self.tokens.append(self.name(handle))
             return True
         if id(item) in self._open:
-            self.tokens.append(self._name(item))  # The value contains itself.
+            self.tokens.append(self.name(item))  # The value contains itself.
             return True
         names = derived.names_of(item)
         if names is None:
             return False
         # On a stack, what is pushed last comes first: handle, names, value, and then the tag.
         work.append((True, item, f"{derived.TAG}3"))
-        work += [(False, item, _BARE), (False, names, ""), (False, Ready(self._name(item)), "")]
+        work += [(False, item, _BARE), (False, names, ""), (False, Ready(self.name(item)), "")]
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
@@ -154,7 +154,7 @@ class Encoder:
         if new_parts is None:
             token = buffer(item)
             if token is NOT_SCALAR:
-                self.tokens.append(self._name(item))
+                self.tokens.append(self.name(item))
             else:
                 self._append(token, item)  # type: ignore[arg-type]
             return

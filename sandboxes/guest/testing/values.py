@@ -132,6 +132,8 @@ def made_again(kind: Any, item: Any) -> Any:
     path, arguments = made_from(item)
     if path:
         return getattr(kind, "fromisoformat", kind)(*arguments)
+    if isinstance(item, defaultdict):
+        return kind(item.default_factory, item)
     if isinstance(item, deque):
         return kind(item, item.maxlen)
     return kind(*item) if hasattr(item, "_fields") else kind(item)
@@ -319,11 +321,24 @@ def _deque(parts: list[object]) -> deque[object]:
     return deque(items, maxlen)
 
 
+def _default_parts(item: defaultdict[object, object]) -> Iterable[object]:
+    factory: Any = item.default_factory
+    plain = PLAIN_TYPES.get(getattr(factory, "__name__", "")) is factory
+    return [factory if plain else None, *_flat(dict.items(item))]
+
+
+def _default(parts: list[object]) -> defaultdict[object, object]:
+    kind, *flat = parts
+    factory: Any = kind.ludus_kind_ if type(kind) is OpaqueClass else kind
+    return defaultdict(factory if isinstance(factory, type) else None, _pairs(flat))
+
+
 _flat: Any = chain.from_iterable
 _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...] = (
     ("[", list, list.__iter__, list),
     ("C", Counter, lambda item: _flat(dict.items(item)), lambda parts: Counter(_pairs(parts))),
     ("O", OrderedDict, lambda item: _flat(dict.items(item)), lambda p: OrderedDict(_pairs(p))),
+    ("D", defaultdict, _default_parts, _default),
     (":", dict, lambda item: _flat(dict.items(item)), _pairs),
     ("(", tuple, tuple.__iter__, tuple),
     ("{", set, set.__iter__, set),
@@ -416,7 +431,7 @@ def replace(container: object, parts: list[object]) -> None:
     """
     if isinstance(container, (dict, set)):
         container.clear()
-        new: Any = _pairs(parts) if isinstance(container, dict) else parts
+        new: Any = _pairs(parts[len(parts) % 2 :]) if isinstance(container, dict) else parts
         container.update(new)
     elif isinstance(container, (list, deque)):
         container.clear()

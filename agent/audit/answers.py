@@ -1,0 +1,100 @@
+"""The answer key of an audit: what the expert does on each task, the golds, and whether an episode
+did the task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from ludus.envs import Briefing
+from ludus.envs.checks.rules import forms_of
+from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
+from ludus.messages import as_action
+
+from .attackers import Action, AnswerFrame, Lesson, plain_of, text_of
+
+
+@dataclass
+class AnswerKey:
+    """The expert's episodes and the golds of a subject, which are learned once a task."""
+
+    subject: EnvUnderCheck
+    seed: int
+    is_remote: bool
+    """Whether expert and golds stay on a server, so that nothing can be learned."""
+    experts: dict[str, Lesson] = field(default_factory=dict[str, Lesson])
+    """Task -> what the expert does; nothing where there is no expert."""
+    golds: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Task -> the forms of its gold; empty where none is kept."""
+    frame: AnswerFrame = field(default_factory=AnswerFrame)
+    """What all final answers have in common."""
+
+    def learn(self, task: str) -> None:
+        """Learn what the expert does on a task, and its gold."""
+        if task in self.golds:
+            return
+        if not self.is_remote:
+            episode = play(self.subject.gym, task, expert(self.subject.env), seed=self.seed)
+            if episode.actions:
+                replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
+                rewards = tuple(seen[1] for seen in episode.seen[1:])
+                opening, actions = text_of(episode, 0), tuple(episode.actions)
+                self.experts[task] = Lesson(task, opening, actions, replies, rewards)
+            self.subject.gym.reset(seed=self.seed, options={"task": task})
+        gold = self.newest_gold()
+        self.golds[task] = frozenset() if gold is None else forms_of(gold)
+
+    def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
+        """Return what the expert does on tasks, and take the frame of its answers from them."""
+        lessons = [self.experts[task] for task in tasks if task in self.experts]
+        self.frame = AnswerFrame.of(lessons, Briefing())
+        return lessons
+
+    def newest_gold(self) -> object:
+        """Return the gold of the episode that was begun last."""
+        return None if self.is_remote else self.subject.env.gold()
+
+    def solves(self, task: str, actions: Sequence[Action]) -> bool:
+        """Whether actions end with what the expert, or the gold, answers."""
+        if not actions:
+            return False
+        if self.frame.ends_in(actions[-1], self.golds[task]):
+            return True
+        lesson = self.experts.get(task)
+        if lesson is None or 2 * len(actions) < len(lesson.actions):
+            return False  # who needs less than half of the expert's turns goes another way
+        if self.frame.is_constant:  # the answer is the way, not its end
+            return list(map(deed, actions)) == list(map(deed, lesson.actions))
+        said, wanted = (self.frame.core(action) for action in (actions[-1], lesson.actions[-1]))
+        return plain_of(said) == plain_of(wanted)
+
+    def part_done(self, task: str, episode: Played) -> float:
+        """Return the share of the expert's actions that an episode of several turns consists of; 0
+        if it does anything else.
+        """
+        lesson = self.experts.get(task)
+        if lesson is None or len(lesson.actions) < 2 or not episode.actions:
+            return 0.0
+        is_other = self.beyond(task, episode.actions)
+        return 0.0 if is_other else len(episode.actions) / len(lesson.actions)
+
+    def beyond(self, task: str, actions: Sequence[Action]) -> Counter[Hashable]:
+        """Return the actions that the expert does not do on this task, or not so often."""
+        return Counter(map(deed, actions)) - Counter(self._deeds(task))
+
+    def looks_elsewhere(self, task: str, actions: Sequence[Action]) -> bool:
+        """Whether any but the last of some actions is none of the expert's on this task."""
+        return not {*map(deed, actions[:-1])} <= {*self._deeds(task)}
+
+    def _deeds(self, task: str) -> list[Hashable]:
+        lesson = self.experts.get(task)
+        return [deed(action) for action in lesson.actions] if lesson else []
+
+
+def deed(action: Action) -> Hashable:
+    """Return what an action does: its calls, or its text where it calls nothing."""
+    message = as_action(action)
+    calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
+    return tuple(calls) or plain_of(message.text)

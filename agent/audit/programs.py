@@ -1,0 +1,385 @@
+"""The programs that a blind search tries first: what the expert does, generalised, cut and made
+again and again; calls at their edges, statements that erase, and every answer in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.envs import Briefing
+from ludus.messages import ToolCall, as_action, assistant
+
+from .attackers import Action, AnswerFrame, Lesson, Plays, Scene
+from .moves import (
+    BEFORE_NUMBER,
+    BEFORE_WORD,
+    FILE,
+    MOST_DESCRIBED,
+    MOST_ITEMS,
+    NUMERIC,
+    PATTERNS,
+    STEPS,
+    TURN,
+    WORDS,
+    Move,
+    Program,
+    commands_of,
+    every_number,
+    framed,
+    matches,
+    pool,
+    slot,
+    variants,
+)
+
+_NO_BRIEFING = Briefing()
+MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
+"""Paid actions that are made again, moves that may come between, and how often."""
+MOST_ALONE = 8
+MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
+"""Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
+USUAL = 0.8
+"""Share of the lessons whose actions hold a word that is no part of the task."""
+TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
+ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
+"""Statements after which a grader that asks the same database finds nothing."""
+HOLLOW_ENDS = ("0", "", "None", "[]", "1")
+_TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
+
+
+def programs_of(
+    briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
+) -> list[Program]:
+    """Return programs that are tried first, the most telling of each kind before the others."""
+    told = "\n".join([briefing.system_prompt, briefing.answer_format, *shown])
+    said = [as_action(action).text for lesson in lessons for action in lesson.actions]
+    finals = [as_action(lesson.actions[-1]).text for lesson in lessons if lesson.actions]
+    end = Move(next((text for text in finals if text), "done"))
+    commands = commands_of(told, [text for text in said if text])
+    kinds = (
+        _generalised(lessons),
+        _of_commands(commands[:8], end),
+        _in_turn(lessons),
+        _again(briefing, told, end),
+        _erased(briefing, told, lessons),
+        _overdone(briefing, lessons),
+        _corrected(),
+        _sequences(commands),
+    )
+    # In turns, so that who may try few tries some of each.
+    programs = [program for row in itertools.zip_longest(*kinds) for program in row if program]
+    return list(dict.fromkeys(programs))
+
+
+def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
+    """Return one command again and again, and another one; rows of a task's words; looking ahead,
+    going back, and saying what was seen; edges.
+    """
+    every = [variants(text, is_command=True) for text in commands]
+    ways = [way[:12] for way in every]
+    alone = [Move(way[0]) for way in ways if len(way) == 1]
+    nexts = [Move(text) for way in ways for text in way]
+    pairs = [*itertools.product(alone, nexts), *itertools.product(nexts, alone)]
+    for first, after in dict.fromkeys(pairs):
+        yield from ((*[first] * times, after) for times in (2, 4, 8))
+    starts = [way[0].split()[0] for way in ways if len(way) > 1]
+    turns = range(STEPS)
+    words = [slot("word", n, opening=True) for n in turns]
+    lines = [slot("line", n, opening=True) for n in turns]
+    for start, row in itertools.product(starts, (words, turns, lines)):
+        moves = tuple(Move(f"{start} {item}") for item in row)
+        yield moves
+        yield from ((*moves, last) for last in alone)
+    pairs_of = [text.split()[0] for text in commands if len(text.split()) == 3]
+    for start, number in itertools.product(pairs_of, (1, 5, 10)):  # many of each, less than none
+        for many in (
+            [f"{start} {number} {line}" for line in lines[:8]],
+            [f"{start} {line} {number}" for line in lines[:8]],
+        ):
+            less = [Move(re.sub(rf" {number}\b", " -99", text)) for text in many[1:3]]
+            row_of = tuple(map(Move, many))
+            yield from ((*row_of, *less[:n], last) for last in alone for n in (0, 1, 2))
+    for first, then in itertools.permutations(alone, 2):
+        for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
+            again = (first, then, Move(f"{start} {seen}"), first)
+            yield from ((*again, end), (*again, *again, end))
+    whole = [Move(text) for way in every for text in way if every_number() in text]
+    edged = [Move(t) for way in every for t in way if re.search(r" -1| 0\.5| 1000000| \*| all", t)]
+    named = [slot(kind, n, opening=True) for kind in ("number", "word") for n in (0, -1)]
+    edged = [*(Move(f"{start} {name}") for start in starts for name in named), *edged]
+    yield from ((move, then) for move in [*whole, *edged[:MOST_ITEMS]] for then in alone)
+
+
+def _sequences(commands: Sequence[str]) -> Iterator[Program]:
+    """Return every short row of commands without arguments."""
+    alone = [Move(command) for command in commands if len(command.split()) == 1][:MOST_ALONE]
+    for length in (2, 3, 4):
+        yield from itertools.product(alone, repeat=length)
+
+
+def _corrected() -> list[Program]:
+    """Return a wrong answer, and what is news in its refusal as the next one."""
+    wrong = ("nothing", "", "0", "-1", "0.5", "1000000", "nan")
+    news = [slot(kind, n, source="n") for kind in PATTERNS for n in (0, -1, 1)]
+    return [tuple(framed(pair)) for pair in itertools.product(wrong, news)]
+
+
+def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
+    """Return what may end an episode: the expert's last calls, and tools without arguments."""
+    finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
+    calls = [Move.of(call) for final in finals for call in final.tool_calls]
+    free = [tool.name for tool in briefing.tools if not tool.parameters.get("required")]
+    return list(dict.fromkeys([*calls, *(Move(tool=name) for name in free)]))[:MOST_ENDS]
+
+
+def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
+    """Return calls with each number at an edge, before what ends an episode. Their other arguments
+    are the expert's of other tasks, or words of their descriptions.
+    """
+    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
+    shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
+    programs: list[Program] = []
+    for tool in briefing.tools:
+        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        numbers = [n for n, s in properties.items() if s.get("type") in NUMERIC]
+        pools = {n: pool(s, ()) for n, s in properties.items() if n not in numbers}
+        usual = {name: values[0] for name, values in pools.items()} | shapes.get(tool.name, {})
+        bases = [
+            usual,
+            *(usual | {n: v} for n, values in pools.items() for v in values[:MOST_DESCRIBED]),
+        ]
+        for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
+            call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
+            programs += [(call, end) for end in _ends(briefing, lessons) if numbers]
+    return programs
+
+
+def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return statements that erase a named table, before a hollow answer."""
+    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
+    taught = " ".join(str(call.arguments) for calls in deeds for call in calls)
+    tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:4]
+    ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
+    for tool in briefing.tools:
+        for name, schema in tool.parameters.get("properties", {}).items():
+            for eraser, table in itertools.product(ERASERS, tables):
+                if schema.get("type") == "string" and re.search("select", f"{told}{taught}", re.I):
+                    call = Move(tool=tool.name, arguments=json.dumps({name: eraser.format(table)}))
+                    yield from ((call, end) for end in ends)
+
+
+def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return every answer in turn: what is offered, the words of the task, other tasks' answers."""
+    kinds = ("word", "option", "number", "quote")
+    for kind, direction in itertools.product(kinds, (1, -1)):
+        places = range(STEPS) if direction > 0 else range(-1, -STEPS - 1, -1)
+        yield tuple(Move(slot(kind, n, opening=True), answers=True) for n in places)
+    yield (Move(TURN, answers=True),)
+    frame = AnswerFrame.of(lessons, Briefing())
+    usual = Counter(frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions)
+    signs = Counter("".join(usual))
+    for row in (usual, signs):
+        yield tuple(framed([answer for answer, _ in row.most_common(STEPS)]))
+
+
+def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
+    """Return each tool again and again, with equal and with ever new texts, and on every file."""
+    files = list(dict.fromkeys(FILE.findall(told)))[:6]
+    for tool in briefing.tools:
+        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        names = [name for name, schema in properties.items() if schema.get("type") == "string"]
+        same: dict[str, Any] = {name: pool(schema, ())[0] for name, schema in properties.items()}
+        varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
+        constant = Move(tool=tool.name, arguments=json.dumps(same))
+        yield from ((*[move] * 9, end) for move in dict.fromkeys((varied, constant)))
+        for place in names if len(names) <= 3 and files else []:
+            calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
+            yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
+        if len(properties) == 1:
+            (name,) = properties
+            rows: list[Sequence[Any]] = [range(1, STEPS + 1)]
+            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in ("number", "word")]
+            for row in rows:
+                yield (*(Move(tool=tool.name, arguments=json.dumps({name: v})) for v in row), end)
+
+
+# --- what the expert does -------------------------------------------------------------------------
+
+
+def _generalised(lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return pieces of what the expert does on other tasks, with the words of this one: each piece
+    again and again, also without one of its moves, and each beginning before the end.
+    """
+    taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
+    usual = _usual(taught)
+    for lesson in taught[:MOST_TAUGHT]:
+        row = tuple(_moves_of(lesson, usual))
+        end = row[-1]
+        row = row[:MOST_COPIED]
+        for start, length in itertools.product(range(len(row)), (1, 2, 3, 4)):
+            piece = row[start : start + length]
+            if len(piece) == length:
+                yield piece
+                yield from ((*piece[:n], *piece[n + 1 :]) for n in range(1, length - 1))
+        for n in range(len(row)):
+            yield (*row[:n], end)
+            yield (*row[:n], *[row[n]] * 6, end)
+            yield (*row[:n], *row[n + 1 :], end)
+
+
+def _usual(lessons: Sequence[Lesson]) -> frozenset[str]:
+    """Return the words that the expert says on nearly all tasks."""
+    said = Counter(word for lesson in lessons for word in {*_words(lesson.actions)})
+    return frozenset(word for word, times in said.items() if times >= USUAL * len(lessons))
+
+
+def _words(actions: Sequence[Action]) -> list[str]:
+    messages = list(map(as_action, actions))
+    arguments = [str(v) for m in messages for c in m.tool_calls for v in c.arguments.values()]
+    return _TOKEN.findall(" ".join([*(message.text for message in messages), *arguments]))
+
+
+def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
+    """Return the expert's actions; what stands in the task, or in the reply before, is a slot."""
+    for n, action in enumerate(lesson.actions):
+        message, shown = as_action(action), (lesson.replies[n - 1 : n] or ("",))[0] if n else ""
+        if message.tool_calls:
+            call = message.tool_calls[-1]
+            given = {
+                name: _slotted(str(value), lesson.opening, shown, usual)
+                if isinstance(value, (str, int, float)) and not isinstance(value, bool)
+                else value
+                for name, value in call.arguments.items()
+            }
+            known = {
+                name: call.arguments[name] if text == str(call.arguments[name]) else text
+                for name, text in given.items()
+            }
+            yield Move(tool=call.name, arguments=json.dumps(known))
+        else:
+            yield Move(_slotted(message.text, lesson.opening, shown, usual))
+
+
+def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        token = match[0]
+        kind = "number" if token.lstrip("-")[:1].isdecimal() else "word"
+        for source, told in (("o", opening), ("s", shown)):
+            values = matches(kind, told)
+            if token not in usual and token in values:
+                place = values.index(token)
+                from_end = place - len(values)
+                return slot(kind, place if place < -from_end else from_end, source=source)
+        return token
+
+    return _TOKEN.sub(replaced, text)
+
+
+# --- who can do the task --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """Another command, or another tool, with the things of an action."""
+
+    verb: str
+    names: tuple[str, ...] = ()
+    """The arguments of a tool."""
+    most: int = 9
+    """The most words of a command that stay."""
+
+    def __str__(self) -> str:
+        return f"`{self.verb}` of the same"
+
+    def of(self, action: Action | Move) -> Action:
+        """Return the command for the things of an action."""
+        message = as_action("" if isinstance(action, Move) else action)
+        if not message.tool_calls:
+            return " ".join([self.verb, *message.text.split()[1 : self.most + 1]])
+        given = message.tool_calls[-1].arguments
+        values = dict(zip(self.names, given.values(), strict=False))
+        values |= {name: given[name] for name in self.names if name in given}
+        return assistant("", [ToolCall(name=self.verb, arguments=values, id="call_0")])
+
+
+@dataclass(frozen=True)
+class Farm:
+    """The expert's actions on its own task, and one that is paid again and again."""
+
+    nth: int
+    """Which of the actions that are paid."""
+    before: int = 0
+    """Actions before it that are made again, too."""
+    between: Move | Undoing | int | None = None
+    """What comes between: a move, what another command does to the same things, or the expert's
+    action at a place.
+    """
+
+    def actions(self, lesson: Lesson) -> list[Action | Move]:
+        """Return the row of actions; the expert's alone where it is not paid so often."""
+        paid = _paid_places(lesson)
+        row: list[Action | Move] = [*lesson.actions]
+        if self.nth >= len(paid):
+            return row
+        at = paid[self.nth]
+        between: list[Action | Move] = []
+        if isinstance(self.between, int):
+            between = row[self.between : self.between + 1]
+        elif isinstance(self.between, Undoing):
+            between = [self.between.of(row[at])]
+        elif self.between is not None:
+            between = [self.between]
+        again = [*between, *row[max(0, at - self.before) : at + 1]]
+        return [*row[: at + 1], *again * FARMED_TIMES, *row[at + 1 :]]
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker, which knows the expert's actions by the text of the task."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            lesson = known.get(scene.opening)
+            for each in self.actions(lesson) if lesson else ():
+                yield each.action(scene) if isinstance(each, Move) else each
+
+        return play
+
+    def __str__(self) -> str:
+        between = f"action {self.between}" if isinstance(self.between, int) else self.between
+        after = "" if between is None else f", each time after {between}"
+        along = f" with the {self.before} before it" if self.before else ""
+        return f"what the expert does, its paid action {self.nth + 1}{along} made again{after}"
+
+
+def _paid_places(lesson: Lesson) -> list[int]:
+    """Return the places of the expert's actions that are paid, but of the last one."""
+    return [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
+
+
+def farms_of(
+    lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
+) -> Iterator[Farm]:
+    """Return the ways to make a paid action of the expert's again; none where only the end is paid.
+
+    Args:
+        lesson: the expert on a task.
+        moves: what may come between, the most telling first.
+        briefing: what the policy is told, for the tools.
+    """
+    texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
+    verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
+    undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
+    undoing = [
+        *(Undoing(t.name, (*t.parameters.get("properties", ()),)) for t in briefing.tools),
+        *undoing,
+    ]
+    calls = [move for move in moves if move.tool]
+    others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
+    for nth in range(min(MOST_FARMED, len(_paid_places(lesson)))):
+        yield from (Farm(nth, before) for before in range(3))
+        between = [*range(min(len(lesson.actions), MOST_COPIED)), *undoing, *others]
+        yield from (Farm(nth, before, move) for before in (0, 1) for move in between)
