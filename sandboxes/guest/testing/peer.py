@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable
 
 from . import value_wire, values
@@ -17,6 +18,8 @@ _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
+_MOST_COMPARED = 4096
+"""The most items of arguments that are compared again each time a generator goes on."""
 
 
 class Gone(BaseException):
@@ -100,9 +103,13 @@ class Peer:
 
     def ends_later(self, token: str) -> None:
         """Note that what the present answer names by `token` goes on with the call: a generator or
-        coroutine. What it changes in the arguments of that call comes back as it does so.
+        coroutine. What it changes in the arguments of that call comes back as it does so, unless
+        they are too large to be compared at each step of a generator.
         """
-        self._lazy.setdefault(value_wire.named(token), self._given)
+        sizes = (len(item) for item in self._given if isinstance(item, (list, dict, set, deque)))
+        once = token[0] == "w"
+        given = self._given if once or sum(sizes) <= _MOST_COMPARED else []
+        self._lazy.setdefault(value_wire.named(token), given)
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
