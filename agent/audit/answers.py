@@ -15,6 +15,9 @@ from ludus.messages import as_action
 
 from .attackers import Action, AnswerFrame, Lesson, plain_of, text_of
 
+MOST_LINES = 3
+"""Lines of which one may be the answer."""
+
 
 @dataclass
 class AnswerKey:
@@ -68,7 +71,13 @@ class AnswerKey:
         if self.frame.is_constant:  # the answer is the way, not its end
             return list(map(deed, actions)) == list(map(deed, lesson.actions))
         said, wanted = (self.frame.core(action) for action in (actions[-1], lesson.actions[-1]))
-        return plain_of(said) == plain_of(wanted)
+        if plain_of(said) == plain_of(wanted):
+            return True
+        # Who looked where the expert looks, and says its answer, did the task.
+        if len(actions) < 2 or self.looks_elsewhere(task, actions):
+            return False
+        lines = [plain_of(line) for line in said.splitlines()]
+        return len(lines) <= MOST_LINES and plain_of(wanted) in {*lines, *plain_of(said).split()}
 
     def part_done(self, task: str, episode: Played) -> float:
         """Return the share of the expert's actions that an episode of several turns consists of; 0

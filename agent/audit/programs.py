@@ -41,7 +41,7 @@ from .moves import (
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
 """Paid actions that are made again, moves that may come between, and how often."""
-MOST_ALONE = 8
+MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
 """Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
 USUAL = 0.8
@@ -50,6 +50,7 @@ TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGN
 ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
 """Statements after which a grader that asks the same database finds nothing."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
+_SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{3,})\b")
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
@@ -69,6 +70,7 @@ def programs_of(
         _again(briefing, told, end),
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
+        _worded(briefing, told, lessons),
         _corrected(),
         _sequences(commands),
     )
@@ -160,16 +162,38 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
     return programs
 
 
+def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return calls of tools of several arguments with what a text marks as special, by ticks or
+    capitals, before what ends an episode.
+    """
+    marked = [tick or word for tick, word in _SPECIAL.findall(told)]
+    words = list(dict.fromkeys(marked))[:MOST_SPECIAL]
+    ends = _ends(briefing, lessons)[:2]
+    for tool in briefing.tools:
+        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        if not 2 <= len(properties) <= 3:
+            continue
+        pools = [[1, 0, 2] if s.get("type") in NUMERIC else words for s in properties.values()]
+        for row in itertools.islice(itertools.product(*pools), MOST_WORDED):
+            call = json.dumps(dict(zip(properties, row, strict=True)))
+            yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
+
+
 def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return statements that erase a named table, before a hollow answer."""
-    deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
-    taught = " ".join(str(call.arguments) for calls in deeds for call in calls)
-    tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:4]
+    """Return statements that erase a named table, before a hollow answer; and all of a table as the
+    answer, which may be the expected one.
+    """
+    deeds = [as_action(action) for le in lessons[:4] for action in le.actions]
+    taught = " ".join(f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in deeds)
+    if not re.search(r"\bselect\b", f"{told} {taught}", re.IGNORECASE):
+        return
+    tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:MOST_TABLES]
+    yield from ((Move(f"select * from {table}"),) for table in tables)
     ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
     for tool in briefing.tools:
         for name, schema in tool.parameters.get("properties", {}).items():
             for eraser, table in itertools.product(ERASERS, tables):
-                if schema.get("type") == "string" and re.search("select", f"{told}{taught}", re.I):
+                if schema.get("type") == "string":
                     call = Move(tool=tool.name, arguments=json.dumps({name: eraser.format(table)}))
                     yield from ((call, end) for end in ends)
 

@@ -24,7 +24,8 @@ _SAME = tuple(
         (r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?"
          r"|(?:the )?empty set|无(?:实数)?解",
          "no solution"),
-        (r"(?:the )?(?:limit )?(?:dne|does ?n[o']t exist|does not exist)|不存在", "does not exist"),
+        (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
+         "does not exist"),
     )
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""

@@ -117,6 +117,8 @@ _NAME_ASKED = re.compile(
     r"(?:[.?]|\b(?:of|to|for|in|at|if|when|de|del|der|des|di)\b)",
     re.IGNORECASE,
 )
+_GENERAL = words("value answer number result solution total difference")
+"""Names of which a response may give several values on its way."""
 _CONCLUDES = re.compile(r"\b(?:so|thus|hence|therefore|which (?:means|gives)|we get)\b", re.I)
 _GOES_ON = re.compile(r"\W*(?:the|this|its|then)\s", re.IGNORECASE)
 _STATED = r"\s+(?:is|equals|=|es|ist|est|è|равен|равна|равно)\s+(?:equal to\s+)?"
@@ -129,7 +131,15 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     """
     asked = _NAME_ASKED.search(prompt[-MAX_QUESTION:])
     closing = body[start:end]
-    if asked is None or not _GOES_ON.match(closing) or _CONCLUDES.search(closing):
+    if asked is None or asked["name"].lower() in _GENERAL:
+        return None
+    within = re.compile(
+        rf"\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?\s+(?:so|and|hence|thus|which)\b",
+        re.I,
+    ).search(body, start, end)
+    if within and closing.lower().count(asked["name"].lower()) == 1:
+        return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
+    if not _GOES_ON.match(closing) or _CONCLUDES.search(closing):
         return None
     name = asked["name"].lower()
     before = body[:start].rstrip()

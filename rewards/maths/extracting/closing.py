@@ -17,6 +17,8 @@ from .surface import crossed_out, without_decoration
 
 MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
+MAX_VERBS = 8
+"""How many words of a closing sentence are tried as the verb before a number in words."""
 MAX_WORDS = 8
 """The most words in a response without digits that may be an answer as a whole."""
 # Words of an argument: a short response with any of these and a value is prose.
@@ -272,10 +274,10 @@ _SPELLED = re.compile(
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
-    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in)?|are|were|had|have"
-    r"|got|get|be|need|leaving|giving|making|hat(?: d(?:as|er|ie) \w+)?|(?:es )?gibt(?: es)?|auf"
-    r"|есть|имеет|будет|равн[аоы]?|равен|il y a"
-    r"|ont|hay|tienen?|há|tem|têm|ha|ci sono|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
+    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in| to)?|are|were|had"
+    r"|have|got|get|be|need|leaving|giving|making|[a-z]{4,} of|hat(?: d(?:as|er|ie) \w+)?"
+    r"|(?:es )?gibt(?: es)?|auf|[а-яё]{2,}|il y a|possède|compte|ont|hay|tienen?|há|tem|têm|ha"
+    r"|ci sono|(?:sind|ist) es|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
 )
 _COUNTS = re.compile(
     rf"{_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
@@ -289,10 +291,19 @@ _DERIVED = re.compile(
 )
 """Words behind a count that make it another number, or one of several."""
 _STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
+_AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
 _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
+# `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
+# is nothing to find.
+_NOTHING = re.compile(
+    r"(?:^|[,;.:]\s|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
+    r"\bno (?!other|more|further)(?:\w+ )?(?:solutions?|roots?)(?: exists?)?"
+    r"|(?<=\blimit )(?:does not|doesn['’]t) exist)[.!*]*\s*$",
+    re.IGNORECASE,
+)
 # Words that conclude a response without answering: `So the statement is proved`.
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
@@ -343,6 +354,7 @@ def worded(body: str) -> Candidate | None:
         word_match = (
             _SPELLED.search(body, start, end)
             or _CONCLUDED.search(body, start, end)
+            or _NOTHING.search(body, start, end)
             or _NAMED.match(body, start, end)
         )
         if word_match is None and (count := _count_in_words(body, start, end)):
@@ -358,19 +370,33 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     """Return the number in words that a closing sentence counts with (`there are two roots`), or
     None. A value in digits that the sentence states comes first.
     """
-    sentence = _COUNTS.search(body, start, end)
-    if sentence is None or _STATED.search(body, start, sentence.start("rest")):
+    place, length = start, 0
+    for _ in range(MAX_VERBS):
+        sentence = _COUNTS.search(body, place, end)
+        if sentence is None:
+            return None
+        phrase, begin, place = sentence["rest"], sentence.start("rest"), sentence.start() + 1
+        english = _ENGLISH_NUMBER.match(phrase)
+        foreign = spelled(phrase) if english is None else None
+        if length := english.end() if english else len(foreign[0]) if foreign else 0:
+            break
+    else:
         return None
-    phrase, begin = sentence["rest"], sentence.start("rest")
-    english = _ENGLISH_NUMBER.match(phrase)
-    foreign = spelled(phrase) if english is None else None
-    length = english.end() if english else len(foreign[0]) if foreign else 0
+    # `1800/12 = 150 minutes, which is two and a half hours`: the last clause says it again.
+    again = [clause.end() for clause in _AGAIN.finditer(body, start, begin)]
+    if _STATED.search(body, (again or [start])[-1], begin):
+        return None
     behind = phrase[length:]
-    if not length or _NOT_ALONE.match(phrase) or _DERIVED.search(behind) or "-" in behind:
+    if (
+        not length
+        or _NOT_ALONE.fullmatch(phrase[:length].strip())
+        or _DERIVED.search(behind)
+        or "-" in behind
+    ):
         return None
     stop = begin + length
-    unit = re.match(r"\s*[A-Za-z]+", behind)
-    if unit and unit_symbol(unit[0].strip()):
+    unit = re.match(r"\s*(?:(?:square|cubic)\s+)?[A-Za-z]+", behind)
+    if unit and unit_symbol(unit[0].split()[-1]):
         stop += unit.end()
     if denied(body, start, end, sentence.start(), stop):
         return None

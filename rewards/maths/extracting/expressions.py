@@ -31,7 +31,7 @@ MAX_NUMBERS = 40
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
 )
-_OR = re.compile(r"\s*(?:,|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
+_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
 
 
 def last_expression(body: str) -> Candidate | None:
@@ -133,10 +133,10 @@ _ASSIGNED = re.compile(
 )
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)")
-_AND = re.compile(r"\s*(?:,|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
+_AND = re.compile(r"\s*(?:[,、]|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
 _LISTS = re.compile(
     r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
-    r"|[:は是为은는])\s*$"
+    r"|[:は是为有은는])\s*$"
 )
 
 
@@ -173,6 +173,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         first -= 1
     while last < len(body) and body[last] in _MATHEMATICS:
         last += 1
+    while last > end and body[last - 1] == "(":  # `9π (cm²)`
+        last -= 1
     text = body[first:last]
     if text[0] == "(" and text[-1] == ")":
         text = ""  # A number in brackets: the brackets are punctuation.

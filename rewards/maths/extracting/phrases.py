@@ -328,7 +328,7 @@ STANCES = (
         whole=True,
         marked=False,
         words=_words(
-            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|previous|old|rejected"
+            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|common|frequent|typical|tempting|previous|old|rejected"
             r"|eliminated|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another"
             r"|many|some|other)\s*$"
         ),

@@ -31,7 +31,7 @@ _FACTORIAL = re.compile(
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
 _HIDDEN = re.compile(
-    r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])%[^\n]*\\boxed[^\n]*"
+    r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])(?<!\d[\s,])%[^\n]*\\boxed[^\n]*"
     r"|\\begin\{comment\}.*?\\end\{comment\}",
     re.DOTALL | re.MULTILINE,
 )

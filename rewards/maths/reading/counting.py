@@ -52,7 +52,7 @@ def _numerals() -> Iterator[tuple[str, int]]:
                     for word in forms[one] if last else ():
                         yield joint.format(ten=ten, one=word), 10 * tens + one
                         yield f"{ten} et {word}", 10 * tens + one
-                        if joint == "{ten}{one}":  # `ventuno`
+                        if joint == "{ten}{one}" and ten.isascii():  # `ventuno`
                             yield ten[:-1] + word, 10 * tens + one
                         if ten == "veinte":
                             yield f"veinti{word}", 10 * tens + one
@@ -71,8 +71,10 @@ _IDEOGRAPHIC = re.compile(r"[零〇一二两兩三四五六七八九十百千]+"
 _IDEOGRAPHS = {sign: value for value, sign in enumerate("零一二三四五六七八九")} | {
     "〇": 0, "两": 2, "兩": 2, "十": 10, "百": 100, "千": 1000,
 }  # fmt: skip
+# `一共有六个`, `六つ`: the words before the count and the counter behind it are dropped.
 _COUNTED = re.compile(
-    rf"(?P<open>[\s*$]*(?:\\text\s*\{{\s*)?)(?P<words>{_IDEOGRAPHIC.pattern})(?=[个個つ种種条次人名]?\w{{0,3}}\W*$)"
+    rf"(?P<open>[\s*$]*(?:\\text\s*\{{\s*)?)(?:[^\W\d_]{{0,8}}[有是为為])?"
+    rf"(?P<words>{_IDEOGRAPHIC.pattern})[个個つ]?(?=[种種条次人名]?\w{{0,3}}\W*$)"
 )
 # Words of English that are numbers elsewhere.
 _ENGLISH = frozenset({"once", "due", "sei", "cent", "elf"})
@@ -99,7 +101,7 @@ def in_digits(answer: str) -> str:
     r"""Return an answer that begins with a number in words of another language, in digits.
 
     >>> in_digits(r"\text{sechs Nullen}"), in_digits("三十一个"), in_digits("x = 3")
-    ('\\text{6 Nullen}', '31个', 'x = 3')
+    ('\\text{6 Nullen}', '31', 'x = 3')
     """
     if match := _COUNTED.match(answer):
         return f"{match['open']}{_ideographic(match['words'])}{answer[match.end() :]}"

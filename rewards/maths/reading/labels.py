@@ -28,6 +28,10 @@ _PART = re.compile(
     rf"(?:the |der |die |das |la |el |le |il )?(?P<name>{_WORDS})\s*(?P<sign>[=:])\s*"
     r"(?P<value>[-\d\\(\[.][^=:]*(?::\s*\d+)?|[a-z])"
 )
+# `Primzahlen: 3, 5 and 7`: one name for the values of a list.
+_HEADED = re.compile(
+    rf"(?P<name>(?![A-Za-z]{{1,2}}\b){_WORDS})\s*:\s*(?P<values>-?\d[^:=]*(?:,|\band\b)[^:=]*)"
+)
 _TUPLE = re.compile(r"\(?([^()=\d\\]+)\)?\s*=\s*\(?([^()=]+)\)?")
 
 
@@ -73,6 +77,8 @@ def with_names(text: str) -> str:
     """
     if ":" not in text and text.isascii() and "(" not in text:
         return text
+    if headed := _HEADED.fullmatch(text):
+        return f"\\text{{{headed['name']}}} = {headed['values']}"
     pairs = labelled(text)
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
 

@@ -185,7 +185,7 @@ def _of_language(listing: str) -> re.Pattern[str]:
 
 _POINTED = _of_language(_POINTED_WORDS)
 _COMMAS = _of_language(f"{_SPACED_WORDS} {_POINTED_WORDS}")
-_CYRILLIC = re.compile("[а-яё]{2,}", re.IGNORECASE)
+_CYRILLIC = re.compile("[а-яё]{4}", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -196,7 +196,7 @@ def writes_commas(text: str, least: int = 2) -> bool:
     >>> writes_commas("Wie groß ist die Fläche?"), writes_commas("What is the Möbius band?")
     (True, False)
     """
-    cyrillic = not text.isascii() and _shows(_CYRILLIC, text, least)
+    cyrillic = not text.isascii() and _CYRILLIC.search(text) is not None
     return cyrillic or _shows(_COMMAS, text, least)
 
 
