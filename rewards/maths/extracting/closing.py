@@ -212,7 +212,7 @@ def _is_prose(text: str) -> bool:
     )
 
 
-_GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})")
+_GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
 
 

@@ -16,7 +16,7 @@ from .surface import clause_before
 _BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
 _RELATION = re.compile(rf"[=≈]|{_BOUND.pattern}")
 # What stands behind the last sign of a mere number, or a calculation with numbers: `= 12/4`.
-_NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸⁹]*[msghLNJWVAKC]?\s*")
+_NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸⁹]*[msghLNJWVAKCM]?\s*")
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(

@@ -22,8 +22,8 @@ CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*)(?:/\d+)?%?)(?<![.,])"
     r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
-    r"|rounds?)\b.*\d"
-    r"|\d\s?(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент)))",
+    r"|rounds?)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
+    r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))",
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""

@@ -91,8 +91,14 @@ class Statements:
             for announcement in announcements
             if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
         ]
-        refused = {squeeze(seen.text) for seen in self.seen if seen.kind in MARKS and seen.ignored}
-        claims = [claim for claim in claims if squeeze(claim.text) not in refused]
+        refused = [seen for seen in self.seen if seen.kind in MARKS and seen.ignored]
+        texts = {squeeze(seen.text) for seen in refused}
+        claims = [
+            claim
+            for claim in claims
+            if squeeze(claim.text) not in texts
+            and not any(claim.start <= seen.start and seen.end <= claim.end for seen in refused)
+        ]
         if mark is not None:
             claims = [claim for claim in claims if _displaces(mark, claim, self.body)]
         if not claims:

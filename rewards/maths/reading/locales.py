@@ -309,7 +309,7 @@ class Locale:
                 text,
             )
 
-        return f"{side(head)}{sign}{in_digits(side(value).strip(' .')) or value}"
+        return f"{side(head)}{sign}{in_digits(side(value).strip().rstrip('. ')) or value}"
 
     @staticmethod
     def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:
