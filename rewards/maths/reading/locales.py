@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import islice
 
 from .counting import in_digits
 
@@ -180,16 +179,11 @@ _POINTED_WORDS = (
 )
 
 
-def _of_language(listing: str) -> re.Pattern[str]:
-    # A word in small letters with a mark of its language counts too; names have capitals.
-    return re.compile(
-        rf"\b(?:{'|'.join(listing.split())})\b|(?-i:\b[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*)",
-        re.IGNORECASE,
-    )
-
-
-_POINTED = _of_language(_POINTED_WORDS)
-_COMMAS = _of_language(f"{_SPACED_WORDS} {_POINTED_WORDS}")
+_POINTED = frozenset(_POINTED_WORDS.split())
+_COMMAS = _POINTED | frozenset(_SPACED_WORDS.split())
+_WORD = re.compile(r"[^\W\d_]+")
+# A word in small letters with a mark of its language counts too; names have capitals.
+_ACCENTED = re.compile("[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*")
 _CYRILLIC = re.compile("[а-яё]{4}", re.IGNORECASE)
 
 
@@ -211,9 +205,13 @@ def groups_by_points(text: str) -> bool:
     return _shows(_POINTED, text, 2)
 
 
-def _shows(words: re.Pattern[str], text: str, least: int) -> bool:
+def _shows(words: frozenset[str], text: str, least: int) -> bool:
     """Return whether a text has so many different words of a language."""
-    return len({match[0].lower() for match in islice(words.finditer(text), 40)}) >= least
+    said = set(_WORD.findall(text))
+    known = {word.lower() for word in said} & words
+    if not text.isascii():
+        known |= {word for word in said if _ACCENTED.fullmatch(word)}
+    return len(known) >= least
 
 
 _JOINER = re.compile(
