@@ -221,14 +221,16 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     actions = [as_action(action) for lesson in lessons for action in lesson.actions]
     said = [message.text for message in actions if not message.tool_calls]
     bounds = [*_bounds(prompt), *_nouns(lessons)]
-    ways = [variants(one, is_command=True, bounds=bounds) for one in commands_of(told, said)[:16]]
+    ways = [variants(text, is_command=True, bounds=bounds) for text in commands_of(told, said)[:16]]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
     values = list(dict.fromkeys([*FILE.findall(told), *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     ends = said[-1:]  # what ends an episode ends it here too
-    hollow = hollow_answers(lessons) or [Move(t) for one in _samples(prompt) for t in variants(one)]
+    hollow = hollow_answers(lessons) or [
+        Move(text) for sample in _samples(prompt) for text in variants(sample)
+    ]
     answered = [*framed(answers[:12]), *hollow, *framed(answers[12:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
@@ -329,23 +331,25 @@ def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ())
         is_command: whether the first word is a verb, which stays.
         bounds: numbers that are tried beside `EDGES`.
     """
-    found = list(_PIECE.finditer(text))[int(is_command) :]
-    if not found:
+    pieces = list(_PIECE.finditer(text))[int(is_command) :]
+    if not pieces:
         return [text]
-    kinds = ["quote" if m[0][0] == '"' else "number" if _is_number(m[0]) else "word" for m in found]
+    kinds = [
+        "quote" if m[0][0] == '"' else "number" if _is_number(m[0]) else "word" for m in pieces
+    ]
 
     def filled_with(values: Mapping[int, str]) -> str:
-        made, at = "", 0
-        for n, match in enumerate(found):
-            made += text[at : match.start()] + values.get(n, match[0])
+        filled_text, at = "", 0
+        for n, match in enumerate(pieces):
+            filled_text += text[at : match.start()] + values.get(n, match[0])
             at = match.end()
-        return made + text[at:]
+        return filled_text + text[at:]
 
-    everywhere = range(len(found))
+    everywhere = range(len(pieces))
     numbers = [*EDGES, *bounds]
     varied = [filled_with(dict.fromkeys(everywhere, number)) for number in numbers]
     for kind, opening in itertools.product(("word", "number", "token"), (False, True)):
-        for start in (-len(found), 0, 1, -len(found) - 1):
+        for start in (-len(pieces), 0, 1, -len(pieces) - 1):
             row = {n: slot(kind, start + n, opening=opening) for n in everywhere}
             varied.append(filled_with(row))
     for kind in dict.fromkeys(kinds):
@@ -354,23 +358,23 @@ def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ())
         if kind == "number" and len(alike) > 1:
             varied += [filled_with({alike[0]: low, alike[-1]: high}) for low, high in _WIDE]
     for n in [*everywhere][:MOST_FRAGMENTS]:
-        edges = [*_values(kinds[n]), *bounds, "", f"{found[n][0]} {found[n][0]}"]
+        edges = [*_values(kinds[n]), *bounds, "", f"{pieces[n][0]} {pieces[n][0]}"]
         varied += [filled_with({n: value}) for value in edges]
     if is_command:
-        varied.append(filled_with({len(found) - 1: every_number()}))
-    if len(found) > 1:  # two pieces alone, with nothing between them
-        head, tail = text[: found[0].start()], text[found[-1].end() :]
+        varied.append(filled_with({len(pieces) - 1: every_number()}))
+    if len(pieces) > 1:  # two pieces alone, with nothing between them
+        head, tail = text[: pieces[0].start()], text[pieces[-1].end() :]
         slots = _words()
         pairs = [*itertools.permutations(slots[:6], 2)]
         wide = ("0", "1", "-1", "-10", "1000000", *bounds)
-        pairs += itertools.product(slots, wide) if len(found) == 2 else []
-        varied += [f"{head}{_joint(found, text).join(pair)}{tail}" for pair in pairs]
+        pairs += itertools.product(slots, wide) if len(pieces) == 2 else []
+        varied += [f"{head}{_joint(pieces, text).join(pair)}{tail}" for pair in pairs]
     return list(dict.fromkeys([*varied, *((text,) if not is_command else ())]))
 
 
-def _joint(found: Sequence[re.Match[str]], text: str) -> str:
+def _joint(pieces: Sequence[re.Match[str]], text: str) -> str:
     """Return what stands between the first two pieces."""
-    return text[found[0].end() : found[1].start()] if len(found) > 1 else ", "
+    return text[pieces[0].end() : pieces[1].start()] if len(pieces) > 1 else ", "
 
 
 def _is_number(text: str) -> bool:
@@ -399,7 +403,7 @@ def _values(kind: str) -> list[str]:
     """Return what may stand in the place of a piece: edges of numbers, and slots."""
     slots = _words()
     if kind == "quote":
-        return [f'"{one}"' for one in slots]
+        return [f'"{place}"' for place in slots]
     last = [LAST_NUMBER, slot("number", 0, opening=True), slot("number", 0, source="p")]
     return [*EDGES, *(last if kind == "number" else [*last, *slots, TURN])]
 

@@ -42,6 +42,7 @@ _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
 """Paid actions that are made again, moves that may come between, and how often."""
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
+"""Commands of short rows, tables that are erased, marked words, and calls with them."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
 """Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
 USUAL = 0.8
