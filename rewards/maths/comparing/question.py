@@ -386,7 +386,8 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
         return ""
     whole = wanted.value.denominator == 1
     quotient = _QUOTIENT.fullmatch(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2].strip())
-    divides = quotient and int(quotient[2] or quotient[4]) > 1
+    # `120/10` is a division; a fraction may stay unreduced where no numeral is asked for.
+    divides = quotient and int(quotient[2] or (asked.numeral and quotient[4]) or 1) > 1
     if (whole and divides and given.op in EXACT) or (
         not _scientific(given) and any(map(_is_open, _below(given)))
     ):

@@ -65,8 +65,8 @@ def test_a_value_that_is_asked_is_worked_out(
 ) -> None:
     prompt = "How many days would 10 workers need?"
     open_ones = (
-        f"{value * factor}/{factor}", f"\\frac{{{value * factor}}}{{{factor}}}",
-        f"{value + part} - {part}", f"{value}\\ln e - \\ln 1", f"{value} + \\sin 0",
+        f"{value * factor}/{factor}", f"{value + part} - {part}",
+        f"{value}\\ln e - \\ln 1", f"{value} + \\sin 0",
         f"\\sqrt{{{value * value}}}",
     )  # fmt: skip
     for formula in open_ones:
@@ -77,6 +77,7 @@ def test_a_value_that_is_asked_is_worked_out(
 
     quotient = f"\\frac{{{value * factor}}}{{{factor}}}"
     assert _paid(verifier, quotient, f"\\boxed{{{value}}}", prompt)
+    assert _paid(verifier, str(value), f"\\boxed{{{quotient}}}", prompt)  # a numeral, unreduced
 
 
 SOLVE = (
