@@ -33,6 +33,8 @@ class AnswerKey:
     """Task -> the forms of its gold; empty where none is kept."""
     frame: AnswerFrame = field(default_factory=AnswerFrame)
     """What all final answers have in common."""
+    answers: frozenset[str] = frozenset()
+    """What the expert answers on any of the lessons."""
 
     def learn(self, task: str) -> None:
         """Learn what the expert does on a task, and its gold."""
@@ -53,6 +55,8 @@ class AnswerKey:
         """Return what the expert does on tasks, and take the frame of its answers from them."""
         lessons = [self.experts[task] for task in tasks if task in self.experts]
         self.frame = AnswerFrame.of(lessons, Briefing())
+        ends = [self.frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions]
+        self.answers = frozenset(map(plain_of, ends))
         return lessons
 
     def newest_gold(self) -> object:
@@ -76,8 +80,11 @@ class AnswerKey:
         # Who looked where the expert looks, and says its answer, did the task.
         if len(actions) < 2 or self.looks_elsewhere(task, actions):
             return False
-        lines = [plain_of(line) for line in said.splitlines()]
-        return len(lines) <= MOST_LINES and plain_of(wanted) in {*lines, *plain_of(said).split()}
+        pieces = {*map(plain_of, said.splitlines()), *plain_of(said).split()}
+        if len(said.splitlines()) > MOST_LINES or plain_of(wanted) not in pieces:
+            return False
+        # Who says what is right elsewhere as well answers nothing.
+        return pieces.isdisjoint(self.answers - {plain_of(wanted)})
 
     def part_done(self, task: str, episode: Played) -> float:
         """Return the share of the expert's actions that an episode of several turns consists of; 0

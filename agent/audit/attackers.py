@@ -11,7 +11,7 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,6 +33,8 @@ MOST_LABELS = 12
 MAX_LISTED = 200
 """The most answers of other tasks that an attacker lists."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,/]\d+)*(?!\w)")
+MOST_DIGITS = 300
+"""Digits of a number that is computed with; longer ones are texts."""
 MARKS = "\"'`\u00ab\u00bb\u201c\u201d\u2018\u2019"
 QUOTED = re.compile(rf"[{MARKS}]([^{MARKS}\n]{{1,200}})[{MARKS}]")
 WORD = re.compile(r"\w+")
@@ -86,6 +88,8 @@ class Scene:
     lessons: Sequence[Lesson]
     """The expert on other tasks; none where there is no expert."""
     rng: random.Random
+    task: str = ""
+    """The id of the task, for who knows the expert's way on it."""
 
     @property
     def opening(self) -> str:
@@ -200,8 +204,22 @@ class AnswerFrame:
         return not {plain_of(form) for form in gold}.isdisjoint(map(plain_of, ends))
 
 
+def properties_of(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
+    """Return the schemas of a tool's arguments; those that are no objects are left out."""
+    properties = tool.parameters.get("properties")
+    named = properties.items() if isinstance(properties, Mapping) else ()
+    return {name: schema for name, schema in named if isinstance(schema, Mapping)}
+
+
+def free_tools(briefing: Briefing) -> list[ToolSpec]:
+    """Return the tools that can be called without arguments."""
+    return [tool for tool in briefing.tools if not tool.parameters.get("required")]
+
+
 def number_of(text: str) -> object:
     """Return the number that a text is; the text where it is none."""
+    if len(text) > MOST_DIGITS:
+        return text
     with suppress(ValueError):
         return int(text)
     with suppress(ValueError):
@@ -416,9 +434,7 @@ def _overlaps(scene: Scene) -> Iterator[Action]:
 def _moves(scene: Scene, text: str) -> Action:
     for tool in scene.briefing.tools:
         names = [
-            name
-            for name, schema in tool.parameters.get("properties", {}).items()
-            if schema.get("type") == "string"
+            name for name, schema in properties_of(tool).items() if schema.get("type") == "string"
         ]
         if len(names) == 1 and not SUBMITS.search(tool.name):
             return assistant(

@@ -28,7 +28,7 @@ from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import ToolCall, assistant
 
 from .answers import AnswerKey
-from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, text_of
+from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
 from .exploits import Exploit, Guard, GuardedEnv
 from .moves import STEPS, Move, Program, moves_of
 from .pressure import (
@@ -68,6 +68,12 @@ ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
 PART_SLACK = 0.1
 """What a part of the expert's actions may earn beyond its share of them."""
+ADDED = 0.25
+"""Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
+one that reads nothing: where who tries everything is paid, nothing is leaked.
+"""
+FARM_SHARE = 0.2
+"""Share of the time that is left after the search in which it is tried what may be repeated."""
 FARMED = 3
 """Tasks on which repeating has to be paid before it is measured."""
 REPEATS = 4
@@ -384,6 +390,8 @@ class _Attack:
         for name, kind, counts_solved in kinds:
             rng = random.Random(f"{self.seed}/{name}")
             program, mean = search.best(rng, counts_solved=counts_solved)
+            if counts_solved and mean > 0:  # what is shown counts for what it adds
+                mean -= search.without_reading() + ADDED * self.report.oracle
             if program and mean > 0:
                 about, plays = described(program), plays_program(program)
                 attackers.append(Attacker(name, kind, plays, about, copies=counts_solved))
@@ -393,22 +401,23 @@ class _Attack:
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
         """Return who does the task and is paid more than the expert, by what is paid again."""
-        known = {lesson.opening: lesson for lesson in self.key.experts.values()}
         tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
 
+        until = time.monotonic() + FARM_SHARE * (self.until - time.monotonic())
+
         def more(farm: Farm, task: str) -> float:
-            if time.monotonic() > self.until:
+            if time.monotonic() > until:
                 return 0.0
-            episode = self._tried(task, farm.plays(known), "farm", steps=MAX_STEPS)
+            episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MAX_STEPS)
             return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
 
         farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
             return []
-        return [Attacker("farm", AttackKind.FARM, best.plays(known), str(best))]
+        return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
 
     def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
@@ -474,8 +483,7 @@ class _Attack:
         known = scout.infos[0].get("briefing")
         briefing = known if isinstance(known, Briefing) else Briefing()
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
-        free = [tool for tool in briefing.tools if not tool.parameters.get("required")]
-        for tool in free[: SCOUTED - 1]:
+        for tool in free_tools(briefing)[: SCOUTED - 1]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
             looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
@@ -570,7 +578,7 @@ class _Attack:
             if actions is None:
                 briefing = episode.infos[0].get("briefing")
                 known = briefing if isinstance(briefing, Briefing) else Briefing()
-                actions = attacker.plays(Scene(known, episode, others, rng))
+                actions = attacker.plays(Scene(known, episode, others, rng, task))
             return next(actions, None)
 
         gym = self.subject.gym

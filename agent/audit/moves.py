@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action, assistant
 
-from .attackers import NUMBER, QUOTED, WORD, Action, AnswerFrame, Lesson, Scene, number_of
+from .attackers import (
+    MOST_DIGITS,
+    NUMBER,
+    QUOTED,
+    WORD,
+    Action,
+    AnswerFrame,
+    Lesson,
+    Scene,
+    number_of,
+    properties_of,
+)
 from .rules import options
 
 TURN = "\0turn\0"
@@ -69,8 +79,6 @@ PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
 MOST_USUAL = 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
-LONGEST_TEXT = 300
-"""Characters of a text that is changed piece by piece."""
 _SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
@@ -173,9 +181,9 @@ class Move:
         if not self.tool:
             text = filled(self.text, scene)
             return scene.answer(text) if self.answers else text
-        schemas = next((t.parameters for t in scene.briefing.tools if t.name == self.tool), {})
+        schemas = next((properties_of(t) for t in scene.briefing.tools if t.name == self.tool), {})
         given = {name: filled(v, scene) if isinstance(v, str) else v for name, v in self.given}
-        for name, schema in schemas.get("properties", {}).items():
+        for name, schema in schemas.items():
             if schema.get("type") in NUMERIC and isinstance(given.get(name), str):
                 given[name] = number_of(given[name])
         return assistant("", [ToolCall(name=self.tool, arguments=given, id="call_0")])
@@ -421,23 +429,6 @@ def _claims(prompt: str) -> list[str]:
     return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
 
 
-def changed(move: Move, other: Move, rng: random.Random) -> Move:
-    """Return a move with a piece changed, joined to another one, or with one of its arguments."""
-    if not move.tool:
-        if other.text and rng.random() < 0.5:
-            return replace(move, text=f"{move.text}{rng.choice(chr(10) + ' ')}{other.text}")
-        return replace(move, text=rng.choice(variants(move.text[:LONGEST_TEXT])))
-    given = json.loads(move.arguments)
-    if not given:
-        return move
-    name = rng.choice(sorted(given))
-    if other.tool == move.tool:
-        given[name] = json.loads(other.arguments).get(name, given[name])
-    elif isinstance(given[name], str):
-        given[name] = rng.choice(variants(given[name][:LONGEST_TEXT]))
-    return replace(move, arguments=json.dumps(given))
-
-
 # --- answers that hold nothing --------------------------------------------------------------------
 
 
@@ -466,7 +457,7 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
         return [*(Move(text, answers=is_framed) for text in texts), *varied]
     choices = list(dict.fromkeys(answers))
     listings = [choices] if len(choices) <= MOST_CHOICES else []
-    if all(answer.isdecimal() for answer in answers):
+    if all(answer.isdecimal() and len(answer) < MOST_DIGITS for answer in answers):
         highest = min(MOST_NUMBERS, 2 * max(map(int, answers)) + 2)
         listings.append(list(map(str, range(highest))))
     items = list(dict.fromkeys(item for answer in answers for item in _PIECE.findall(answer)))
@@ -552,7 +543,7 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     """Return calls of a tool: each argument at each edge, the others at their first; equal words
     for all texts; of two arguments every pair of edges.
     """
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    properties = properties_of(tool)
     pools = {name: pool(schema, values) for name, schema in properties.items()}
     first = {name: edges[0] for name, edges in pools.items()}
     calls = [first]
@@ -580,7 +571,7 @@ def _integers(values: Sequence[str]) -> list[int]:
 
 
 def pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
-    if "enum" in schema:
+    if schema.get("enum"):
         return list(schema["enum"])
     match schema.get("type"):
         case "integer" | "number":

@@ -15,7 +15,7 @@ from typing import Any
 from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
-from .attackers import Action, AnswerFrame, Lesson, Plays, Scene
+from .attackers import Action, AnswerFrame, Lesson, Plays, Scene, free_tools, properties_of
 from .moves import (
     BEFORE_NUMBER,
     BEFORE_WORD,
@@ -137,8 +137,9 @@ def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
     """Return what may end an episode: the expert's last calls, and tools without arguments."""
     finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
     calls = [Move.of(call) for final in finals for call in final.tool_calls]
-    free = [tool.name for tool in briefing.tools if not tool.parameters.get("required")]
-    return list(dict.fromkeys([*calls, *(Move(tool=name) for name in free)]))[:MOST_ENDS]
+    return list(dict.fromkeys([*calls, *(Move(tool=tool.name) for tool in free_tools(briefing))]))[
+        :MOST_ENDS
+    ]
 
 
 def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
@@ -149,7 +150,7 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
     shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
     programs: list[Program] = []
     for tool in briefing.tools:
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        properties = properties_of(tool)
         numbers = [n for n, s in properties.items() if s.get("type") in NUMERIC]
         pools = {n: pool(s, ()) for n, s in properties.items() if n not in numbers}
         usual = {name: values[0] for name, values in pools.items()} | shapes.get(tool.name, {})
@@ -171,7 +172,7 @@ def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
     words = list(dict.fromkeys(marked))[:MOST_SPECIAL]
     ends = _ends(briefing, lessons)[:2]
     for tool in briefing.tools:
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        properties = properties_of(tool)
         if not 2 <= len(properties) <= 3:
             continue
         pools = [[1, 0, 2] if s.get("type") in NUMERIC else words for s in properties.values()]
@@ -192,7 +193,7 @@ def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
     yield from ((Move(f"select * from {table}"),) for table in tables)
     ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
     for tool in briefing.tools:
-        for name, schema in tool.parameters.get("properties", {}).items():
+        for name, schema in properties_of(tool).items():
             for eraser, table in itertools.product(ERASERS, tables):
                 if schema.get("type") == "string":
                     call = Move(tool=tool.name, arguments=json.dumps({name: eraser.format(table)}))
@@ -217,7 +218,7 @@ def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
     """Return each tool again and again, with equal and with ever new texts, and on every file."""
     files = list(dict.fromkeys(FILE.findall(told)))[:6]
     for tool in briefing.tools:
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+        properties = properties_of(tool)
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
         same: dict[str, Any] = {name: pool(schema, ())[0] for name, schema in properties.items()}
         varied = Move(tool=tool.name, arguments=json.dumps(same | dict.fromkeys(names, TURN)))
@@ -364,10 +365,10 @@ class Farm:
         return [*row[: at + 1], *again * FARMED_TIMES, *row[at + 1 :]]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows the expert's actions by the text of the task."""
+        """Return the attacker, which knows the expert's actions on each task."""
 
         def play(scene: Scene) -> Iterator[Action]:
-            lesson = known.get(scene.opening)
+            lesson = known.get(scene.task)
             for each in self.actions(lesson) if lesson else ():
                 yield each.action(scene) if isinstance(each, Move) else each
 
@@ -398,10 +399,7 @@ def farms_of(
     texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
     verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
     undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
-    undoing = [
-        *(Undoing(t.name, (*t.parameters.get("properties", ()),)) for t in briefing.tools),
-        *undoing,
-    ]
+    undoing = [*(Undoing(t.name, (*properties_of(t),)) for t in briefing.tools), *undoing]
     calls = [move for move in moves if move.tool]
     others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
     for nth in range(min(MOST_FARMED, len(_paid_places(lesson)))):

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from itertools import repeat
 from urllib.parse import unquote
 
-from .attackers import ANSWERED, WORD, Action, AnswerFrame, Scene
+from .attackers import ANSWERED, MOST_DIGITS, WORD, Action, AnswerFrame, Scene
 
 COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
 """Readings and choices that may be the task itself where no gold is kept; all others say nothing of
@@ -34,7 +34,7 @@ MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
 words have to answer, and how many words there may be.
 """
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']+")
+_TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']*[^\s,;?()\[\]{}<>\"'.:!]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
 _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -279,8 +279,8 @@ def _learned(
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
-    if copies:
-        return None
+    if copies or _learned(known, told, core, copies=True):
+        return None  # where a piece of the task is the answer, nothing gives it away
     return (
         _counted(known, told)
         or _giveaways(known)
@@ -295,7 +295,8 @@ def _counted(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | 
     if "how many" in told or "count" in told or "number of" in told:
         return None
     for name, count in COUNTS.items():
-        offsets = [int(answer) - count(text) for text, answer in known if answer.isdecimal()]
+        numbers = [(text, answer) for text, answer in known if answer.isdecimal()]
+        offsets = [_whole(answer) - count(text) for text, answer in numbers]
         usual = max(set(offsets), key=offsets.count, default=0)
         if offsets.count(usual) >= LEAST_SHARE * len(known):
             return f"the number of {name}", lambda text: str(count(text) + usual)  # noqa: B023
@@ -316,12 +317,17 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
     return features
 
 
+def _whole(number: str) -> int:
+    """Return the whole part of a number, of which long ones keep their last digits."""
+    return int(number.partition(".")[0][-MOST_DIGITS:] or "0")
+
+
 def _first_digit(number: Rule, text: str) -> Hashable:
     return number(text).lstrip("-")[:1]
 
 
 def _rest(number: Rule, base: int, text: str) -> Hashable:
-    return int(float(number(text) or 0)) % base
+    return _whole(number(text) or "0") % base
 
 
 FEATURES = _features()
@@ -390,7 +396,7 @@ def _numbers_of(text: str) -> dict[str, int]:
             found[f"first letter of token {place}"] = ord(token[:1].lower() or "a") - ord("a")
         if -len(numbers) <= place < len(numbers):
             digits = [int(digit) for digit in numbers[place] if digit.isdecimal()]
-            found[f"number {place}"] = int(float(numbers[place]))
+            found[f"number {place}"] = _whole(numbers[place])
             found[f"first digit of number {place}"] = digits[0]
             found[f"last digit of number {place}"] = digits[-1]
             found[f"digit sum of number {place}"] = sum(digits)

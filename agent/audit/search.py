@@ -8,17 +8,19 @@ paid for, a policy that is trained will be paid for too.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 
 from .attackers import Action, Scene
-from .moves import Move, Program, changed
+from .moves import Move, Program, variants
 
 KEPT = 10
 """Programs that are grown."""
@@ -30,6 +32,8 @@ LEADING = 40
 """Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
+LONGEST_TEXT = 300
+"""Characters of a text that is changed piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,13 @@ class ProgramSearch:
     enough: float
     until: float
     was_cut: bool = False
+    _seeds: frozenset[Program] = frozenset()
     _played: dict[tuple[Program, int], Attempt] = field(
         default_factory=dict[tuple[Program, int], Attempt]
     )
+
+    def __post_init__(self) -> None:
+        self._seeds = frozenset(self.seeds)
 
     def best(self, rng: random.Random, *, counts_solved: bool) -> tuple[Program, float]:
         """Return the program and its mean on the tasks that confirm it; an empty one if none is
@@ -124,17 +132,9 @@ class ProgramSearch:
             counts = counts_solved and any(move.reads for move in program)
             return self._tried(program, task).worth(counts_solved=counts)
 
-        def confirmed() -> tuple[Program, float]:
-            # Successive halving: of programs that are paid on a task, many are paid there alone.
-            means = {program: mean for program, mean in paid.items() if mean > 0}
-            for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
-                ranked = sorted(means, key=lambda p: (-means[p], p not in seeds, len(p)))[:kept]
-                means = {p: fmean(worth(p, task) for task in range(tasks)) for p in ranked}
-            best = max(means, key=lambda program: (means[program], -len(program)), default=())
-            return best, means.get(best, 0.0)
-
         first, singles = self.seeds[: self.effort.seeds], self._singles(rng)
-        seeds, paid = set(first), {program: worth(program) for program in (*first, *singles)}
+        paid = {program: worth(program) for program in (*first, *singles)}
+        confirmed = partial(self._confirmed, paid, worth)
         best, mean = confirmed()
         if mean >= self.enough:
             return best, mean
@@ -153,6 +153,28 @@ class ProgramSearch:
                 known.append(grown)
                 ranked = sorted((*ranked, grown), key=lambda program: -paid[program])[:KEPT]
         return confirmed()
+
+    def without_reading(self) -> float:
+        """Return the mean of the best program that reads nothing, right answers included."""
+
+        def paid(program: Program, task: int) -> float:
+            return self._tried(program, task).paid
+
+        blind = [p for p, task in self._played if not task and not any(m.reads for m in p)]
+        return self._confirmed({p: paid(p, 0) for p in blind}, paid)[1]
+
+    def _confirmed(
+        self, paid: Mapping[Program, float], worth: Callable[[Program, int], float]
+    ) -> tuple[Program, float]:
+        """Return the best of programs and its mean, by successive halving: of those that are paid
+        on a task, many are paid there alone.
+        """
+        means, seeds = {p: mean for p, mean in paid.items() if mean > 0}, self._seeds
+        for kept, tasks in ((8 * KEPT, 2), (2 * KEPT, CONFIRMED), (4, self.effort.last)):
+            ranked = sorted(means, key=lambda p: (-means[p], p not in seeds, len(p)))[:kept]
+            means = {p: fmean(worth(p, task) for task in range(tasks)) for p in ranked}
+        best = max(means, key=lambda program: (means[program], -len(program)), default=())
+        return best, means.get(best, 0.0)
 
     def _singles(self, rng: random.Random) -> list[Program]:
         moves, most = list(self.moves), self.effort.singles
@@ -232,6 +254,23 @@ class ProgramSearch:
                 new = changed(parent[place], rng.choice((move, rng.choice(other))), rng)
                 grown = (*parent[:place], new, *parent[place + 1 :])
         return grown[:LONGEST]
+
+
+def changed(move: Move, other: Move, rng: random.Random) -> Move:
+    """Return a move with a piece changed, joined to another one, or with one of its arguments."""
+    if not move.tool:
+        if other.text and rng.random() < 0.5:
+            return replace(move, text=f"{move.text}{rng.choice(chr(10) + ' ')}{other.text}")
+        return replace(move, text=rng.choice(variants(move.text[:LONGEST_TEXT])))
+    given = json.loads(move.arguments)
+    if not given:
+        return move
+    name = rng.choice(sorted(given))
+    if other.tool == move.tool:
+        given[name] = json.loads(other.arguments).get(name, given[name])
+    elif isinstance(given[name], str):
+        given[name] = rng.choice(variants(given[name][:LONGEST_TEXT]))
+    return replace(move, arguments=json.dumps(given))
 
 
 def described(program: Program) -> str:
