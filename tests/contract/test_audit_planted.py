@@ -26,7 +26,6 @@ from ludus.agent.audit.moves import (
     LAST_WORD,
     Move,
     Program,
-    changed,
     every_number,
     hollow_answers,
     moves_of,
@@ -36,7 +35,7 @@ from ludus.agent.audit.moves import (
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import Farm, farms_of, programs_of
 from ludus.agent.audit.rules import Rule, learned_rule
-from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, described
+from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env
 from ludus.envs.checks.subject import Played
 
