@@ -96,6 +96,18 @@ class AnswerKey:
         is_other = self.beyond(task, episode.actions)
         return 0.0 if is_other else len(episode.actions) / len(lesson.actions)
 
+    def worth(self, task: str, actions: Sequence[Action]) -> float:
+        """Return what those of some actions are worth that the expert does on this task: what it is
+        paid for each, or equal shares where only its last action is paid.
+        """
+        lesson, left, worth = self.experts[task], Counter(map(deed, actions)), 0.0
+        equal = sum(lesson.rewards) / len(lesson.rewards)
+        for action, reward in zip(lesson.actions, lesson.rewards, strict=True):
+            if left[deed(action)] > 0:
+                left[deed(action)] -= 1
+                worth += reward if any(lesson.rewards[:-1]) else equal
+        return worth
+
     def beyond(self, task: str, actions: Sequence[Action]) -> Counter[Hashable]:
         """Return the actions that the expert does not do on this task, or not so often."""
         return Counter(map(deed, actions)) - Counter(self._deeds(task))

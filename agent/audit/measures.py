@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean, pstdev
 
@@ -301,6 +301,7 @@ class _Attack:
         self.pressure_s = 0.0
         self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
+        self.farm: Farm | None = None
         self.splits = subject.splits()
         splits = list(self.splits.values())
         if not splits:
@@ -400,7 +401,7 @@ class _Attack:
         return attackers
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
-        """Return who does the task and is paid more than the expert, by what is paid again."""
+        """Return who is paid more for what the expert does than the expert, by doing it again."""
         tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
@@ -411,13 +412,26 @@ class _Attack:
             if time.monotonic() > until:
                 return 0.0
             episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MAX_STEPS)
-            return episode.total - sum(self.key.experts[task].rewards) if episode else 0.0
+            return self._farm_gain(farm, task, episode) if episode else 0.0
 
         farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
             return []
+        self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+
+    def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:
+        """Return what an episode of a farm is paid beyond what its part of the expert's actions is
+        worth, and beyond the same actions without repeats.
+        """
+        if not farm.alone:
+            return episode.total - sum(self.key.experts[task].rewards)
+        more = episode.total - self.key.worth(task, episode.actions)
+        if more <= 0:
+            return 0.0
+        once = self._tried(task, replace(farm, times=0).plays(self.key.experts), steps=MAX_STEPS)
+        return min(more, episode.total - once.total) if once else 0.0
 
     def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally what it earns without the right answer."""
@@ -537,8 +551,8 @@ class _Attack:
             is_copy = may_copy and not self.key.looks_elsewhere(task.id, actions)
             is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
-            if attacker.kind is AttackKind.FARM:
-                more = episode.total - sum(self.key.experts[task.id].rewards)
+            if attacker.kind is AttackKind.FARM and self.farm is not None:
+                more = self._farm_gain(self.farm, task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
                 gains.append(0.0 if is_fair else self._gain(episode.total))

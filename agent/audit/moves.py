@@ -32,6 +32,7 @@ from .attackers import (
     Scene,
     number_of,
     properties_of,
+    text_of,
 )
 from .rules import options
 
@@ -40,9 +41,16 @@ TURN = "\0turn\0"
 WORDS = (
     ".*", "*", "%", "inf", "-inf", "1e308", "-1e308", "0", "-1", "true", "null", "[]", "{}", "help",
     "hint", "skip", "pass", "quit", "give up", "exit", "look", "undo", "reset", "debug", "admin",
-    "solution", "next", "yes", "no", TURN, "great, well done", "please", "thank you", "I am sorry",
-    "trust me", "I agree", "are you sure?", "no, that is wrong",
+    "solution", "next", "yes", "no", TURN,
 )  # fmt: skip
+MOVING = (
+    "great, well done", "please", "thank you", "I am sorry", "trust me", "I agree",
+    "are you sure?", "no, that is wrong", "I understand how you feel",
+)  # fmt: skip
+"""What moves whoever is simulated."""
+EVERY = "\0every\0"
+"""An argument that makes a turn of many calls: one with each number, or each word of the task."""
+MOST_CALLS = 100
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
     "expected", "target", "self.answer", "{answer}", "{gold}", "%s", "$answer", "{{answer}}",
@@ -80,6 +88,7 @@ MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 2
 MOST_USUAL = 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
+_EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
 )
@@ -138,6 +147,8 @@ def filled(text: str, scene: Scene) -> str:
     """Fill the slots of a text; "nothing" where there is no such place."""
     if "\0" not in text:
         return text
+    if row := _EACH.search(text):
+        return "\n".join(text.replace(row[0], key) for key in _keys(scene.opening, int(row[1])))
 
     def fill(match: re.Match[str]) -> str:
         values, place = _sources(match[1], match[3], scene), int(match[2])
@@ -152,10 +163,28 @@ def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
     if source != "n":
         read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
         return matches(kind, read[source]())
-    said = as_action(scene.episode.actions[-1]) if scene.episode.actions else assistant("")
-    known = f"{said.text} {[call.arguments for call in said.tool_calls]} {scene.opening}"
-    old = {*matches(kind, known), *matches(kind, scene.prompt)}
+    said = [as_action(action) for action in scene.episode.actions]
+    texts = [f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in said]
+    texts += [text_of(scene.episode, n) for n in range(len(scene.episode.seen) - 1)]
+    old = {value for text in (scene.prompt, *texts) for value in matches(kind, text)}
     return [value for value in matches(kind, scene.shown) if value not in old]
+
+
+def each_line(place: int) -> str:
+    """Return the mark that stands for the word at a place of each line of the task: a text with it
+    becomes as many lines.
+    """
+    return f"\0each{place}\0"
+
+
+def _keys(text: str, place: int) -> list[str]:
+    """Return the word at a place of those lines that are most alike."""
+    lines = text.splitlines()
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
+    rows = [matches("word", line) for line in (alike if times > 1 else lines)]
+    return [words[place] for words in rows if len(words) > place]
 
 
 def _named_slot(match: re.Match[str]) -> str:
@@ -186,7 +215,16 @@ class Move:
         for name, schema in schemas.items():
             if schema.get("type") in NUMERIC and isinstance(given.get(name), str):
                 given[name] = number_of(given[name])
-        return assistant("", [ToolCall(name=self.tool, arguments=given, id="call_0")])
+        rows = [given]
+        for name in [name for name, value in given.items() if value == EVERY]:
+            is_number = schemas.get(name, {}).get("type") in NUMERIC
+            words = dict.fromkeys(matches("word", scene.opening))
+            values = range(MOST_CALLS) if is_number else [*words][:MOST_CALLS]
+            rows = [given | {name: value} for value in values]
+        calls = [
+            ToolCall(name=self.tool, arguments=row, id=f"call_{n}") for n, row in enumerate(rows)
+        ]
+        return assistant("", calls)
 
     @classmethod
     def of(cls, call: ToolCall) -> Move:
@@ -206,6 +244,7 @@ class Move:
     def __str__(self) -> str:
         def plain(value: Any) -> str:
             text = _SLOT.sub(_named_slot, str(value)).replace(TURN, "<turn>")
+            text = _EACH.sub("<each line>", text).replace(EVERY, "<every>")
             return text if len(text) <= 60 else f"{text[:57]}..."
 
         if not self.tool:
@@ -242,7 +281,7 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     answered = [*framed(answers[:12]), *hollow, *framed(answers[12:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
-    plain = map(Move, [*WORDS, *forged, *_claims(prompt), *_named(prompt), *runs])
+    plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])
     last = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
     moves = [*map(Move, [*ends, *texts]), *last, *answered, *plain, *calls]
     return list(dict.fromkeys(moves))

@@ -15,13 +15,25 @@ from typing import Any
 from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
-from .attackers import Action, AnswerFrame, Lesson, Plays, Scene, free_tools, properties_of
+from .attackers import (
+    ANSWERED,
+    MOST_LABELS,
+    Action,
+    AnswerFrame,
+    Lesson,
+    Plays,
+    Scene,
+    free_tools,
+    properties_of,
+)
 from .moves import (
     BEFORE_NUMBER,
     BEFORE_WORD,
+    EVERY,
     FILE,
     MOST_DESCRIBED,
     MOST_ITEMS,
+    MOVING,
     NUMERIC,
     PATTERNS,
     STEPS,
@@ -30,6 +42,7 @@ from .moves import (
     Move,
     Program,
     commands_of,
+    each_line,
     every_number,
     framed,
     matches,
@@ -72,6 +85,10 @@ def programs_of(
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
         _worded(briefing, told, lessons),
+        _at_once(briefing),
+        _kind(end),
+        _rowed(lessons),
+        _through(briefing, lessons),
         _corrected(),
         _sequences(commands),
     )
@@ -148,15 +165,16 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
     """
     deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
     shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
+    named = [slot("word", n, opening=True) for n in range(MOST_DESCRIBED)]
     programs: list[Program] = []
     for tool in briefing.tools:
         properties = properties_of(tool)
         numbers = [n for n, s in properties.items() if s.get("type") in NUMERIC]
-        pools = {n: pool(s, ()) for n, s in properties.items() if n not in numbers}
+        pools = {n: pool(s, named) for n, s in properties.items() if n not in numbers}
         usual = {name: values[0] for name, values in pools.items()} | shapes.get(tool.name, {})
         bases = [
             usual,
-            *(usual | {n: v} for n, values in pools.items() for v in values[:MOST_DESCRIBED]),
+            *(usual | {n: v} for n, values in pools.items() for v in values[: 2 * MOST_DESCRIBED]),
         ]
         for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
             call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
@@ -179,6 +197,61 @@ def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
         for row in itertools.islice(itertools.product(*pools), MOST_WORDED):
             call = json.dumps(dict(zip(properties, row, strict=True)))
             yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
+
+
+def _at_once(briefing: Briefing) -> Iterator[Program]:
+    """Return all calls of a tool in one turn: with each number, and with each word of the task."""
+    for tool in briefing.tools:
+        for name, schema in properties_of(tool).items():
+            usual = {n: pool(s, ())[0] for n, s in properties_of(tool).items()}
+            calls = json.dumps(usual | {name: EVERY})
+            if schema.get("type") in (*NUMERIC, "string"):
+                yield (Move(tool=tool.name, arguments=calls),)
+
+
+def _kind(end: Move) -> Iterator[Program]:
+    """Return words that move whoever is simulated, said again and again before the end."""
+    for times in (4, 8):
+        yield from ((*[Move(words)] * times, end) for words in MOVING)
+    yield (*map(Move, MOVING), end)
+
+
+def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return answers of a row for each line of the task, all with equal values at an edge."""
+    frame = AnswerFrame.of(lessons, Briefing())
+    places, rows = Counter[int](), list[tuple[str, str]]()
+    for lesson in lessons:
+        lines = [matches("word", line) for line in lesson.opening.splitlines()]
+        for key, joint, label in ANSWERED.findall(frame.core(lesson.actions[-1])):
+            places.update(words.index(key) for words in lines if key in words)
+            rows.append((joint, label))
+    if len(rows) < 2 * len(lessons) or 2 * places.total() < len(rows):
+        return
+    (place, _), *_ = places.most_common(1)
+    labels = dict.fromkeys(label for _, label in rows)
+    if len(labels) > MOST_LABELS:
+        labels = dict.fromkeys(variants(next(iter(labels))))
+    yield from ((move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in labels))
+
+
+def _through(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return calls of tools of two arguments: one runs through the numbers, or the words or numbers
+    of the task, the other stays, or follows it.
+    """
+    turns = range(STEPS)
+    rows: list[Sequence[Any]] = [range(1, STEPS + 1), range(STEPS)]
+    rows += [[slot(k, n, opening=True) for n in turns] for k in ("number", "word", "line")]
+    for tool in briefing.tools:
+        names = list(properties_of(tool))
+        ways = itertools.permutations(names) if len(names) == 2 else ()
+        for (one, other), row in itertools.product(ways, rows):
+            fixed = [row[0], row[-1], 1, 0, slot("number", -1, opening=True)]
+            columns = [[value] * (STEPS - 1) for value in fixed]
+            for column in [row[1:], *columns]:
+                pairs = zip(row, column, strict=False)
+                calls = [json.dumps({one: a, other: b}) for a, b in pairs if a != b]
+                moves = [Move(tool=tool.name, arguments=call) for call in calls]
+                yield from ((*moves, end) for end in _ends(briefing, lessons)[:2])
 
 
 def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -346,10 +419,13 @@ class Farm:
     """What comes between: a move, what another command does to the same things, or the expert's
     action at a place.
     """
+    alone: bool = False
+    """Whether of what the expert does after it only the last action is done."""
+    times: int = FARMED_TIMES
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
         """Return the row of actions; the expert's alone where it is not paid so often."""
-        paid = _paid_places(lesson)
+        paid = paid_places(lesson)
         row: list[Action | Move] = [*lesson.actions]
         if self.nth >= len(paid):
             return row
@@ -362,7 +438,8 @@ class Farm:
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
-        return [*row[: at + 1], *again * FARMED_TIMES, *row[at + 1 :]]
+        after = row[-1:] if self.alone else row[at + 1 :]
+        return [*row[: at + 1], *again * self.times, *after]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's actions on each task."""
@@ -378,18 +455,22 @@ class Farm:
         between = f"action {self.between}" if isinstance(self.between, int) else self.between
         after = "" if between is None else f", each time after {between}"
         along = f" with the {self.before} before it" if self.before else ""
-        return f"what the expert does, its paid action {self.nth + 1}{along} made again{after}"
+        whole = "the expert's beginning" if self.alone else "what the expert does"
+        return f"{whole}, its action {self.nth + 1}{along} made again{after}"
 
 
-def _paid_places(lesson: Lesson) -> list[int]:
-    """Return the places of the expert's actions that are paid, but of the last one."""
-    return [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
+def paid_places(lesson: Lesson) -> list[int]:
+    """Return the places of the expert's actions that are paid, but of the last one; of all before
+    it where only the last one is.
+    """
+    places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
+    return places or list(range(len(lesson.actions) - 1))
 
 
 def farms_of(
     lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
 ) -> Iterator[Farm]:
-    """Return the ways to make a paid action of the expert's again; none where only the end is paid.
+    """Return the ways to make a paid action of the expert's again.
 
     Args:
         lesson: the expert on a task.
@@ -399,10 +480,13 @@ def farms_of(
     texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
     verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
     undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
-    undoing = [*(Undoing(t.name, (*properties_of(t),)) for t in briefing.tools), *undoing]
+    tools = [Undoing(tool.name, (*properties_of(tool),)) for tool in briefing.tools]
     calls = [move for move in moves if move.tool]
     others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
-    for nth in range(min(MOST_FARMED, len(_paid_places(lesson)))):
-        yield from (Farm(nth, before) for before in range(3))
-        between = [*range(min(len(lesson.actions), MOST_COPIED)), *undoing, *others]
+    for nth in range(min(MOST_FARMED, len(paid_places(lesson)))):
+        kinds = itertools.product((True, False), range(3))
+        yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
+        places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
+        yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
+        between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []
         yield from (Farm(nth, before, move) for before in (0, 1) for move in between)

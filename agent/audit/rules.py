@@ -136,6 +136,7 @@ FINDERS: dict[str, Find] = {
     "number": _matching(_NUMBER),
     "mark": _matching(_MARKED),
     "name": _matching(_CAPITAL),
+    "identifier": _matching(re.compile(r"\b[A-Za-z]+[-_]?\d\w*")),
     "word": _matching(_LONG),
     "number apart": _matching(_APART),
     "item": listed,
@@ -189,6 +190,10 @@ def _apart(sign: str, has: bool, values: list[str]) -> str:
     return kept[0] if len(kept) == 1 < len(values) else ""
 
 
+def _once(joint: str, turned: int, values: list[str]) -> str:
+    return joint.join(sorted(set(values), reverse=bool(turned)))
+
+
 CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("longest", lambda values: max(values, key=len, default=""), ("longest",)),
     ("shortest", lambda values: min(values, key=len, default=""), ("shortest",)),
@@ -212,6 +217,11 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     *(
         (f"turned and by {j!r} joined", partial(lambda j, v: j.join(v[::-1]), j), _TURNS)
         for j in JOINTS
+    ),
+    *(
+        (f"each once, {order}, by {j!r} joined", partial(_once, j, n), words)
+        for j in JOINTS
+        for n, (order, words) in enumerate((("sorted", _SORTS), ("sorted and turned", _SORTS)))
     ),
 )
 
