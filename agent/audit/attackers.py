@@ -257,6 +257,8 @@ class Attacker:
     """Whether it answers a piece of the task: where the task is to copy, and no gold is kept, that
     is the right thing to do.
     """
+    asks: bool = False
+    """Whether it asks something first: who asks what the expert asks did the task."""
 
 
 def _says(text: str) -> Plays:

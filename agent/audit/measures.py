@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, Report as Contract, examine, where
@@ -30,7 +31,7 @@ from ludus.messages import ToolCall, assistant
 from .answers import AnswerKey
 from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
 from .exploits import Exploit, Guard, GuardedEnv
-from .moves import STEPS, Move, Program, moves_of
+from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -40,7 +41,7 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import Farm, farms_of, programs_of
-from .rules import plays_rule
+from .rules import Rule, plays_rule, rule_from
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
 TASKS = 24
@@ -74,6 +75,8 @@ one that reads nothing: where who tries everything is paid, nothing is leaked.
 """
 FARM_SHARE = 0.2
 """Share of the time that is left after the search in which it is tried what may be repeated."""
+LISTENED, MOST_PROBES = 16, 12
+"""Tasks whose replies teach a rule, and replies that are read."""
 FARMED = 3
 """Tasks on which repeating has to be paid before it is measured."""
 REPEATS = 4
@@ -269,6 +272,11 @@ def audit(
         subject.close()
 
 
+def _asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
+    yield move.action(scene)
+    yield from repeat(scene.answer(rule(scene.shown)))
+
+
 Judge = Callable[[Task, object, Played], float]
 """A held-out judge: from a task, its gold and an episode to success, from 0 to 1."""
 
@@ -327,7 +335,7 @@ class _Attack:
         ground = self._ground() if searches or is_table else None
         learned = [*LEARNED] if searches else []
         if searches and ground is not None:
-            learned += [*self._searched(ground), *self._farmed(ground)]
+            learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -420,6 +428,43 @@ class _Attack:
             return []
         self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+
+    def _probed(self, ground: _Ground) -> Iterator[Attacker]:
+        """Return who makes a move that asks nothing, and reads the answer off the reply by a rule:
+        one for each reply that is unlike the others.
+        """
+        frame, lessons = self.key.frame, self.lessons[:LISTENED]
+        if not lessons or frame.is_constant:
+            return
+
+        def heard(move: Move, task: str) -> str:
+            episode = self._tried(task, plays_program((move,)), steps=1)
+            is_open = episode and len(episode.seen) == 2 and not any(episode.seen[1][2:])
+            return text_of(episode, 1) if episode and is_open else ""
+
+        known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
+        for move in probes_of(ground.moves):
+            if time.monotonic() > self.until or len(known) >= most:
+                return
+            reply = heard(move, lessons[0].task)
+            if not reply or reply in known:
+                continue
+            known.add(reply)
+            pairs = [
+                (heard(move, lesson.task), frame.core(lesson.actions[-1])) for lesson in lessons
+            ]
+            told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
+            told += f"\n{lessons[0].opening}\n{move}"
+            rules = (rule_from(pairs, told, frame.core, copies=copies) for copies in (True, False))
+            for name, rule in filter(None, rules):
+                yield Attacker(
+                    f"probe: {move}",
+                    AttackKind.LEAK,
+                    partial(_asks, move, rule),
+                    f"answers {name} of the reply",
+                    asks=True,
+                )
+                break
 
     def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:
         """Return what an episode of a farm is paid beyond what its part of the expert's actions is
@@ -548,7 +593,8 @@ class _Attack:
             actions = tuple(episode.actions)
             solved = self.key.solves(task.id, actions)
             # Who looked where the expert does not look copied what it was told, and not the task.
-            is_copy = may_copy and not self.key.looks_elsewhere(task.id, actions)
+            may = may_copy or attacker.asks
+            is_copy = may and not self.key.looks_elsewhere(task.id, actions)
             is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             if attacker.kind is AttackKind.FARM and self.farm is not None:

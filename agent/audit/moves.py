@@ -85,7 +85,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
 }
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
-MOST_USUAL = 8
+MOST_USUAL, MOST_PROBED = 8, 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
@@ -321,6 +321,14 @@ def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
     replies = Counter(reply.strip() for lesson in lessons for reply in {*lesson.replies})
     often = [reply for reply, times in replies.most_common(MOST_REPLIES) if reply and times > 1]
     return [*lines, *often]
+
+
+def probes_of(moves: Sequence[Move]) -> list[Move]:
+    """Return moves that ask nothing: no answer, a wrong one, and a few calls of each tool."""
+    asked = [*map(Move, ("help", "hint", "")), *framed(("nothing", "0"))]
+    tools = dict.fromkeys(move.tool for move in moves if move.tool)
+    calls = [[move for move in moves if move.tool == tool][:MOST_PROBED] for tool in tools]
+    return [*asked, *(move for row in itertools.zip_longest(*calls) for move in row if move)]
 
 
 def framed(answers: Iterable[str]) -> list[Move]:
@@ -585,7 +593,9 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     properties = properties_of(tool)
     pools = {name: pool(schema, values) for name, schema in properties.items()}
     first = {name: edges[0] for name, edges in pools.items()}
-    calls = [first]
+    needed = tool.parameters.get("required", ())
+    calls = [first, *({n: v for n, v in first.items() if n != left} for left in first)]
+    calls = [call for call in calls if call.keys() >= {*needed}] or [first]
     for name, edges in pools.items():
         calls += [first | {name: value} for value in edges[1:]]
     if 1 < len(pools) <= 2:
@@ -626,4 +636,5 @@ def pool(schema: Mapping[str, Any], values: Sequence[str]) -> list[Any]:
             named = [slot("word", place, opening=True) for place in (1, 0, 2, 3, 4, -1, -2)]
             last = [LAST_WORD, LAST_QUOTE, LAST_NUMBER]
             about = WORD.findall(schema.get("description", ""))[:MOST_DESCRIBED]
-            return ["nothing", *values[:12], *about, "", "%", "_", "*", TURN, *last, *named]
+            wild = ["", "%", "_", "*", TURN, "answer", "solution", "all", "..", "/"]
+            return ["nothing", *values[:12], *about, *wild, *last, *named]

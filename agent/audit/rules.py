@@ -269,12 +269,25 @@ def learned_rule(scene: Scene, *, copies: bool) -> tuple[str, Rule] | None:
         for lesson in scene.lessons
         if lesson.actions
     ]
+    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, copies=copies)
+
+
+def rule_from(
+    known: Sequence[tuple[str, str]], told: str, core: Rule, *, copies: bool
+) -> tuple[str, Rule] | None:
+    """Return the rule that gives answers from texts.
+
+    Args:
+        known: texts with their answers.
+        told: what the policy is told, which may ask for just that rule.
+        core: takes the frame off an answer.
+        copies: as in `learned_rule`.
+    """
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    told = f"{scene.prompt}\n{scene.opening}".casefold()
-    rule = _learned(known, told, frame.core, copies=copies)
-    return rule and (rule[0], lambda text: frame.core(rule[1](text)))
+    rule = _learned(known, told.casefold(), core, copies=copies)
+    return rule and (rule[0], lambda text: core(rule[1](text)))
 
 
 def _learned(
@@ -352,8 +365,12 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
     """Return the rule that tasks with the same feature have the same answer. Each lesson is
     answered by the others that have its feature.
     """
+    read: Rule = str
     if any(word in told for word in ASKED_FOR):
-        return None
+        if not _are_labels(known):
+            return None
+        read = _stem  # of a text with ever new options, what stands before them is no option
+        known = [(read(text), answer) for text, answer in known]
     usual = Counter(answer for _, answer in known).most_common(1)[0][1]
     least = max(LEAST_SHARE * len(known), usual + len(known) / 4)
     for name, feature in FEATURES.items():
@@ -366,8 +383,21 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
             right += bool(others) and others.most_common(1)[0][0] == answer
         if right >= least:
             best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
-            return f"{name} gives it", lambda text: best.get(feature(text), "")  # noqa: B023
+            return f"{name} gives it", lambda text: best.get(feature(read(text)), "")  # noqa: B023
     return None
+
+
+def _are_labels(known: Sequence[tuple[str, str]]) -> bool:
+    """Whether answers are letters or numbers of options, which differ from task to task."""
+    offered = {tuple(_OPTION(text)) for text, _ in known}
+    is_short = all(len(answer) == 1 for _, answer in known)
+    return is_short and 2 * len(offered) > len(known) and all(len(row) > 2 for row in offered)
+
+
+def _stem(text: str) -> str:
+    """Return what stands before the options of a task."""
+    row = next((line for line in text.splitlines() if _OPTION(line)), text)
+    return text[: text.index(row)] if row != text else text
 
 
 def _keyed(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
