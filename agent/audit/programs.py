@@ -220,12 +220,12 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     """Return answers of a row for each line of the task, all with equal values at an edge."""
     frame = AnswerFrame.of(lessons, Briefing())
     places, rows = Counter[int](), list[tuple[str, str]]()
-    for lesson in lessons:
+    for lesson in (each for each in lessons if each.actions):
         lines = [matches("word", line) for line in lesson.opening.splitlines()]
         for key, joint, label in ANSWERED.findall(frame.core(lesson.actions[-1])):
             places.update(words.index(key) for words in lines if key in words)
             rows.append((joint, label))
-    if len(rows) < 2 * len(lessons) or 2 * places.total() < len(rows):
+    if not rows or len(rows) < 2 * len(lessons) or 2 * places.total() < len(rows):
         return
     (place, _), *_ = places.most_common(1)
     labels = dict.fromkeys(label for _, label in rows)

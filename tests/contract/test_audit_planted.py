@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -23,9 +24,11 @@ from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
 from ludus.agent.audit.moves import (
     BEFORE_NUMBER,
+    EVERY,
     LAST_WORD,
     Move,
     Program,
+    each_line,
     every_number,
     hollow_answers,
     moves_of,
@@ -36,8 +39,9 @@ from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import Farm, farms_of, programs_of
 from ludus.agent.audit.rules import Rule, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
-from ludus.envs import Briefing, TextEnv, ToolSpec, register_env
+from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
+from ludus.messages import Message
 
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
@@ -366,8 +370,150 @@ def test_what_the_expert_does_is_generalised_and_repeated() -> None:
     row = Farm(0, between=1).actions(lessons[0])
     assert row[:5] == ["go 31", "lift it", "go 31", "lift it", "go 31"]
     assert row[-2:] == ["lift it", "done"]
-    only_at_the_end = Lesson("t", "?", ("go", "done"), ("", ""), (0.0, 1.0))
-    assert not list(farms_of(only_at_the_end, [Move("drop")]))
+    only_at_the_end = Lesson("t", "?", ("go", "lift", "done"), ("", "", ""), (0.0, 0.0, 1.0))
+    farms = list(farms_of(only_at_the_end, [Move("drop")]))
+    alone = Farm(0, between=Move("drop"), alone=True)
+    assert alone in farms
+    assert alone.actions(only_at_the_end)[:3] == ["go", Move("drop"), "go"]
+    assert alone.actions(only_at_the_end)[-2:] == ["go", "done"]
+
+
+class Shelves(TextEnv):
+    """Sound: each of five letters is paid once, on its own shelf."""
+
+    again = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        self.shelves = [self.rng.randint(100, 999) for _ in range(5)]
+        self.left = list(range(5))
+        return "Shelves: " + ", ".join(map(str, self.shelves[::-1])), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if action == "done":
+            return "", 0.0, True, False, {}
+        rights = {f"{n} on {shelf}": n for n, shelf in enumerate(self.shelves)}
+        letter = rights.get(action)
+        if letter is None or not (self.again or letter in self.left):
+            return "no", 0.0, True, False, {}
+        self.left = [n for n in self.left if n != letter]
+        return "yes", 0.2, False, False, {}
+
+    def demonstrate(self) -> str:
+        return f"{self.left[0]} on {self.shelves[self.left[0]]}" if self.left else "done"
+
+
+class PaidAgain(Shelves):
+    """The same, paid again and again up to the whole reward."""
+
+    again = True
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        said, reward, terminated, truncated, info = super().step(action)
+        self.earned = getattr(self, "earned", 0.0) + reward
+        reward = reward if self.earned <= 1.0 else 0.0
+        return said, reward, terminated, truncated, info
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        self.earned = 0.0
+        return super().reset(seed=seed, options=options)
+
+
+def test_a_part_of_the_task_that_is_paid_as_the_whole_is_a_farm() -> None:
+    def farmed(kind: type[TextEnv]) -> list[str]:
+        report = audit(kind, tasks=8, attackers=[])
+        return [tally.attacker.about for tally in report.winners if tally.attacker.name == "farm"]
+
+    assert farmed(PaidAgain) == ["the expert's beginning, its action 1 made again"]
+    assert farmed(Shelves) == []
+
+
+class Listed(TextEnv):
+    """A mark is sought in a list that a search without hits shows with the right one first."""
+
+    system_prompt = "Say the mark of the sought book."
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        names = [f"book{n}" for n in self.rng.sample(range(100, 999), 6)]
+        self.marks = {name: f"{name[-2:]}-{self.rng.randint(1000, 9999)}" for name in names}
+        self.sought, self.places = names[0], {name: self.rng.random() for name in names}
+        return f"Seek {self.sought[::-1]} backwards.", {}
+
+    @tool
+    def find(self, words: str) -> str:
+        """Search.
+
+        Args:
+            words: of a title
+        """
+        rows = sorted(self.marks.items(), key=lambda row: self.place(row[0], words))
+        return "\n".join(f"The book {name} stands at {mark} today." for name, mark in rows)
+
+    def place(self, name: str, words: str) -> float:
+        return float(words not in name)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", float(action == self.marks[self.sought]), True, False, {}
+
+    def gold(self) -> str:
+        return self.marks[self.sought]
+
+    def demonstrate(self) -> str:
+        return self.marks[self.sought]
+
+
+class Shuffled(Listed):
+    """Sound: the same in another order each time."""
+
+    def place(self, name: str, words: str) -> float:
+        return self.places[name] if words not in name else 0.0
+
+
+def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
+    def probed(kind: type[TextEnv]) -> list[str]:
+        report = audit(kind, tasks=12, attackers=[])
+        return [t.attacker.about for t in report.winners if t.attacker.name.startswith("probe")]
+
+    assert probed(Listed) == ["answers token 5 as it is of the reply"]
+    assert probed(Shuffled) == []
+
+
+def test_rows_calls_at_once_and_news_are_filled_from_the_task() -> None:
+    seen = scene(["?"], ["!"], "Jobs\n- saw: 3 hours\n- glue: 5 hours")
+    seen.episode.actions.append("0")
+    seen.episode.seen += [("Not 0 but 12. Next: 7", 0.0, False, False)]
+    assert Move(f"{each_line(0)} 0 0").action(seen) == "saw 0 0\nglue 0 0"
+    seen.episode.actions.append("12")
+    seen.episode.seen += [("Right. 7 again, not 0 but 31", 0.0, False, False)]
+    assert Move(slot("number", 0, source="n")).action(seen) == "31"
+    seen.briefing = Briefing(
+        tools=(
+            ToolSpec(
+                name="open",
+                description="",
+                parameters={"properties": {"door": {"type": "integer"}, "odd": True}},
+            ),
+        )
+    )
+    calls = Move(tool="open", arguments=json.dumps({"door": EVERY})).action(seen)
+    assert isinstance(calls, Message)
+    assert [call.arguments["door"] for call in calls.tool_calls] == list(range(100))
+
+
+def test_labels_of_new_options_are_given_away_by_what_stands_before_them() -> None:
+    rng = random.Random(9)
+
+    def sheet(number: int) -> str:
+        values = rng.sample(range(100, 999), 4)
+        rows = "\n".join(f"{c}. {v}" for c, v in zip("ABCD", values, strict=True))
+        return f"Sheet {number}: the remainder of {rng.randint(1000, 9999)}?\n{rows}"
+
+    sheets = [sheet(n) for n in range(24)]
+    letters = ["ABCD"[n % 4] for n in range(24)]
+    rule = learned(scene(sheets, letters, sheet(42), "Which is the remainder?"))
+    assert rule is not None
+    assert rule[1](sheet(42)) == "C"
+    same = [f"{text.splitlines()[0]}\nA. 0\nB. 1\nC. 2\nD. 3" for text in sheets]
+    assert learned(scene(same, letters, same[0], "Which is the remainder?")) is None
 
 
 def bandit(paid: dict[str, float], deserved: dict[str, float]) -> Pressure:
