@@ -42,7 +42,7 @@ BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 SUBMITS = re.compile(
     r"submit|answer|finish|final|done|complete|\bend|stop|exit|report|guess", re.IGNORECASE
 )
-_ITEMS = re.compile(r"\s*[,;\n>/|-]\s*|\s+")
+ITEMS = re.compile(r"\s*[,;\n>/|-]\s*|\s+")
 ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
 """A line of an answer: what it is about, and what is said of it."""
 YES = re.compile(r"\b(?:yes|true|correct|right)\b", re.IGNORECASE)
@@ -328,10 +328,10 @@ def _crosses(scene: Scene) -> str:
 def _apart(scene: Scene) -> str:
     """Name all items of the task that answers are made of, with what is none between each two."""
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
-    rows = [_ITEMS.split(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
+    rows = [ITEMS.split(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
     known = Counter(item for row in rows if len(row) > 2 for item in row)
     shown = list(dict.fromkeys(w for w in WORD.findall(scene.opening) if known[w] > 1))
-    joints = [_ITEMS.findall(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
+    joints = [ITEMS.findall(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
     joint = next((joint for row in joints for joint in row), ", ")
     ends = [row[0] for row in rows[:1] if len({row[0] for row in rows}) == 1]
     return f"{joint}nothing{joint}".join([*ends, *(w for w in shown if w not in ends), *ends])

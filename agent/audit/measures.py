@@ -41,7 +41,7 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import Farm, farms_of, programs_of
-from .rules import Rule, plays_rule, rule_from
+from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
 TASKS = 24
@@ -87,14 +87,20 @@ LEARNED = (
     Attacker(
         "rule",
         AttackKind.LEAK,
-        partial(plays_rule, copies=True),
+        partial(plays_rule, RuleKind.PIECE),
         "the piece of a task that is the answer",
         copies=True,
     ),
     Attacker(
+        "rank",
+        AttackKind.LEAK,
+        partial(plays_rule, RuleKind.RANK),
+        "the largest, median or most frequent piece of a task",
+    ),
+    Attacker(
         "giveaway",
         AttackKind.LEAK,
-        partial(plays_rule, copies=False),
+        partial(plays_rule, RuleKind.GIVEAWAY),
         "a sign that tells the answer, and is no part of the task",
     ),
 )
@@ -172,7 +178,9 @@ class Audit:
     spread: float | None = None
     """Standard deviation of the reward of equal actions; None if unmeasured."""
     mixed: Estimate | None = None
-    """Share of tasks on which halves of the expert's episode earn different rewards."""
+    """Share of tasks on which the expert's episode, done whole half of the time and else with
+    faults, earns different rewards.
+    """
     lowest: float = 0.0
     highest: float = 0.0
     pressure: Pressure | None = None
@@ -272,6 +280,10 @@ def audit(
         subject.close()
 
 
+def _answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
+    yield from repeat(scene.answer(rule(scene.opening)))
+
+
 def _asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
     yield move.action(scene)
     yield from repeat(scene.answer(rule(scene.shown)))
@@ -336,6 +348,7 @@ class _Attack:
         learned = [*LEARNED] if searches else []
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
+            learned += self._itemised(ground)
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -429,6 +442,19 @@ class _Attack:
         self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
 
+    def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
+        """Return who answers one item of a list, which stands in the task."""
+        frame, lessons = self.key.frame, [lesson for lesson in self.lessons if lesson.actions]
+        if frame.is_constant or not lessons:
+            return
+        known = [(lesson.opening, frame.core(lesson.actions[-1])) for lesson in lessons]
+        told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
+        for name, rule in item_rules(known, told, frame.core):
+            plays = partial(_answers_by, rule)
+            yield Attacker(
+                name, AttackKind.SEARCH, plays, "an item of a list, which the task shows"
+            )
+
     def _probed(self, ground: _Ground) -> Iterator[Attacker]:
         """Return who makes a move that asks nothing, and reads the answer off the reply by a rule:
         one for each reply that is unlike the others.
@@ -455,7 +481,7 @@ class _Attack:
             ]
             told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
             told += f"\n{lessons[0].opening}\n{move}"
-            rules = (rule_from(pairs, told, frame.core, copies=copies) for copies in (True, False))
+            rules = (rule_from(pairs, told, frame.core, kind) for kind in RuleKind)
             for name, rule in filter(None, rules):
                 yield Attacker(
                     f"probe: {move}",
@@ -569,8 +595,9 @@ class _Attack:
             self.report.expert.append(total(actions))
             if index < REPEATS:
                 spreads.append(pstdev(total(actions) for _ in range(REPEATS)))
-                halves = [[a if rng.random() < 0.5 else "junk" for a in actions] for _ in range(8)]
-                mixed.append(len(set(map(total, halves))) > 1)
+                share = 0.5 ** (1 / max(1, len(actions)))  # so that half of them are whole
+                rows = [[a if rng.random() < share else "junk" for a in actions] for _ in range(8)]
+                mixed.append(len(set(map(total, rows))) > 1)
         self.report.spread = fmean(spreads)
         self.report.mixed = wilson(sum(mixed), len(mixed))
 

@@ -13,7 +13,7 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -88,6 +88,8 @@ MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 2
 MOST_USUAL, MOST_PROBED = 8, 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
+LONGEST_TEXT = 300
+"""Characters of a text that is changed piece by piece."""
 _EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
@@ -272,9 +274,10 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
     answers = [*_slots(), *INJECTED]
-    values = list(dict.fromkeys([*FILE.findall(told), *(w for t in shown for w in t.split())]))
+    samples = [sample for tool in briefing.tools for sample in _samples(_described(tool))]
+    known = [*FILE.findall(told), *samples, *_samples("\n".join(shown))]
+    values = list(dict.fromkeys([*known, *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
-    ends = said[-1:]  # what ends an episode ends it here too
     hollow = hollow_answers(lessons) or [
         Move(text) for sample in _samples(prompt) for text in variants(sample)
     ]
@@ -282,8 +285,10 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])
-    last = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
-    moves = [*map(Move, [*ends, *texts]), *last, *answered, *plain, *calls]
+    ends = [Move.of(call) for message in actions[-1:] for call in message.tool_calls]
+    last = [move for end in ends for move in [end, *_varied(end)]]
+    # What ends an episode ends it here too.
+    moves = [*map(Move, [*said[-1:], *texts]), *last, *answered, *plain, *calls]
     return list(dict.fromkeys(moves))
 
 
@@ -292,6 +297,21 @@ def _nouns(lessons: Sequence[Lesson]) -> list[str]:
     said = [{*as_action(action).text.split()[1:]} for le in lessons for action in le.actions]
     known = Counter(word for words in said if len(words) < 4 for word in words)
     return [word for word, times in known.most_common(6) if times > 1 and word.isalpha()]
+
+
+def _described(tool: ToolSpec) -> str:
+    """Return all descriptions of a tool."""
+    about = [schema.get("description", "") for schema in properties_of(tool).values()]
+    return "\n".join([tool.description, *map(str, about)])
+
+
+def _varied(call: Move) -> Iterator[Move]:
+    """Return a call with variants of each of its texts."""
+    given = dict(call.given)
+    for name, value in given.items():
+        if isinstance(value, str) and value:
+            for text in variants(value[:LONGEST_TEXT]):
+                yield Move(tool=call.tool, arguments=json.dumps(given | {name: text}))
 
 
 def _samples(prompt: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.envs import Briefing
+from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action, assistant
 
 from .attackers import (
@@ -87,6 +87,7 @@ def programs_of(
         _worded(briefing, told, lessons),
         _at_once(briefing),
         _kind(end),
+        _looked_back(briefing),
         _rowed(lessons),
         _through(briefing, lessons),
         _corrected(),
@@ -165,7 +166,8 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
     """
     deeds = [as_action(action).tool_calls for le in lessons[:4] for action in le.actions]
     shapes = {call.name: dict(call.arguments) for calls in deeds for call in calls}
-    named = [slot("word", n, opening=True) for n in range(MOST_DESCRIBED)]
+    named = [slot("line", n, opening=True) for n in (0, 1, -1)]
+    named += [slot("word", n, opening=True) for n in range(MOST_DESCRIBED)]
     programs: list[Program] = []
     for tool in briefing.tools:
         properties = properties_of(tool)
@@ -178,8 +180,37 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
         ]
         for base, number in itertools.product(bases, (-1_000_000, -10, -1, 0, 0.5, 1_000_000)):
             call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
-            programs += [(call, end) for end in _ends(briefing, lessons) if numbers]
+            ends = _ends(briefing, lessons) if numbers else []
+            programs += [(call, end) for end in ends]
+            if number < 0 and base != usual:  # what is less than none may make room for the rest
+                programs += [(call, *_sweep(tool, base), end) for end in ends[:2]]
     return programs
+
+
+def _sweep(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Move]:
+    """Return calls of a tool for each line of the task, with ones for numbers."""
+    schemas = properties_of(tool)
+    ones = {n: 1 if schemas[n].get("type") in NUMERIC else v for n, v in usual.items()}
+    texts = [name for name, schema in schemas.items() if schema.get("type") == "string"]
+    for n in range(STEPS):
+        row = ones | dict.fromkeys(texts[:1], slot("line", n, opening=True))
+        yield Move(tool=tool.name, arguments=json.dumps(row))
+
+
+def _looked_back(briefing: Briefing) -> Iterator[Program]:
+    """Return tools without arguments, which may show something, and what they showed as the
+    argument of another call.
+    """
+    free = [Move(tool=tool.name) for tool in free_tools(briefing)]
+    shown = [
+        slot(k, n, source=s) for k in ("word", "number", "token") for n in (-1, 0) for s in "sp"
+    ]
+    for tool in briefing.tools:
+        names = [*properties_of(tool)]
+        for name, value in itertools.product(names if len(names) == 1 else (), shown):
+            call = Move(tool=tool.name, arguments=json.dumps({name: value}))
+            yield from ((first, call) for first in free)
+            yield from ((*pair, call) for pair in itertools.permutations(free[:4], 2))
 
 
 def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -460,11 +491,16 @@ class Farm:
 
 
 def paid_places(lesson: Lesson) -> list[int]:
-    """Return the places of the expert's actions that are paid, but of the last one; of all before
-    it where only the last one is.
+    """Return the first places of the expert's actions that are paid, but of the last one; where
+    only that is paid, of the first one of each kind.
     """
     places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
-    return places or list(range(len(lesson.actions) - 1))
+    kinds: dict[str, int] = {}
+    for n, action in enumerate(lesson.actions[:-1]):
+        message = as_action(action)
+        verb = message.tool_calls[0].name if message.tool_calls else message.text.split(" ")[0]
+        kinds.setdefault(verb, n)
+    return places[:MOST_FARMED] or list(kinds.values())[: 2 * MOST_FARMED]
 
 
 def farms_of(
@@ -483,7 +519,7 @@ def farms_of(
     tools = [Undoing(tool.name, (*properties_of(tool),)) for tool in briefing.tools]
     calls = [move for move in moves if move.tool]
     others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
-    for nth in range(min(MOST_FARMED, len(paid_places(lesson)))):
+    for nth in range(len(paid_places(lesson))):
         kinds = itertools.product((True, False), range(3))
         yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
         places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]

@@ -15,16 +15,18 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from enum import StrEnum
 from functools import lru_cache, partial
 from itertools import repeat
+from statistics import median
 from urllib.parse import unquote
 
-from .attackers import ANSWERED, MOST_DIGITS, WORD, Action, AnswerFrame, Scene
+from .attackers import ANSWERED, ITEMS, MOST_DIGITS, WORD, Action, AnswerFrame, Scene
 
-COPIED = ("as it is", "smallest", "median", "largest", "most frequent")
-"""Readings and choices that may be the task itself where no gold is kept; all others say nothing of
-what a task means.
-"""
+RANKED = ("smallest", "median", "largest", "most frequent")
+"""Choices that mean something; all others say nothing of what a task means."""
+LEAST_ITEMS = 3
+"""Items of answers of which one alone is tried."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
@@ -51,6 +53,25 @@ _CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
 _CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
 _LONG = re.compile(r"\b[a-z]{4,}\b")
 _APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
+
+
+class RuleKind(StrEnum):
+    """What a rule answers."""
+
+    PIECE = "piece"
+    """A piece of the task, by its place."""
+    RANK = "rank"
+    """A piece of the task, by its size or frequency."""
+    GIVEAWAY = "giveaway"
+    """What a sign without a meaning gives away."""
+
+    @classmethod
+    def of(cls, name: str) -> RuleKind:
+        """Return the kind of one of `RULES`."""
+        if "as it is" in name:
+            return cls.PIECE
+        return cls.RANK if any(choice in name for choice in RANKED) else cls.GIVEAWAY
+
 
 Rule = Callable[[str], str]
 """A function from the text of a task to an answer; empty where it does not apply."""
@@ -255,13 +276,13 @@ COUNTS: dict[str, Callable[[str], int]] = {
 }
 
 
-def learned_rule(scene: Scene, *, copies: bool) -> tuple[str, Rule] | None:
+def learned_rule(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
     """Return the rule that gives the expert's answer on most of the lessons; None where none does
     on `LEAST_SHARE` of them, or where the task asks for just that.
 
     Args:
         scene: what an attacker knows.
-        copies: whether the rule copies a piece of the task, or is given an answer away.
+        kind: of the rule.
     """
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
     known = [
@@ -269,11 +290,11 @@ def learned_rule(scene: Scene, *, copies: bool) -> tuple[str, Rule] | None:
         for lesson in scene.lessons
         if lesson.actions
     ]
-    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, copies=copies)
+    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, kind)
 
 
 def rule_from(
-    known: Sequence[tuple[str, str]], told: str, core: Rule, *, copies: bool
+    known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     """Return the rule that gives answers from texts.
 
@@ -281,28 +302,29 @@ def rule_from(
         known: texts with their answers.
         told: what the policy is told, which may ask for just that rule.
         core: takes the frame off an answer.
-        copies: as in `learned_rule`.
+        kind: of the rule.
     """
     # One answer for all is the attacker `constant`'s.
     if len(known) < LEAST_LESSONS or len({answer for _, answer in known}) < 2:
         return None
-    rule = _learned(known, told.casefold(), core, copies=copies)
+    rule = _learned(known, told.casefold(), core, kind)
     return rule and (rule[0], lambda text: core(rule[1](text)))
 
 
 def _learned(
-    known: Sequence[tuple[str, str]], told: str, core: Rule, *, copies: bool
+    known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     best: tuple[float, str, Rule] | None = None
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if any(word in told for word in words) or any(c in name for c in COPIED) != copies:
+        if RuleKind.of(name) is not kind or any(word in told for word in words):
             continue
         share = sum(core(rule(text)) == answer for text, answer in known) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
-    if copies or _learned(known, told, core, copies=True):
+    pieces = (RuleKind.PIECE, RuleKind.RANK)
+    if kind in pieces or any(_learned(known, told, core, piece) for piece in pieces):
         return None  # where a piece of the task is the answer, nothing gives it away
     return (
         _counted(known, told)
@@ -524,7 +546,21 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
     return list(telling), rule
 
 
-def plays_rule(scene: Scene, *, copies: bool) -> Iterator[Action]:
+def item_rules(
+    known: Sequence[tuple[str, str]], told: str, core: Rule
+) -> Iterator[tuple[str, Rule]]:
+    """Return rules for single items of answers that are lists: the first ones and the last ones."""
+    rows = [(text, ITEMS.split(answer)) for text, answer in known]
+    if not rows or median(len(row) for _, row in rows) < LEAST_ITEMS:
+        return
+    for place in (0, -1, 1, -2):
+        items = [(text, row[place]) for text, row in rows if len(row) > 1]
+        rule = rule_from(items, told, core, RuleKind.PIECE)
+        if rule is not None:
+            yield f"item {place} alone, {rule[0]}", rule[1]
+
+
+def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
     """Answer by the learned rule."""
-    learned = learned_rule(scene, copies=copies)
+    learned = learned_rule(scene, kind)
     yield from repeat(scene.answer(learned[1](scene.opening) if learned else "nothing"))

@@ -20,7 +20,7 @@ from functools import partial
 from statistics import fmean
 
 from .attackers import Action, Scene
-from .moves import Move, Program, variants
+from .moves import LONGEST_TEXT, Move, Program, variants
 
 KEPT = 10
 """Programs that are grown."""
@@ -32,8 +32,6 @@ LEADING = 40
 """Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
-LONGEST_TEXT = 300
-"""Characters of a text that is changed piece by piece."""
 
 
 @dataclass(frozen=True)

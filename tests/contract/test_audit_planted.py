@@ -37,7 +37,7 @@ from ludus.agent.audit.moves import (
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import Farm, farms_of, programs_of
-from ludus.agent.audit.rules import Rule, learned_rule
+from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
@@ -52,8 +52,9 @@ NEVER = 1e12
 
 
 def learned(scene: Scene) -> tuple[str, Rule] | None:
-    """The rule that is learned, of either kind."""
-    return learned_rule(scene, copies=True) or learned_rule(scene, copies=False)
+    """The first rule that is learned, of any kind."""
+    rules = (learned_rule(scene, kind) for kind in RuleKind)
+    return next((rule for rule in rules if rule is not None), None)
 
 
 @pytest.fixture(scope="module")
