@@ -41,7 +41,7 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import Farm, farms_of, programs_of
-from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from
+from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
 TASKS = 24
@@ -84,6 +84,13 @@ REPEATS = 4
 
 
 LEARNED = (
+    Attacker(
+        "tries",
+        AttackKind.LEAK,
+        tries_all,
+        "asks a tool for each answer, and gives the one whose reply is unlike all others",
+        asks=True,
+    ),
     Attacker(
         "rule",
         AttackKind.LEAK,

@@ -34,7 +34,7 @@ from .attackers import (
     properties_of,
     text_of,
 )
-from .rules import options
+from .rules import FINDERS, options
 
 TURN = "\0turn\0"
 """A slot that is filled with the number of the turn, so that no two moves are the same."""
@@ -82,14 +82,18 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
+    **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
 MOST_USUAL, MOST_PROBED = 8, 8
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
-_SLOT = re.compile("\0(word|number|quote|token|option|line|text)(-?\\d+)([ospn])([a-z]*)\0")
+_SLOT = re.compile(
+    "\0(word|number|quote|token|option|line|text|identifier|name)(-?\\d+)([ospn])([a-z]*)\0"
+)
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
+_ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
     r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
@@ -152,11 +156,15 @@ def filled(text: str, scene: Scene) -> str:
     if row := _EACH.search(text):
         return "\n".join(text.replace(row[0], key) for key in _keys(scene.opening, int(row[1])))
 
+    def named(match: re.Match[str]) -> str:
+        return match[2].join([*dict.fromkeys(matches(match[1], scene.opening))][:MOST_ITEMS])
+
     def fill(match: re.Match[str]) -> str:
         values, place = _sources(match[1], match[3], scene), int(match[2])
         value = values[place] if -len(values) <= place < len(values) else "nothing"
         return SPELLINGS[match[4]](value) if match[4] else value
 
+    text = _ALL.sub(named, text)
     return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
 
 
@@ -170,6 +178,11 @@ def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
     texts += [text_of(scene.episode, n) for n in range(len(scene.episode.seen) - 1)]
     old = {value for text in (scene.prompt, *texts) for value in matches(kind, text)}
     return [value for value in matches(kind, scene.shown) if value not in old]
+
+
+def all_of(kind: str, joint: str) -> str:
+    """Return the mark that is filled with everything of a kind that the task shows."""
+    return f"\0all{kind}\0{joint}\0"
 
 
 def each_line(place: int) -> str:
@@ -246,7 +259,7 @@ class Move:
     def __str__(self) -> str:
         def plain(value: Any) -> str:
             text = _SLOT.sub(_named_slot, str(value)).replace(TURN, "<turn>")
-            text = _EACH.sub("<each line>", text).replace(EVERY, "<every>")
+            text = _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text)).replace(EVERY, "<every>")
             return text if len(text) <= 60 else f"{text[:57]}..."
 
         if not self.tool:
@@ -535,6 +548,11 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
     often = Counter(item for answer in answers for item in _PIECE.findall(answer))
     hollow += [usual.join([item] * n) for item, _ in often.most_common(MOST_USUAL) for n in (1, 40)]
+    kinds = (*PATTERNS, "option", "line", "identifier", "name")
+    joints = dict.fromkeys([usual, "\n", ", "])
+    hollow += [all_of(kind, joint) for kind in kinds for joint in joints]
+    shown = [slot(kind, n, opening=True) for kind in ("word", "option", "number") for n in (0, -1)]
+    hollow += [usual.join([item] * 9) for item in shown]
     hollow += [text for name in _variables(answers) for text in _undefined(name)]
     return [*framed(hollow), *varied]
 

@@ -334,7 +334,8 @@ def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
         if len(properties) == 1:
             (name,) = properties
             rows: list[Sequence[Any]] = [range(1, STEPS + 1)]
-            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in ("number", "word")]
+            kinds = ("number", "word", "line", "identifier")
+            rows += [[slot(k, n, opening=True) for n in range(STEPS)] for k in kinds]
             for row in rows:
                 yield (*(Move(tool=tool.name, arguments=json.dumps({name: v})) for v in row), end)
 

@@ -277,7 +277,7 @@ def _signal(audit: Audit) -> CheckResult:
         return _skipped(NO_EXPERT)
     return _judged(
         audit.mixed.value > 0,
-        remedy="half of an expert's actions earn what all or none of them earn",
+        remedy="an expert's episode with faults earns what the whole one earns",
         tasks_with_spread=audit.mixed,
     )
 

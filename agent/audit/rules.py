@@ -21,10 +21,25 @@ from itertools import repeat
 from statistics import median
 from urllib.parse import unquote
 
-from .attackers import ANSWERED, ITEMS, MOST_DIGITS, WORD, Action, AnswerFrame, Scene
+from ludus.messages import ToolCall, assistant
+
+from .attackers import (
+    ANSWERED,
+    ITEMS,
+    MOST_DIGITS,
+    SUBMITS,
+    WORD,
+    Action,
+    AnswerFrame,
+    Scene,
+    number_of,
+    properties_of,
+)
 
 RANKED = ("smallest", "median", "largest", "most frequent")
 """Choices that mean something; all others say nothing of what a task means."""
+MOST_TRIED = 24
+"""Answers that a tool is asked for."""
 LEAST_ITEMS = 3
 """Items of answers of which one alone is tried."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
@@ -558,6 +573,29 @@ def item_rules(
         rule = rule_from(items, told, core, RuleKind.PIECE)
         if rule is not None:
             yield f"item {place} alone, {rule[0]}", rule[1]
+
+
+def tries_all(scene: Scene) -> Iterator[Action]:
+    """Ask a tool for each answer that may be right, and give the one whose reply is unlike all
+    others.
+    """
+    offered = [*options(scene.opening), *scene.answers()]
+    for tool in scene.briefing.tools:
+        schemas = list(properties_of(tool).items())
+        if len(schemas) != 1 or SUBMITS.search(tool.name):
+            continue
+        ((name, schema),) = schemas
+        is_number = schema.get("type") in ("integer", "number")
+        values = [*map(str, range(MOST_TRIED))] if is_number else [*dict.fromkeys(offered)]
+        replies: dict[str, list[str]] = {}
+        for value in values[:MOST_TRIED]:
+            given = {name: number_of(value) if is_number else value}
+            yield assistant("", [ToolCall(name=tool.name, arguments=given, id="call_0")])
+            replies.setdefault(scene.shown.replace(value, "#"), []).append(value)
+        alone = [values[0] for values in replies.values() if len(values) == 1]
+        if len(alone) == 1 and len(replies) == 2:
+            yield from repeat(scene.answer(alone[0]))
+    yield from repeat(scene.answer("nothing"))
 
 
 def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
