@@ -28,6 +28,7 @@ from ludus.agent.audit.moves import (
     LAST_WORD,
     Move,
     Program,
+    all_of,
     each_line,
     every_number,
     hollow_answers,
@@ -478,11 +479,54 @@ def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
     assert probed(Shuffled) == []
 
 
+class Checked(TextEnv):
+    """A name is asked for, and a tool says of each whether it is the right one."""
+
+    limit = 99
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        names = self.rng.sample(["Ann", "Bob", "Cid", "Dee", "Eve", "Fay", "Gus", "Hal"], 5)
+        self.key, self.asked = self.rng.choice(names), 0
+        return f"Riddle {self.rng.random()}. Is it {', '.join(names)}?", {}
+
+    @tool
+    def check(self, name: str) -> str:
+        """Check a name.
+
+        Args:
+            name: the name
+        """
+        self.asked += 1
+        return "It is." if name == self.key and self.asked <= self.limit else "No."
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", float(action == self.key), True, False, {}
+
+    def gold(self) -> str:
+        return self.key
+
+    def demonstrate(self) -> str:
+        return self.key
+
+
+class CheckedOnce(Checked):
+    """Sound: only the first question is answered."""
+
+    limit = 1
+
+
+def test_a_tool_that_says_what_is_right_is_a_leak_where_all_may_be_tried() -> None:
+    names = [w.attacker.name for w in audit(Checked, tasks=12, attackers=[]).winners]
+    assert "tries" in names
+    assert audit(CheckedOnce, tasks=12, attackers=[]).winners == []
+
+
 def test_rows_calls_at_once_and_news_are_filled_from_the_task() -> None:
     seen = scene(["?"], ["!"], "Jobs\n- saw: 3 hours\n- glue: 5 hours")
     seen.episode.actions.append("0")
     seen.episode.seen += [("Not 0 but 12. Next: 7", 0.0, False, False)]
     assert Move(f"{each_line(0)} 0 0").action(seen) == "saw 0 0\nglue 0 0"
+    assert Move(all_of("number", "; ")).action(seen) == "3; 5"
     seen.episode.actions.append("12")
     seen.episode.seen += [("Right. 7 again, not 0 but 31", 0.0, False, False)]
     assert Move(slot("number", 0, source="n")).action(seen) == "31"
