@@ -25,12 +25,13 @@ from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
+from .reading.counting import in_digits
 from .reading.labels import with_names
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
-from .reading.vocabulary import unit_symbol
+from .reading.vocabulary import DENIALS, unit_symbol
 
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
@@ -61,6 +62,9 @@ _CHANGED = re.compile(
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
 """
+_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
+_BEHIND = re.compile(r"(?<=\d) +([^\W\d_]+)")
+_CHANGES = DENIALS - {"is", "are", "was"}
 _IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
 """A date in words: `\\text{May 5}`."""
 CALLER_CHARACTERS = 240
@@ -167,6 +171,10 @@ def decide(
         and (named := _beside(prompt, answer) or side_asked(prompt, _bare(answer)))
     ):
         decision = _equal(gold, named, conventions, deep)
+    # A word may be the gold itself, as `elf` and `once` are, before it is a number.
+    digits = in_digits(answer) if conventions.locale == "auto" else answer
+    if not decision.equal and digits != answer:
+        return decide(gold, digits, conventions, prompt=prompt, deep=deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
@@ -271,7 +279,7 @@ def _equal(
         cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
-        cleaned_gold == cleaned_answer
+        _MARKED.sub(r"\1", cleaned_gold) == _MARKED.sub(r"\1", cleaned_answer)
         or (
             not (cleaned_gold + cleaned_answer).isalnum()
             and squeeze(cleaned_gold) == squeeze(cleaned_answer)
@@ -342,7 +350,12 @@ def _by_meaning(
             f"the gold {gold[:80]!r} cannot be read as a formula: only its text equals it"
         )
     plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
-    if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
+    if (
+        plain
+        and not _CHANGES.intersection(_BEHIND.findall(cleaned_answer.lower()))
+        and meaning.op not in _WORDS
+        and (statement := stated(cleaned_answer))
+    ):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
     # A new judge for each pair, since the budget of work and the trace belong to the pair.
