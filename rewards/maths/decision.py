@@ -18,7 +18,7 @@ from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
-from .comparing.question import refusal, side_asked
+from .comparing.question import family, in_asked_order, refusal, side_asked
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -163,12 +163,18 @@ def decide(
         decision = _option_equal(*option, conventions, deep) or decision
     if prompt and not decision.equal and (roots := _unindexed(prompt, gold, answer)):
         decision = _equal(*roots, conventions, deep)
+    if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
+        decision = _equal(named, answer, conventions, deep)
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
         prompt
         and not decision.equal
-        and (named := _beside(prompt, answer) or side_asked(prompt, _bare(answer)))
+        and (
+            named := _beside(prompt, answer)
+            or side_asked(prompt, _bare(answer))
+            or in_asked_order(prompt, _bare(answer))
+        )
     ):
         decision = _equal(gold, named, conventions, deep)
     # A word may be the gold itself, as `elf` and `once` are, before it is a number.

@@ -69,8 +69,8 @@ _CHANGES = (
     DENIALS
     | {phrase for phrase, number in NUMERALS.items() if number != 1 and len(phrase) > 1}
     | words(
-        "zu maximal minimal quadrat ou or à plus maximum minimum cube tiers quart quarts cents mille "
-        "o u coma cubo medio media mil cientos centos alla 반 정도 분의 천 만 억"
+        "zu maximal minimal quadrat ou or à plus maximum minimum cube tiers quart quarts cents "
+        "mille o u coma cubo medio media mil cientos centos alla 반 정도 분의 천 만 억"
     )
 )
 MAX_WORDS = 4
@@ -81,7 +81,7 @@ _FIRST = re.compile(
 )
 _DIGITS = str.maketrans("零〇一二两兩三四五六七八九", "0012223456789")
 _UNITS = {"十": 10, "百": 100, "千": 1000}
-# `十三四` and `三四` are a number or the next one, and `一百二` may be 120: they are no single number.
+# `十三四` and `三四` are a number or the next one, and `一百二` may be 120: no single number.
 _NO_NUMBER = re.compile(
     r"[1-9]\d|0(?!\d)|00|千[1-9](?![百十])|百[1-9](?!十)|十[1-9]?[十百千]|百[1-9]?[百千]|千[1-9]?千"
 )

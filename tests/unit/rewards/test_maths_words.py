@@ -39,9 +39,10 @@ PLAIN = (
     "{}つ",
 )
 CHANGED = (
-    "不是{}个", "没有{}个", "并非{}", "不为{}", "未必有{}个", "至少{}个", "至少有{}个", "最多{}个", "最多有{}个",
-    "至多为{}", "不超过{}个", "可能有{}个", "如果有{}个", "是否为{}", "大约有{}个", "每人有{}个", "其余有{}个", "多有{}个",
-    "少有{}个", "答案不是{}", "第{}个", "{}个以上", "{}个左右", "{}个半", "{}倍", "{}分之一", "{}多个", "{}余个", "负{}",
+    "不是{}个", "没有{}个", "并非{}", "不为{}", "未必有{}个", "答案不是{}", "是否为{}",
+    "负{}", "第{}个", "至少{}个", "至少有{}个", "最多{}个", "最多有{}个", "至多为{}",
+    "不超过{}个", "大约有{}个", "多有{}个", "可能有{}个", "如果有{}个", "每人有{}个", "其余有{}个",
+    "{}个以上", "{}个左右", "{}个半", "{}倍", "{}分之一", "{}多个", "{}余个",
 )  # fmt: skip
 FRAMES = ("\\boxed{{{}}}", "\\boxed{{\\text{{{}}}}}", "答案：{}。")
 
@@ -84,8 +85,8 @@ BEHIND = {
     "|hoch zwei|zu vier|weniger",
     "trois": "cents|mille|quarts|millions|douzaines|ou quatre|à quatre|au plus|au moins|ou plus"
     "|virgule cinq|et demi|au carré|sur quatre|de moins",
-    "tres": "cuartos|mil|millones|docenas|o cuatro|a cuatro|como máximo|como mínimo|o más|coma cinco"
-    "|y medio|al cuadrado|de cada cuatro|menos",
+    "tres": "cuartos|mil|millones|docenas|o cuatro|a cuatro|como máximo|como mínimo|o más"
+    "|coma cinco|y medio|al cuadrado|de cada cuatro|menos",
     "três": "quartos|mil|milhões|dúzias|ou quatro|a quatro|no máximo|no mínimo|ou mais"
     "|vírgula cinco|e meio|ao quadrado|menos",
     "tre": "quarti|mila|milioni|dozzine|o quattro|al massimo|al minimo|o più|virgola cinque|e mezzo"
@@ -119,14 +120,15 @@ def test_words_behind_a_number_may_make_it_another(verifier: MathsVerifier, word
 
 
 NAMES = (
-    "三角形", "六边形", "sechs", "trois", "Sept", "Once", "cent", "due", "elf", "uno", "eine Gerade",
-    "un cercle", "cinq cents", "dix-huit", "veintiuno", "два корня", "세모", "삼각형", "一次函数", "二等辺三角形",
+    "三角形", "六边形", "sechs", "trois", "Sept", "Once", "cent", "due",
+    "elf", "uno", "eine Gerade", "un cercle", "cinq cents", "dix-huit", "veintiuno", "два корня",
+    "세모", "삼각형", "一次函数", "二等辺三角形",
 )  # fmt: skip
 
 
 @FEW
 @given(
-    name=st.sampled_from(NAMES), prompt=st.sampled_from(["", "¿Qué es?", "Was ist es?", "是什么？"]),
+    name=st.sampled_from(NAMES), prompt=st.sampled_from(["", "¿Qué es?", "Was ist es?", "是什么?"]),
     said=st.sampled_from(["\\boxed{{{}}}", "\\boxed{{\\text{{{}}}}}", "\\boxed{{{} }}", "**{}**"]),
     wanted=st.sampled_from(["{}", "\\text{{{}}}"]),
 )  # fmt: skip
