@@ -18,7 +18,7 @@ from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
 from .sentence import DENIAL, without_checks
-from .stance import stance
+from .stance import framed, stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -91,6 +91,8 @@ RANKING: tuple[Rank, ...] = (
 
 _VALUES = frozenset({CandidateKind.EMPHASIS, CandidateKind.FORMULA, CandidateKind.NUMBER})
 """Kinds of values within a sentence, whose words may deny or suppose them."""
+_TEXTS = frozenset({CandidateKind.WHOLE, CandidateKind.RESULT})
+"""Kinds of values that have their frame within them, or were judged as statements."""
 
 
 class Ranked(NamedTuple):
@@ -179,7 +181,8 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
             refused = "it is taken back" if statements.retracted(candidate) else ""
             if candidate.kind in _VALUES:
                 refused = refused or stance(body, candidate.start, candidate.start, candidate.end)
-            candidate = replace(candidate, ignored=refused)
+            void = "" if candidate.kind in _TEXTS else framed(body, candidate.start, candidate.end)
+            candidate = replace(candidate, ignored=refused, void=void)
         yield number, candidate
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.

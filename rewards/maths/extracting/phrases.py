@@ -451,6 +451,89 @@ STANCES = (
     ),
 )
 """The words of each stance. The first row whose words are found decides."""
+_SUPPOSE = (
+    r"suppose|assume|imagine|pretend|supposons|supposez|angenommen|nehmen wir an|supongamos"
+    r"|suponga\w*|suponha\w*|supponiamo|предположим|допустим"
+)
+_BOUND = (
+    r"(?:at (?:most|least)|höchstens|mindestens|au (?:plus|moins)|como (?:máximo|mucho|mínimo)"
+    r"|al (?:menos|más|massimo|più)|almeno|no máximo|pelo menos|не (?:более|менее)|самое большее)"
+)
+_UNSURE = (
+    r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être|quizás?"
+    r"|tal vez|talvez|forse|возможно|может быть)"
+)
+FRAMES = (
+    StancePhrases(
+        stance="DENIAL",
+        side="before",
+        words=_words(
+            r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true|right"
+            r"|correct|the case|certain|sure|clear|known|shown|proved|convinced|say|claim|conclude"
+            r"|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)|(?:think|believe)\b)"
+            r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
+            r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai|sûr"
+            r"|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não é"
+            r" (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
+            r"|не ?верно|неправда|не факт|не уверен\w*)"
+            r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
+            r"(?:[a-z]\w?\s*=\W*)?$"
+        ),
+    ),
+    StancePhrases(
+        stance="DOUBT",
+        side="before",
+        words=_words(
+            r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
+            r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder) (?:that|if"
+            r"|whether)\b|\b(?:be|ich )?zweifle\b|\bje doute\b|\bdud[oa]\b|\bduvid[oa]\b|\bdubito\b"
+            rf"|сомнева|\b{_UNSURE}\b|\bmight\b|\b(?:it|there|this|that) (?:could|may) (?:\w+ )?"
+            r"be(?! \w+(?:ed|en|wn|ne|ght)\b)|也许|或许|もしかし|어쩌면"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="before",
+        words=_words(
+            rf"^\W*(?:(?:now|let us|let's|we|first|and)\W+)*(?:{_SUPPOSE})\b"
+            r"|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="BOUND",
+        side="before",
+        words=_words(
+            rf"^\W*{_BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
+            r"(?!.*\b(?:can|could|may|needs?|will|must|should|requires?)\b)"
+        ),
+    ),
+    StancePhrases(
+        stance="DOUBT",
+        side="behind",
+        words=_words(
+            rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
+            r"|,\s+(?:but|though|although|yet) (?:I|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
+        ),
+    ),
+    StancePhrases(
+        stance="DENIAL",
+        side="behind",
+        words=_words(rf",\s+(?:which|but (?:this|that|it))\s+{REFUTES}"),
+    ),
+    StancePhrases(stance="QUESTION", side="behind", words=_words(r"\?[\s*_]*$")),
+)
+"""What a sentence does with all that it says behind a frame (`it is not true that`), and up to
+words at its end (`or so`).
+"""
+TURN = _words(
+    r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so(?! (?:that|far"
+    r"|much|many|sure)\b)|hence|thus|therefore|then|which (?:means|gives|implies|forces|leaves)"
+    r"|we (?:get|obtain|have|find)|sondern|aber|daher|somit|folglich|mais|donc|pero|así que|luego"
+    r"|por (?:lo )?tanto|entonces|mas|portanto|logo|então|quindi|dunque|però|но|значит|поэтому"
+    r"|следовательно)\b)|^\W*(?:since|because|as|although|though|while|da|weil|comme|puisque"
+    r"|como|так как)\b[^,;]*,"
+)
+"""The end of what a frame governs: a contrast, a consequence, or a clause of reason that leads."""
 HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
