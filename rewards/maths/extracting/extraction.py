@@ -91,8 +91,6 @@ RANKING: tuple[Rank, ...] = (
 
 _VALUES = frozenset({CandidateKind.EMPHASIS, CandidateKind.FORMULA, CandidateKind.NUMBER})
 """Kinds of values within a sentence, whose words may deny or suppose them."""
-_TEXTS = frozenset({CandidateKind.WHOLE, CandidateKind.RESULT})
-"""Kinds of values that have their frame within them, or were judged as statements."""
 
 
 class Ranked(NamedTuple):
@@ -164,8 +162,9 @@ def extract(
         (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
     )
     return Extraction(
-        None, "none", offset, offset, reason=reason or "no box, no announced answer, no expression"
-    )
+        None, "none", offset, offset, refused=bool(reason),
+        reason=reason or "no box, no announced answer, no expression",
+    )  # fmt: skip
 
 
 def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
@@ -181,7 +180,7 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
             refused = "it is taken back" if statements.retracted(candidate) else ""
             if candidate.kind in _VALUES:
                 refused = refused or stance(body, candidate.start, candidate.start, candidate.end)
-            void = "" if candidate.kind in _TEXTS else framed(body, candidate.start, candidate.end)
+            void = framed(body, candidate.start, candidate.end)
             candidate = replace(candidate, ignored=refused, void=void)
         yield number, candidate
         if candidate.ignored:
@@ -210,7 +209,7 @@ def _extraction(
 ) -> Extraction:
     rule, start, end = str(winner.kind), offset + winner.start, offset + winner.end
     if winner.void:
-        return Extraction(None, rule, start, end, winner.void)
+        return Extraction(None, rule, start, end, winner.void, refused=True)
     text = winner.text
     if several and winner.kind is CandidateKind.BOX:
         # Every box counts here, so no value is left that could be a rival (decision 0304).

@@ -348,7 +348,7 @@ STANCES = (
         words=_words(
             r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
             r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
-            r"|output)(?=\s*:)|doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
+            r"|output)(?=\s*:)|(?<!no )doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
             r"|think|believe|mean)"
             r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"
             r"|ss)|,?\s+что)?\s*$|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect"
@@ -460,21 +460,22 @@ _BOUND = (
     r"|al (?:menos|más|massimo|più)|almeno|no máximo|pelo menos|не (?:более|менее)|самое большее)"
 )
 _UNSURE = (
-    r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être|quizás?"
-    r"|tal vez|talvez|forse|возможно|может быть)"
+    r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être"
+    r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
 )
 FRAMES = (
     StancePhrases(
         stance="DENIAL",
         side="before",
         words=_words(
-            r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true|right"
-            r"|correct|the case|certain|sure|clear|known|shown|proved|convinced|say|claim|conclude"
-            r"|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)|(?:think|believe)\b)"
+            r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
+            r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced|say|claim"
+            r"|conclude|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)"
+            r"|(?:think|believe)\b)"
             r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
-            r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai|sûr"
-            r"|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não é"
-            r" (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
+            r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
+            r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
+            r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
             r"|не ?верно|неправда|не факт|не уверен\w*)"
             r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
             r"(?:[a-z]\w?\s*=\W*)?$"
@@ -526,8 +527,9 @@ FRAMES = (
 words at its end (`or so`).
 """
 TURN = _words(
-    r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so(?! (?:that|far"
-    r"|much|many|sure)\b)|hence|thus|therefore|then|which (?:means|gives|implies|forces|leaves)"
+    r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so"
+    r"(?! (?:that|far|much|many|sure)\b)|hence|thus|therefore|then"
+    r"|which (?:means|gives|implies|forces|leaves)"
     r"|we (?:get|obtain|have|find)|sondern|aber|daher|somit|folglich|mais|donc|pero|así que|luego"
     r"|por (?:lo )?tanto|entonces|mas|portanto|logo|então|quindi|dunque|però|но|значит|поэтому"
     r"|следовательно)\b)|^\W*(?:since|because|as|although|though|while|da|weil|comme|puisque"

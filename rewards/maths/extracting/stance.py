@@ -141,10 +141,9 @@ def framed(body: str, place: int, stop: int) -> str:
     The frames of a sentence stand anywhere before or behind what they govern: `I doubt that ...`,
     `... or so`.
     """
-    texts = {
-        "before": TURN.sub("", clause_before(body, place)),
-        "behind": clause_behind(body, stop),
-    }
+    before = clause_before(body, place)
+    turn = TURN.match(before)
+    texts = {"before": before[turn.end() if turn else 0 :], "behind": clause_behind(body, stop)}
     for row in FRAMES:
         if row.words.search(texts[row.side]):
             return Stance[row.stance]

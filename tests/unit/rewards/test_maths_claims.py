@@ -43,14 +43,14 @@ CLAIMS = {
     ),
     "French": (
         Claim("Combien de solutions y a-t-il ?", "il y a trois solutions", "3"),
-        Claim("Combien de billes a Lena ? Et Paul ?", "Lena en a 17 et Paul 34", "17"),
+        Claim("Combien de billes a Lena ? Paul en a plus.", "Lena en a 17 et Paul 34", "17"),
         Claim("Combien de filles y a-t-il ?", "il y a 9 filles et 8 garçons", "9"),
         Claim("Exprime x en fonction de y.", "x = 3y", "x = 3y"),
     ),
     "Spanish": (
         Claim("¿Cuántas soluciones hay?", "hay tres soluciones", "3"),
         Claim("¿Cuántas tiene Lena? Paul tiene más.", "Lena tiene 17 y Paul 34", "17"),
-        Claim("¿Cuántas chicas hay?", "hay 9 chicas y 8 chicos", "9"),
+        Claim("¿Cuántas rosas hay?", "hay 9 rosas y 8 lirios", "9"),
         Claim("Expresa x en función de y.", "x = 3y", "x = 3y"),
     ),
     "Portuguese": (
@@ -72,7 +72,7 @@ STATES = {
     "English": (
         "So {}.", "Therefore, {}.", "We conclude that {}.", "It is clear that {}.",
         "There is no doubt that {}.", "It is true that {}.", "I am sure that {}.",
-        "It was not easy, but {}.", "Since it is not zero, {}.", "I was not sure, but now {}.",
+        "It was not easy, but {}.", "Since it is not zero, {}.", "I was not sure, but {}.",
         "It may look hard, so we count: {}.", "If we count, we see that {}.",
     ),
     "German": ("Also: {}.", "Wir sehen, dass gilt: {}.", "Das ist nicht null, also: {}."),
@@ -172,9 +172,9 @@ UNCLAIMED = (
     Claim(MARBLES, "Lena might have 17 and Paul might have 34.", "17"),
     Claim(MARBLES, "Either Lena has 17 or Paul has 34.", "17"),
     Claim(MARBLES, "Lena has 17 or Paul has 34.", "17"),
-    Claim("Wie viele hat Lena? Und Paul?", "Entweder hat Lena 17 oder Paul hat 34.", "17"),
-    Claim("Combien a Lena ? Et Paul ?", "Soit Lena en a 17, soit Paul en a 34.", "17"),
-    Claim("¿Cuántas tiene Lena? ¿Y Paul?", "Lena tiene 17 o Paul tiene 34.", "17"),
+    Claim("Wie viele hat Lena? Paul hat mehr.", "Entweder hat Lena 17 oder Paul hat 34.", "17"),
+    Claim("Combien a Lena ? Paul en a plus.", "Soit Lena en a 17, soit Paul en a 34.", "17"),
+    Claim("¿Cuántas tiene Lena? Paul tiene más.", "Lena tiene 17 o Paul tiene 34.", "17"),
     Claim("How many boys are there?", "There are either 8 boys or 9 girls.", "8"),
     Claim("How many boys are there?", "There are 8 boys or 9 girls.", "8"),
     Claim("How many boys are there?", "There are not 8 boys and 9 girls.", "8"),
@@ -199,14 +199,15 @@ OWNED = (
     Claim(FATHER, "Lena's father is 40 and Paul's father is 41.", "40"),
     Claim("How old is Lena? Paul is older.", "Lena's father is 40 and Lena is 12.", "12"),
     Claim("How old is Lena? Paul is older.", "Lena is 12 and Paul's father is 40.", "12"),
-    Claim("How much does Lena get? And Paul?", "Lena's share is 17 and Paul's share is 34.", "17"),
+    Claim("How much does Lena get? Paul gets more.", "Lena's share is 17 and Paul's is 34.", "17"),
 )  # fmt: skip
 NOT_OWNED = (
     Claim("How old is Lena? Paul is older.", "Lena's father is 40 and Paul is 12.", "40"),
     Claim("How old is Lena? Paul is older.", "The father of Lena is 40 and Paul is 12.", "40"),
-    Claim("Wie alt ist Lena? Und Paul?", "Der Vater von Lena ist 40 und Paul ist 12.", "40"),
-    Claim("Quel âge a Lena ? Et Paul ?", "Le père de Lena a 40 ans et Paul 12 ans.", "40"),
-    Claim("Сколько лет Лене? А Пете?", "Отцу и Лене 40, а Пете 12.", "12"),
+    Claim("Wie alt ist Lena? Paul ist älter.", "Der Vater von Lena ist 40 und Paul ist 12.", "40"),
+    Claim(
+        "Quel âge a Lena ? Paul est plus vieux.", "Le père de Lena a 40 ans et Paul 12 ans.", "40"
+    ),
     Claim(FATHER, "Lena is 12 and Lena's father is 40.", "12"),
 )
 
