@@ -152,7 +152,7 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     if len(asked) != 1 or governed(body, start, *asked[0][2:]):
         return None
     # `36 eggs in 2 days, so 18 in one`: the sentence goes on to another value.
-    concluded = _CONCLUDES.search(body, asked[0].end, end)
+    concluded = counted and _CONCLUDES.search(body, asked[0].end, end)
     return None if concluded and re.search(r"\d", body[concluded.end() : end]) else asked[0]
 
 
@@ -239,6 +239,16 @@ _CLAUSES = re.compile(
     r".*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b|[:;,.])[,\s]+(?=\S)",
     re.IGNORECASE | re.DOTALL,
 )
+# What leads a clause that is not claimed: `that` behind no word of assertion, or a condition.
+_LEFT_OPEN = re.compile(
+    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
+    r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
+    r"|demonstrate|yield|no doubt)\w*(?: us)? that\W+$).*\bthat\W+$"
+    r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
+    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
+    re.IGNORECASE | re.DOTALL,
+)
+_ASKED_BACK = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|will|has|have)\b", re.I)
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
     "these those they then also indeed"
@@ -257,6 +267,8 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     led = _CLAUSES.match(body, start, end)
     begin = led.end() if led else start
     clause = body[begin:end]
+    if _ASKED_BACK.match(clause) or (led and _LEFT_OPEN.search(led[0])):
+        return None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())

@@ -290,7 +290,7 @@ _COUNTS = re.compile(
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
-    r"\b(?:of|or|and|than|times|percent|fewer|less|if|unless|not|digits?|hundreds?|each|other|per"
+    r"\b(?:of|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?|hundreds?|each|other|per"
     r"|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
     re.IGNORECASE,
 )
@@ -403,10 +403,9 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     unit = re.match(r"\s*(?:(?:square|cubic)\s+)?[A-Za-z]+", behind)
     if unit and unit_symbol(unit[0].split()[-1]):
         stop += unit.end()
-    if denied(body, start, end, sentence.start(), stop):
-        return None
+    ignored = "it is denied" if denied(body, start, end, sentence.start(), stop) else ""
     text = body[begin:stop].strip()
-    return Candidate(CandidateKind.WORD, text, begin, stop, start, end)
+    return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
 def stressed(body: str) -> Candidate | None:

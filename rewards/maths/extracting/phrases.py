@@ -469,9 +469,9 @@ FRAMES = (
         side="before",
         words=_words(
             r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
-            r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced|say|claim"
+            r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
             r"|conclude|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)"
-            r"|(?:think|believe)\b)"
+            r"|(?:think|believe|say|claim)\b)"
             r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
             r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
             r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
@@ -487,9 +487,13 @@ FRAMES = (
         words=_words(
             r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
             r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder) (?:that|if"
-            r"|whether)\b|\b(?:be|ich )?zweifle\b|\bje doute\b|\bdud[oa]\b|\bduvid[oa]\b|\bdubito\b"
-            rf"|сомнева|\b{_UNSURE}\b|\bmight\b|\b(?:it|there|this|that) (?:could|may) (?:\w+ )?"
-            r"be(?! \w+(?:ed|en|wn|ne|ght)\b)|也许|或许|もしかし|어쩌면"
+            r"|whether(?! to))\b|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
+            rf"|сомнева|\b{_UNSURE}\b(?! (?:surpris|unexpect)\w+ly)"
+            r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:\w+ )?(?:be|have)"
+            r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
+            r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
+            r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
+            r"|也许|或许|もしかし|어쩌면"
         ),
     ),
     StancePhrases(
@@ -497,7 +501,16 @@ FRAMES = (
         side="before",
         words=_words(
             rf"^\W*(?:(?:now|let us|let's|we|first|and)\W+)*(?:{_SUPPOSE})\b"
-            r"|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$"
+            r"(?!(?:\W+\w+){4,}:)|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="ANOTHER",
+        side="before",
+        words=_words(
+            r"\b(?:student|friend|teacher|book|textbook|key|author|people|some(?:one|body)?|many|others?"
+            r"|everyone|he|she|they|one)s? (?:\w+ )?(?:claim|sa(?:y|id)|state|think|thought|believe"
+            r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?\b"
         ),
     ),
     StancePhrases(
