@@ -247,10 +247,6 @@ _NOT_PICKED = re.compile(
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$",
     re.IGNORECASE,
 )
-# A hesitant closing sentence picks nothing.
-_UNPICKED = re.compile(
-    r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b", re.IGNORECASE
-)
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
 _YES_NO = re.compile(
     r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
@@ -331,8 +327,6 @@ def picked(body: str) -> Candidate | None:
     if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():
         return _choice(right[0]["letter"], *right[0].span("letter"))
     start, end = closing_sentence(body)
-    if body[:end].rstrip().endswith("?") or _UNPICKED.search(body, start, end):
-        return None
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)

@@ -486,10 +486,11 @@ FRAMES = (
         side="before",
         words=_words(
             r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
-            r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder) (?:that|if"
-            r"|whether(?! to))\b|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
+            r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder)"
+            r"(?::| (?:that|if|whether(?! to))\b)"
+            r"|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
             rf"|сомнева|\b{_UNSURE}\b(?! (?:surpris|unexpect)\w+ly)"
-            r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:\w+ )?(?:be|have)"
+            r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:(?!only\b)\w+ )?(?:be|have)"
             r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
             r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
             r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"

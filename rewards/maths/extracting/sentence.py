@@ -104,7 +104,7 @@ _VALUE_VERB = re.compile(
 )
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
-    r"|amounts|adds|sums|means|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
+    r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
     r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;,]*"
