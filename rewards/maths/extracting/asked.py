@@ -98,11 +98,11 @@ def _several(pairs: list[Named], body: str, start: int, end: int) -> bool:
     )
 
 
-# `either`, or an `or` in front of the last value; `o` is an article of Portuguese, too.
+# `either`, or an `or` or `if` in front of the last value; `o` is an article of Portuguese, too.
 _ALTERNATIVES = re.compile(
     r"(?<!in )(?<!for )\beither\b(?! (?:way|case)\b)|\b(?:entweder|soit|либо)\b"
     r"|\d[^.,;]*?(?<!\be)\so\s"
-    r"|\d.*?\b(?:or|oder|ou|oppure|или)\b",
+    r"|\d.*?\b(?:or|oder|ou|oppure|или|if|unless)\b",
     re.IGNORECASE,
 )
 
@@ -243,7 +243,8 @@ _CLAUSES = re.compile(
 _LEFT_OPEN = re.compile(
     r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
     r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
-    r"|demonstrate|yield|no doubt)\w*(?: us)? that\W+$).*\bthat\W+$"
+    r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
+    r".*\bthat\W+$"
     r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
     r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
     re.IGNORECASE | re.DOTALL,

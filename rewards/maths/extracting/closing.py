@@ -275,7 +275,8 @@ _SPELLED = re.compile(
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
-    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in| to)?|are|were|had"
+    r"\b(?:(?!this\b|\w+stens\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s"
+    r"(?: with| in| to)?|are|were|had"
     r"|have|got|get|be|need|leaving|giving|making|[a-z]{4,} of|hat(?: d(?:as|er|ie) \w+)?"
     r"|(?:es )?gibt(?: es)?|auf|[а-яё]{2,}|il y a|possède|compte|ont|hay|tienen?|há|tem|têm|ha"
     r"|ci sono|(?:sind|ist) es|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"

@@ -455,10 +455,11 @@ _SUPPOSE = (
     r"suppose|assume|imagine|pretend|supposons|supposez|angenommen|nehmen wir an|supongamos"
     r"|suponga\w*|suponha\w*|supponiamo|предположим|допустим"
 )
-_BOUND = (
+BOUND = (
     r"(?:at (?:most|least)|höchstens|mindestens|au (?:plus|moins)|como (?:máximo|mucho|mínimo)"
     r"|al (?:menos|más|massimo|più)|almeno|no máximo|pelo menos|не (?:более|менее)|самое большее)"
 )
+"""Words of a bound before a value, or at the start of its sentence."""
 _UNSURE = (
     r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être"
     r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
@@ -471,7 +472,8 @@ FRAMES = (
             r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
             r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
             r"|conclude|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)"
-            r"|(?:think|believe|say|claim)\b)"
+            r"|(?:think|believe|say|claim)\b)|\bno (?:evidence|proof|reason|sign|guarantee)\b"
+            r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
             r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
             r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
             r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
@@ -493,6 +495,7 @@ FRAMES = (
             r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:(?!only\b)\w+ )?(?:be|have)"
             r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
             r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
+            r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
             r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
             r"|也许|或许|もしかし|어쩌면"
         ),
@@ -511,14 +514,14 @@ FRAMES = (
         words=_words(
             r"\b(?:student|friend|teacher|book|textbook|key|author|people|some(?:one|body)?|many|others?"
             r"|everyone|he|she|they|one)s? (?:\w+ )?(?:claim|sa(?:y|id)|state|think|thought|believe"
-            r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?\b"
+            r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?(?: that\b|:)"
         ),
     ),
     StancePhrases(
         stance="BOUND",
         side="before",
         words=_words(
-            rf"^\W*{_BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
+            rf"^\W*{BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
             r"(?!.*\b(?:can|could|may|needs?|will|must|should|requires?)\b)"
         ),
     ),

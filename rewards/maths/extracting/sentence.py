@@ -8,7 +8,7 @@ import re
 
 from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
+from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
 from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
@@ -80,8 +80,8 @@ DENIAL = re.compile(
 """Words that deny the rest of their clause."""
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
-    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
-    r"|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
+    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
+    rf"|{BOUND}|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
 )
 # `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
