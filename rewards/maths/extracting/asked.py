@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..reading.labels import place_of
 from ..reading.vocabulary import words
+from .phrases import UNASSERTED
 from .sentence import closing_sentence, denied, governed
 from .stance import framed
 
@@ -239,17 +240,6 @@ _CLAUSES = re.compile(
     r".*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b|[:;,.])[,\s]+(?=\S)",
     re.IGNORECASE | re.DOTALL,
 )
-# What leads a clause that is not claimed: `that` behind no word of assertion, or a condition.
-_LEFT_OPEN = re.compile(
-    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
-    r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
-    r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
-    r".*\bthat\W+$"
-    r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
-    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
-    re.IGNORECASE | re.DOTALL,
-)
-_ASKED_BACK = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|will|has|have)\b", re.I)
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
     "these those they then also indeed"
@@ -268,7 +258,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     led = _CLAUSES.match(body, start, end)
     begin = led.end() if led else start
     clause = body[begin:end]
-    if _ASKED_BACK.match(clause) or (led and _LEFT_OPEN.search(led[0])):
+    if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
@@ -280,6 +270,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
           "cannot")  # fmt: skip
+_ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
 
 
 def _finite(clause: str, asked: str) -> bool:

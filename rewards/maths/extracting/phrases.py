@@ -543,6 +543,16 @@ FRAMES = (
 """What a sentence does with all that it says behind a frame (`it is not true that`), and up to
 words at its end (`or so`).
 """
+UNASSERTED = re.compile(
+    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
+    r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
+    r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
+    r".*\bthat\W+$"
+    r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
+    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What leads a clause that is not claimed: `that` behind no word of assertion, or a condition."""
 TURN = _words(
     r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so"
     r"(?! (?:that|far|much|many|sure)\b)|hence|thus|therefore|then"
