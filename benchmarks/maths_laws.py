@@ -443,7 +443,8 @@ def restatements(items: list[Solved]) -> Iterator[Case]:
     """
     for item in items:
         formulas = sorted(
-            {next(filter(None, m)).strip(" .,") for m in _FORMULA.findall(item.problem)}, key=len
+            {next(filter(None, m)).strip(" .,") for m in _FORMULA.findall(item.problem)},
+            key=lambda formula: (len(formula), formula),
         )
         for formula in formulas[-1:]:
             paid = plain(formula) == plain(item.gold)

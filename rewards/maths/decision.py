@@ -18,19 +18,20 @@ from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
-from .comparing.question import refusal, side_asked
+from .comparing.question import family, in_asked_order, refusal, side_asked
 from .comparing.wording import same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
+from .reading.counting import in_digits
 from .reading.labels import with_names
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
-from .reading.vocabulary import unit_symbol
+from .reading.vocabulary import DENIALS, unit_symbol
 
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
@@ -61,6 +62,9 @@ _CHANGED = re.compile(
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
 """
+_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
+_BEHIND = re.compile(r"(?<=\d) +([^\W\d_]+)")
+_CHANGES = DENIALS - {"is", "are", "was"}
 _IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
 """A date in words: `\\text{May 5}`."""
 CALLER_CHARACTERS = 240
@@ -159,14 +163,24 @@ def decide(
         decision = _option_equal(*option, conventions, deep) or decision
     if prompt and not decision.equal and (roots := _unindexed(prompt, gold, answer)):
         decision = _equal(*roots, conventions, deep)
+    if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
+        decision = _equal(named, answer, conventions, deep)
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
         prompt
         and not decision.equal
-        and (named := _beside(prompt, answer) or side_asked(prompt, _bare(answer)))
+        and (
+            named := _beside(prompt, answer)
+            or side_asked(prompt, _bare(answer))
+            or in_asked_order(prompt, _bare(answer))
+        )
     ):
         decision = _equal(gold, named, conventions, deep)
+    # A word may be the gold itself, as `elf` and `once` are, before it is a number.
+    digits = in_digits(answer) if conventions.locale == "auto" else answer
+    if not decision.equal and digits != answer:
+        return decide(gold, digits, conventions, prompt=prompt, deep=deep)
     if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
@@ -271,7 +285,7 @@ def _equal(
         cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
-        cleaned_gold == cleaned_answer
+        _MARKED.sub(r"\1", cleaned_gold) == _MARKED.sub(r"\1", cleaned_answer)
         or (
             not (cleaned_gold + cleaned_answer).isalnum()
             and squeeze(cleaned_gold) == squeeze(cleaned_answer)
@@ -342,7 +356,12 @@ def _by_meaning(
             f"the gold {gold[:80]!r} cannot be read as a formula: only its text equals it"
         )
     plain = answer.op in _WORDS and _CHANGED.search(cleaned_answer) is None
-    if plain and meaning.op not in _WORDS and (statement := stated(cleaned_answer)):
+    if (
+        plain
+        and not _CHANGES.intersection(_BEHIND.findall(cleaned_answer.lower()))
+        and meaning.op not in _WORDS
+        and (statement := stated(cleaned_answer))
+    ):
         with suppress(Unreadable):
             answer = read_cleaned(clean(statement))
     # A new judge for each pair, since the budget of work and the trace belong to the pair.

@@ -189,7 +189,7 @@ class MathsVerifier:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
-        if prompt and extraction.rule in _OPEN:
+        if prompt and extraction.rule in _OPEN and not extraction.refused:
             extraction = self._picked(prompt, response, extraction)
         if extraction.text is None:
             unreadable_gold = next(

@@ -1,10 +1,13 @@
 """Families of values with a parameter: `pi/6 + 2k pi`, `{2k | k in Z}`, `11k + 4`.
 
-A parameter may have any usual name where no other reading is possible. A condition that only
-states the parameter's set (`k in Z`) adds no information.
+A letter is a parameter where the gold puts it in the whole numbers (`k in Z`); `question.family`
+does so for a gold that leaves the set unsaid. A condition that only states the parameter's set
+adds no information.
 """
 
 from __future__ import annotations
+
+import re
 
 from ..proving.canonical import difference
 from ..proving.probe import approximate
@@ -23,7 +26,7 @@ from ..reading.nodes import (
     walk,
 )
 
-_WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
+WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 _INDICES = frozenset("knmjl")
 _CONSTANT_NAMES = frozenset("CcKk")
 _LINE_PRODUCTS = 40
@@ -66,19 +69,32 @@ def without_membership(node: Node) -> Node:
     return conditions[0] if len(conditions) == 1 else node._replace(args=conditions)
 
 
-def same_parameter(gold: Node, answer: Node) -> Node:
+_INTEGER = re.compile(r"\b([a-z])\b.*\bintegers?\b|\bintegers? ([a-z])\b")
+
+
+def whole_numbers(gold: Node) -> frozenset[str]:
+    """Return the letters that a gold puts in the whole numbers, as in `k pi, k in Z`."""
+    letters = set[str]()
+    for part in walk(gold):
+        if part.op == "rel" and part.note == "in" and part.args[1].note == "set Z":
+            letters |= symbols(part.args[0])
+        elif part.op == "text" and (stated := _INTEGER.search(part.note)):
+            letters.add(stated[1] or stated[2])
+    return WHOLE_NUMBER_NAMES & letters
+
+
+def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.
 
-    This happens only in families that contain pi or degrees. The constant of an integral may also
-    have any of its usual names.
+    This happens only in families that contain pi or degrees. The usual letters of an index need no
+    set. The constant of an integral may also have any of its usual names.
     """
     answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
-    is_integer = (
-        answer_only | gold_only <= _WHOLE_NUMBER_NAMES and _periodic(gold) and _periodic(answer)
-    )
+    names = WHOLE_NUMBER_NAMES if gold_only <= whole else _INDICES
+    is_integer = answer_only | gold_only <= names and _periodic(gold) and _periodic(answer)
     # `n = 3^m` describes the numbers of `n = 3^k`.
     is_integer |= (
         answer_only | gold_only <= _INDICES
@@ -90,24 +106,25 @@ def same_parameter(gold: Node, answer: Node) -> Node:
     return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
 
 
-def shifted(gold: Node, answer: Node) -> Node:
+def shifted(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     """Return an answer `-3pi/4 + n pi` with the whole number added to its parameter that makes it
     read like the gold `pi/4 + n pi`; both describe the same values. Other answers are unchanged.
     """
     names = symbols(gold)
-    if len(names) != 1 or names != symbols(answer) or not names <= _WHOLE_NUMBER_NAMES:
+    if len(names) != 1 or names != symbols(answer) or not names <= whole:
         return answer
     (name,) = names
     lines = _line(gold, name), _line(answer, name)
     if None in lines or not (_periodic(gold) and _periodic(answer)):
         return answer
     (start, step), (answer_start, answer_step) = (line for line in lines if line)
-    turns = round((start - answer_start) / answer_step)
-    close = abs(answer_start + turns * answer_step - start) < 1e-9 * max(1, abs(answer_step))
-    if not close or abs(abs(step) - abs(answer_step)) > 1e-9 * abs(step) or abs(turns) > _MAX_TURNS:
+    turns = (start - answer_start) / answer_step
+    if not abs(turns) <= _MAX_TURNS or abs(abs(step) - abs(answer_step)) > 1e-9 * abs(step):
+        return answer
+    if abs(turns - round(turns)) > 1e-9:
         return answer
     direction = sym(name) if step * answer_step > 0 else neg(sym(name))
-    return replaced(answer, sym(name), add(direction, num(turns)))
+    return replaced(answer, sym(name), add(direction, num(round(turns))))
 
 
 _MAX_TURNS = 1000
@@ -175,7 +192,7 @@ def residue_class(node: Node) -> tuple[Node, Node] | None:
             return None
         return (inner.args[-1] if inner.op == "rel" else inner), modulus
     value = node.args[-1] if node.op == "rel" and node.note == "=" else node
-    if not is_scalar(value) or not symbols(value) <= _WHOLE_NUMBER_NAMES or value.op != "add":
+    if not is_scalar(value) or not symbols(value) <= WHOLE_NUMBER_NAMES or value.op != "add":
         return None
     try:
         terms = dict(difference(value, num(0), _LINE_PRODUCTS))

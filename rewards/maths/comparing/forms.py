@@ -22,6 +22,8 @@ class Notated(NamedTuple):
 
     text: str
     node: Node | None
+    chain: Node | None = None
+    """The whole of a chain such as `2 · 20 = 40`, whose last side is `node`."""
 
 
 class Form(NamedTuple):
@@ -181,11 +183,23 @@ def _general(said: Notated, _: Notated) -> bool:
     return node is not None and node.op == "rel" and node.args[0].op == "add"
 
 
-def _prime_factors(said: Notated, _: Notated) -> bool:
-    """Return whether a text is a prime, or a product of primes and their powers."""
-    factors = said.node.args if said.node and said.node.op == "mul" else (said.node,)
-    bases = [part.args[0] if part and part.op == "pow" else part for part in factors]
-    return all(part is not None and part.op == "num" and _is_prime(part) for part in bases)
+def _prime_factors(said: Notated, gold: Notated) -> bool:
+    """Return whether a side of a text is a product of primes and their powers, as one of the gold
+    is. A gold that is a number has no factors.
+    """
+    wanted = any(side.op in {"mul", "pow"} for side in _sides(gold))
+    return wanted and any(map(_of_primes, _sides(said)))
+
+
+def _sides(said: Notated) -> tuple[Node, ...]:
+    node = said.chain or said.node
+    return node.args if node and node.op == "rel" else (node,) if node else ()
+
+
+def _of_primes(product: Node) -> bool:
+    factors = product.args if product.op == "mul" else (product,)
+    bases = [part.args[0] if part.op == "pow" else part for part in factors]
+    return all(part.op == "num" and _is_prime(part) for part in bases)
 
 
 def _is_prime(node: Node) -> bool:

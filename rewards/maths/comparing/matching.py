@@ -29,9 +29,9 @@ from .naming import (
     by_letter,
     is_claim,
     is_curve,
+    is_unordered,
     may_agree,
     names_fit,
-    one_name,
     one_residue_name,
     point,
     says_otherwise,
@@ -71,9 +71,10 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         if first.names != second.names:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
-            answer = same_parameter(gold, same_constants(gold, same_bold(first.names, answer)))
+            answer = same_constants(gold, same_bold(first.names, answer))
+            answer = same_parameter(gold, answer, judge.whole)
         if "const" in second.ops and second.names:
-            answer = shifted(gold, answer)
+            answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
         differ_by_constant = (
             apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
@@ -90,7 +91,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer))
+    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)
@@ -163,7 +164,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     first, second = elements(gold), elements(answer)
     if gold.op == "bracket" and answer.op == "list" and not has(gold, "pm"):
         # Compare a gold tuple with a list of coordinates: `x = 3, y = -4` answers (3, -4).
-        if answer.note == "or" or is_regional(gold) or one_name(answer):
+        if answer.note == "or" or is_regional(gold) or is_unordered(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
     if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
@@ -342,7 +343,7 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op == answer.op == "cases":
         return _same_cases(branches(gold), branches(answer), judge)
     if is_scalar(gold) and is_scalar(answer):
-        return same_value(gold, answer, judge)
+        return same_value(gold, shifted(gold, answer, judge.whole), judge)
     return _as_written(gold, answer, judge)
 
 

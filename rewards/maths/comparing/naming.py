@@ -52,10 +52,13 @@ def point(node: Node) -> Node:
     return Node("bracket", node.args, 0, "()") if named and len(node.args) > 1 else node
 
 
-def one_name(node: Node) -> bool:
-    """Return whether a list gives several values to one name: `x = 2, x = 5` is no point."""
+def is_unordered(node: Node) -> bool:
+    """Return whether a list gives several values to one name, or to words, of which none comes
+    first: neither `x = 2, x = 5` nor `mode = 8, mean = 9` is a point.
+    """
     names = [item.args[0] for item in node.args if item.op == "rel" and item.note == "="]
-    return len(names) == len(node.args) > 1 and len(set(names)) == 1
+    worded = any(name.op == "text" for name in names)
+    return len(names) == len(node.args) > 1 and (worded or len(set(names)) == 1)
 
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"

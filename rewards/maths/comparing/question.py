@@ -16,11 +16,12 @@ from typing import NamedTuple
 from ..conventions import Conventions
 from ..proving.judge import Judge, NeedsPool
 from ..proving.probe import approximate
-from ..reading.labels import labelled, place_of
+from ..reading.labels import Labelled, labelled, place_of
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
-from ..reading.vocabulary import unit_symbol
+from ..reading.vocabulary import FUNCTIONS, unit_symbol
+from .families import WHOLE_NUMBER_NAMES, whole_numbers
 from .forms import Notated, plain_root, unasked
 from .naming import is_curve
 from .relations import same_relation
@@ -65,6 +66,10 @@ class Question(NamedTuple):
     """The equations of the prompt that have several letters."""
     base: bool
     units: frozenset[str]
+    solutions: bool
+    """Whether the prompt asks for the solutions of an equation."""
+    quantities: frozenset[str]
+    """The letters of the prompt, without those that it only states to be whole numbers."""
 
 
 _FORMS = {
@@ -81,6 +86,13 @@ _FORMS = {
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\binterval notation\b|\bas an interval\b",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
+    "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
+    r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
+    r"|\ball (?:real )?\$?[a-z]\$?\b|general solution|solution set|\blöse|alle lösungen"
+    r"|allgemeine lösung|résou|toutes les solutions|solution générale|resuelv"
+    r"|todas las soluciones|solución general|resolv|todas as soluções|solução geral|risolv"
+    r"|tutte le soluzioni|soluzione generale|реши|все решения|общее решение|解方程|所有.{0,3}解"
+    r"|通解|一般解|を解|모든|일반해",
     "bounds": r"[<>≤≥⩽⩾]|\\[lg]eq?(?:slant)?(?![a-z])|\\[lg]t(?![a-z])",
 }
 _PATTERNS = {form: re.compile(pattern, re.IGNORECASE) for form, pattern in _FORMS.items()}
@@ -110,8 +122,48 @@ def question(prompt: str) -> Question:
     asked = {node for node in alone if node.op != "rel" and (symbols(node) or not is_scalar(node))}
     return Question(
         frozenset(asked), frozenset(compound), units=units, chooses=chooses,
-        relations=relations, **forms,
+        relations=relations, quantities=_quantities(prompt), **forms,
     )  # fmt: skip
+
+
+# `$k$ is an integer`, `for integers $k$`.
+_WHOLE = (
+    r"integer|whole number|ganze|entier|entero|inteiro|inter[oi]\b|цел\w+|整[数數]|정수"
+    r"|(?:\\in|∈)\s*(?:\\mathbb\s*\{?|\\)?[Zℤ]"
+)
+_STATED = re.compile(
+    rf"\$?\b[a-z]\b\$?[\s,]*(?:[^\W\d_]{{1,9}}\s+){{0,3}}[为為は]?\s*(?:{_WHOLE})\w*"
+    rf"|(?:{_WHOLE})\w*\s*\$?[a-z]\b",
+    re.IGNORECASE,
+)
+_COMMANDS = re.compile(
+    r"\\text\s*\{[^{}]*\}|\\?(?:" + "|".join(FUNCTIONS) + r")(?![a-z])|\\[A-Za-z]+"
+)
+
+
+def _quantities(prompt: str) -> frozenset[str]:
+    """Return the letters that stand for something in a prompt: in its formulas, or alone."""
+    plain = _STATED.sub(" ", prompt)
+    inside = " ".join("".join(match) for match in _FORMULA.findall(plain))
+    alone = re.findall(r"(?<![^\W\d_])(?<!['’])[A-Za-z](?![^\W\d_]|['’])", _FORMULA.sub(" ", plain))
+    return frozenset(alone) | set(re.findall("[A-Za-z]", _COMMANDS.sub(" ", inside)))
+
+
+def family(prompt: str, gold: str) -> str:
+    r"""Return a gold whose letter is the parameter of a family of solutions with the set of that
+    letter, where it leaves the set unsaid and the prompt asks for solutions; else "".
+
+    >>> family("Solve $\\tan x = 0$.", "k\\pi"), family("A wheel has the radius r.", "2\\pi r")
+    ('k\\pi, k \\in \\mathbb{Z}', '')
+    """
+    asked = question(prompt)
+    node = _read(gold) if asked.solutions and _PERIODIC.search(gold) else None
+    letters = (WHOLE_NUMBER_NAMES & symbols(node)) - asked.quantities if node is not None else ()
+    stated = len(letters) == 1 and node is not None and not whole_numbers(node)
+    return rf"{gold}, {min(letters)} \in \mathbb{{Z}}" if stated else ""
+
+
+_PERIODIC = re.compile(r"\\pi|π|°|\\circ|\\degree")
 
 
 def _several(node: Node) -> bool:
@@ -130,14 +182,14 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
         or unasked(
             prompt[:MAX_PROMPT],
             Notated(clean(gold), wanted),
-            Notated(answer, _last_side(gold, answer)),
+            Notated(answer, _last_side(gold, answer), given),
         )
     )
     if reason:
         return "form", reason
     if wanted is None or given is None:
         return None
-    if reason := _unsolved(asked, wanted, given):
+    if reason := _unsolved(asked, wanted, given) or _renamed(asked, wanted, given):
         return "form", reason
     wanted, given = _value(wanted), _value(given)
     if reason := _unworked(asked, wanted, given, answer):
@@ -169,21 +221,35 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     >>> exchanged("Give the mean and the mode.", "9, 8", r"\text{mean}=8, \text{mode}=9")
     'the question asks for mean, mode, which are 8, 9'
     """
-    pairs = labelled(answer)
-    if len(pairs) < 2:
-        return ""
     wanted = labelled(gold)
-    asked = " ".join(name for name, _ in wanted) or prompt[:MAX_PROMPT]
+    ranked = _ranked(labelled(answer), " ".join(name for name, _ in wanted) or prompt)
     values = [value for _, value in wanted] or gold.strip(" $()").split(",")
-    ranked = sorted((place_of(name.lower(), asked.lower()), name, value) for name, value in pairs)
-    places = [place for place, _, _ in ranked]
-    if places[0] < 0 or len(set(places)) < len(places) or len(values) != len(pairs):
+    given = [value for _, value in ranked]
+    if len(values) != len(given) or all(map(_same_number, values, given)):
         return ""
-    given = [value for _, _, value in ranked]
-    if all(map(_same_number, values, given)):
-        return ""
-    names = ", ".join(name for _, name, _ in ranked)
+    names = ", ".join(name for name, _ in ranked)
     return f"the question asks for {names}, which are {', '.join(given)}"
+
+
+def in_asked_order(prompt: str, answer: str) -> str:
+    r"""Return the values that words name as a tuple in the order of their names in the question, or
+    "" where it does not have them all.
+
+    >>> in_asked_order("Give the mean and the mode.", r"\text{mode}=8, \text{mean}=9")
+    '(9, 8)'
+    """
+    values = [value for _, value in _ranked(labelled(answer), prompt)]
+    return f"({', '.join(values)})" if values else ""
+
+
+def _ranked(pairs: list[Labelled], asked: str) -> list[Labelled]:
+    """Return several named values in the order of their names in a text, or [] where it does not
+    have each at a place of its own.
+    """
+    text = asked[:MAX_PROMPT].lower()
+    places = {place_of(pair.name.lower(), text): pair for pair in pairs}
+    several = 1 < len(pairs) == len(places) and min(places) >= 0
+    return [places[place] for place in sorted(places)] if several else []
 
 
 def _same_number(first: str, second: str) -> bool:
@@ -363,6 +429,13 @@ def _unsolved(asked: Question, wanted: Node, given: Node) -> str:
             if _isolated(equation) != letter and same_relation(wanted, equation, judge):
                 return f"the question asks for {letter}"
     return ""
+
+
+def _renamed(asked: Question, wanted: Node, given: Node) -> str:
+    """Return why an answer calls a quantity of the question by another letter, or ""."""
+    lost = symbols(wanted) - symbols(given)
+    renamed = lost & asked.quantities & WHOLE_NUMBER_NAMES and symbols(given) - symbols(wanted)
+    return f"the question says {min(lost)}" if renamed else ""
 
 
 def _isolated(node: Node) -> str | None:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from ..reading.labels import place_of
 from ..reading.vocabulary import words
+from .phrases import UNASSERTED
 from .sentence import closing_sentence, denied, governed
+from .stance import framed
 
 MAX_QUESTION = 2000
 """How many characters at the end of a prompt are searched for what it asks."""
@@ -36,8 +38,21 @@ _BREAKS = (
 )
 _NOUN = rf"(?!{_BREAKS})[^\W\d_]+(?:[ -](?!{_BREAKS})[^\W\d_]+){{0,2}}"
 _COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?P<name>{_NOUN})")
+# What a name has of its own, such as its share; any other possession is another owner.
+_OWN = (
+    r"(?:share|part|portion|total|amount|number|count|score|sum|age|height|weight|length|speed|time"
+    r"|money|salary|alter|anteil|summe|âge|edad|parte|idade|età|is|has|are)\b"
+)
+_CAPITAL = "[A-ZÀ-ÖØ-ÞА-Я]"
+_POSSESSED = rf"(?:(?!(?i:{_OWN}))[^\W\d_]+ (?:of|von|de|di) (?={_CAPITAL}))?"
+# A capitalised word with what it possesses: that it is a name shows in question and answer both.
+_OWNER = re.compile(
+    rf"(?<![\w'’]){_POSSESSED}(?!(?:So|Then|Thus|Hence|Therefore|The|A|How|If)\b)"
+    rf"(?P<name>{_CAPITAL}[^\W\d_]{{1,20}})(?:['’]s (?!{_OWN})[^\W\d_]+)?"
+)
 _NAMED = re.compile(
-    r"(?P<name>[^\W\d_]{3,}(?:[ -][^\W\d_]{3,}){0,2})\**\s*"
+    rf"(?P<name>{_POSSESSED}"
+    r"[^\W\d_]{3,}(?:[ -][^\W\d_]{3,}){0,2})\**\s*"
     r"(?:=|:|\b(?:is|equals|ist|est|es|é|è|vale"
     rf"|beträgt|равн[аоы]?|равен)\b)\s*\$?(?P<value>{_NUMERAL})"
 )
@@ -53,9 +68,9 @@ class Named(NamedTuple):
 
 
 def asking(prompt: str) -> str:
-    """Return the sentences of a prompt that ask for something, in small letters."""
+    """Return the sentences of a prompt that ask for something."""
     sentences = _SENTENCES.split(prompt[-MAX_QUESTION:])
-    return " ".join(sentence for sentence in sentences if _ASKS.search(sentence)).lower()
+    return " ".join(sentence for sentence in sentences if _ASKS.search(sentence))
 
 
 def asked_value(prompt: str, body: str) -> Named | None:
@@ -66,24 +81,41 @@ def asked_value(prompt: str, body: str) -> Named | None:
         body: what the response says, without its thoughts.
     """
     start, end = closing_sentence(body)
-    sentence = body[start:end]
-    return (
+    value = (
         _by_owner(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
-        or ((word := yes_or_no(prompt, sentence)) and Named("", word, start, end))
-        or None
+        or _by_predicate(prompt, body, start, end)
     )
+    return None if value is None or framed(body, value.start, value.end) else value
+
+
+def _several(pairs: list[Named], body: str, start: int, end: int) -> bool:
+    """Return whether a sentence claims the values of several names, each once, and all of them."""
+    return (
+        1 < len({pair.name.lower() for pair in pairs}) <= len(pairs) <= MAX_PAIRS
+        and not any(denied(body, start, end, pair.start, pair.end) for pair in pairs)
+        and not _ALTERNATIVES.search(body, start, pairs[-1].end)
+    )
+
+
+# `either`, or an `or` or `if` in front of the last value; `o` is an article of Portuguese, too.
+_ALTERNATIVES = re.compile(
+    r"(?<!in )(?<!for )\beither\b(?! (?:way|case)\b)|\b(?:entweder|soit|либо)\b"
+    r"|\d[^.,;]*?(?<!\be)\so\s"
+    r"|\d.*?\b(?:or|oder|ou|oppure|или|if|unless)\b",
+    re.IGNORECASE,
+)
 
 
 def _by_owner(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the value of the person or thing that the question names (`Lena has 17 and Paul has
     34`, of which Paul is asked), where the sentence gives each of several its own; else None.
     """
-    names = {match[0] for match in _OWNER.finditer(prompt[-MAX_QUESTION:])}
-    said = [match for match in _OWNER.finditer(body, start, end) if match[0] in names]
+    names = {match["name"] for match in _OWNER.finditer(prompt[-MAX_QUESTION:])}
+    said = [match for match in _OWNER.finditer(body, start, end) if match["name"] in names]
     values = list(re.finditer(_NUMERAL, body[start:end]))
-    if len({match[0] for match in said}) < 2 or not len(said) == len(values) <= MAX_PAIRS:
+    if len(said) != len(values):
         return None
     pairs = [
         Named(name[0], value[0], start + value.start(), start + value.end())
@@ -93,15 +125,10 @@ def _by_owner(prompt: str, body: str, start: int, end: int) -> Named | None:
     places = [
         place for name, pair in zip(said, pairs, strict=True) for place in (name.end(), pair.end)
     ]
-    question = asking(prompt)
-    asked = [pair for pair in pairs if re.search(rf"\b{re.escape(pair.name.lower())}\b", question)]
-    return asked[0] if places == sorted(places) and len(asked) == 1 else None
-
-
-# A capitalised word: that it is a name shows in question and answer both.
-_OWNER = re.compile(
-    r"(?<![\w'’])(?!(?:So|Then|Thus|Hence|Therefore|The|A|How|If)\b)[A-ZÀ-ÖØ-ÞА-Я][^\W\d_]{1,20}"
-)
+    wanted = {match[0] for match in _OWNER.finditer(asking(prompt))}
+    asked = [pair for pair in pairs if pair.name in wanted]
+    in_turn = places == sorted(places) and _several(pairs, body, start, end)
+    return asked[0] if in_turn and len(asked) == 1 else None
 
 
 def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
@@ -110,21 +137,41 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     """
     if "=" in body[start:end] and _COUNT.search(body, start, end):
         return None
-    pairs = [pair for pair in _pairs(body, start, end) if not denied(body, start, end, *pair[2:])]
-    if len({pair.name.lower() for pair in pairs}) < 2 or len(pairs) > MAX_PAIRS:
+    pairs = list(_pairs(body, start, end))
+    if not _several(pairs, body, start, end):
         return None
-    question = asking(prompt)
-    if counted := _HOW_MANY.search(question):
-        question = question[counted.end() :]
-    elif not _NAMED.search(body, start, end):
+    question = asking(prompt).lower()
+    if counted := list(_HOW_MANY.finditer(question)):
+        asked = _counted(pairs, question, [match.end() for match in counted])
+    elif _NAMED.search(body, start, end):
+        asked = [pair for pair in pairs if place_of(pair.name.lower(), question) >= 0]
+    else:
         return None
-    asked = [pair for pair in pairs if place_of(pair.name.lower(), question) >= 0]
     if len(asked) == len(pairs):
         values = ", ".join(f"\\text{{{pair.name}}} = {pair.value}" for pair in asked)
-        return Named("", values, start, end)
+        return Named("", values, pairs[0].start, pairs[-1].end)
     if len(asked) != 1 or governed(body, start, *asked[0][2:]):
         return None
-    return asked[0]
+    # `36 eggs in 2 days, so 18 in one`: the sentence goes on to another value.
+    concluded = counted and _CONCLUDES.search(body, asked[0].end, end)
+    return None if concluded and re.search(r"\d", body[concluded.end() : end]) else asked[0]
+
+
+def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named]:
+    """Return the pairs whose nouns stand next behind one of the places, in the order of `pairs`,
+    with those that `and` joins to them.
+    """
+    asked: set[Named] = set()
+    for place, stop in zip(places, [*places[1:], len(question)], strict=True):
+        text = question[place:stop]
+        found = sorted(
+            (at, pair) for pair in pairs if (at := place_of(pair.name.lower(), text)) >= 0
+        )
+        for turn, (at, pair) in enumerate(found):
+            if turn and not _JOINED.search(text, found[turn - 1][0], at):
+                break
+            asked.add(pair)
+    return [pair for pair in pairs if pair in asked]
 
 
 def _pairs(body: str, start: int, end: int) -> Iterator[Named]:
@@ -138,6 +185,7 @@ _HOW_MANY = re.compile(
     r"\bhow many\b|\bnumber of\b|\bcombien\b|\bwie ?viele?\b|cuánt[oa]s|quant[oaie]s?\b"
     r"|сколько|多少|几|몇|いくつ"
 )
+_JOINED = re.compile(r",|\b(?:and|und|et|y|e|и)\b|和|と")
 _ARTICLE = re.compile(r"^(?:and |und |et |the |their |its |der |die |das |la |el |le |il )+", re.I)
 _NAME_ASKED = re.compile(
     r"(?:\b(?:find|determine|compute|calculate|what(?:'s| is)|halla|calcula|bestimme|berechne"
@@ -189,7 +237,8 @@ _DECIDES = re.compile(
 )
 _NOT = re.compile(r"n['’]t\b|\b(?:not|cannot|never)\b", re.IGNORECASE)
 _CLAUSES = re.compile(
-    r"(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies)\b|[:;,.])[,\s]+", re.IGNORECASE
+    r".*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b|[:;,.])[,\s]+(?=\S)",
+    re.IGNORECASE | re.DOTALL,
 )
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
@@ -198,29 +247,30 @@ _LINKING = words(
 """Words of grammar, which a clause may have beyond those of the question."""
 
 
-def yes_or_no(prompt: str, sentence: str) -> str:
+def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return "Yes" or "No" where the last clause of a sentence says or denies just what the prompt
-    asks, else "".
-
-    >>> yes_or_no("Is the matrix invertible?", "so it isn't invertible.")
-    'No'
-    >>> yes_or_no("Is the matrix invertible?", "so its determinant is 0.")
-    ''
+    asks (`Is it invertible?`, `so it isn't invertible`), else None.
     """
     asked = _DECIDES.search(prompt[-MAX_QUESTION:])
     if asked is None or _NOT.search(asked["rest"]) or re.search(r"\bor\b", asked["rest"]):
-        return ""
-    clause = _CLAUSES.split(sentence.rstrip(" .!*\n"))[-1]
+        return None
+    end = start + len(body[start:end].rstrip(" .!*\n"))
+    led = _CLAUSES.match(body, start, end)
+    begin = led.end() if led else start
+    clause = body[begin:end]
+    if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
+        return None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
     if not whole or not (verb or _finite(clause, asked["rest"])):
-        return ""
-    return "No" if _NOT.search(clause) else "Yes"
+        return None
+    return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
           "cannot")  # fmt: skip
+_ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
 
 
 def _finite(clause: str, asked: str) -> bool:

@@ -68,6 +68,8 @@ class Extraction:
     start: int = 0
     end: int = 0
     reason: str = ""
+    refused: bool = False
+    """Whether the response has an answer that it does not claim."""
     equation: bool = False
     """Whether the sentence calls the answer an equation (`the tangent line is $y - x = 3$`)."""
     rivals: tuple[str, ...] = ()

@@ -247,10 +247,6 @@ _NOT_PICKED = re.compile(
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$",
     re.IGNORECASE,
 )
-# A hesitant closing sentence picks nothing.
-_UNPICKED = re.compile(
-    r"\b(?:maybe|perhaps|possibly|might|could|not sure|unsure|either|whether)\b", re.IGNORECASE
-)
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
 _YES_NO = re.compile(
     r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
@@ -279,7 +275,8 @@ _SPELLED = re.compile(
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
-    r"\b(?:(?!this\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s(?: with| in| to)?|are|were|had"
+    r"\b(?:(?!this\b|\w+stens\b|his\b|its\b|as\b|us\b|plus\b|is one\b)\w{2,}s"
+    r"(?: with| in| to)?|are|were|had"
     r"|have|got|get|be|need|leaving|giving|making|[a-z]{4,} of|hat(?: d(?:as|er|ie) \w+)?"
     r"|(?:es )?gibt(?: es)?|auf|[а-яё]{2,}|il y a|possède|compte|ont|hay|tienen?|há|tem|têm|ha"
     r"|ci sono|(?:sind|ist) es|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
@@ -290,7 +287,7 @@ _COUNTS = re.compile(
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
-    r"\b(?:of|or|and|than|times|percent|fewer|less|if|unless|not|digits?|hundreds?|each|other|per"
+    r"\b(?:of|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?|hundreds?|each|other|per"
     r"|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
     re.IGNORECASE,
 )
@@ -331,8 +328,6 @@ def picked(body: str) -> Candidate | None:
     if len(checked) > 1 and len(right) == 1 and not body[checked[-1].end() :].strip():
         return _choice(right[0]["letter"], *right[0].span("letter"))
     start, end = closing_sentence(body)
-    if body[:end].rstrip().endswith("?") or _UNPICKED.search(body, start, end):
-        return None
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)
@@ -403,10 +398,9 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     unit = re.match(r"\s*(?:(?:square|cubic)\s+)?[A-Za-z]+", behind)
     if unit and unit_symbol(unit[0].split()[-1]):
         stop += unit.end()
-    if denied(body, start, end, sentence.start(), stop):
-        return None
+    ignored = "it is denied" if denied(body, start, end, sentence.start(), stop) else ""
     text = body[begin:stop].strip()
-    return Candidate(CandidateKind.WORD, text, begin, stop, start, end)
+    return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
 def stressed(body: str) -> Candidate | None:

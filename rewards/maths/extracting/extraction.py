@@ -18,7 +18,7 @@ from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
 from .sentence import DENIAL, without_checks
-from .stance import stance
+from .stance import framed, stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -162,8 +162,9 @@ def extract(
         (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
     )
     return Extraction(
-        None, "none", offset, offset, reason=reason or "no box, no announced answer, no expression"
-    )
+        None, "none", offset, offset, refused=bool(reason),
+        reason=reason or "no box, no announced answer, no expression",
+    )  # fmt: skip
 
 
 def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
@@ -179,7 +180,8 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
             refused = "it is taken back" if statements.retracted(candidate) else ""
             if candidate.kind in _VALUES:
                 refused = refused or stance(body, candidate.start, candidate.start, candidate.end)
-            candidate = replace(candidate, ignored=refused)
+            void = framed(body, candidate.start, candidate.end)
+            candidate = replace(candidate, ignored=refused, void=void)
         yield number, candidate
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.
@@ -207,7 +209,7 @@ def _extraction(
 ) -> Extraction:
     rule, start, end = str(winner.kind), offset + winner.start, offset + winner.end
     if winner.void:
-        return Extraction(None, rule, start, end, winner.void)
+        return Extraction(None, rule, start, end, winner.void, refused=True)
     text = winner.text
     if several and winner.kind is CandidateKind.BOX:
         # Every box counts here, so no value is left that could be a rival (decision 0304).

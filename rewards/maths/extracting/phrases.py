@@ -348,7 +348,7 @@ STANCES = (
         words=_words(
             r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
             r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
-            r"|output)(?=\s*:)|doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
+            r"|output)(?=\s*:)|(?<!no )doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
             r"|think|believe|mean)"
             r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"
             r"|ss)|,?\s+что)?\s*$|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect"
@@ -451,6 +451,118 @@ STANCES = (
     ),
 )
 """The words of each stance. The first row whose words are found decides."""
+_SUPPOSE = (
+    r"suppose|assume|imagine|pretend|supposons|supposez|angenommen|nehmen wir an|supongamos"
+    r"|suponga\w*|suponha\w*|supponiamo|предположим|допустим"
+)
+BOUND = (
+    r"(?:at (?:most|least)|höchstens|mindestens|au (?:plus|moins)|como (?:máximo|mucho|mínimo)"
+    r"|al (?:menos|más|massimo|più)|almeno|no máximo|pelo menos|не (?:более|менее)|самое большее)"
+)
+"""Words of a bound before a value, or at the start of its sentence."""
+_UNSURE = (
+    r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être"
+    r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
+)
+FRAMES = (
+    StancePhrases(
+        stance="DENIAL",
+        side="before",
+        words=_words(
+            r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
+            r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
+            r"|conclude|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)"
+            r"|(?:think|believe|say|claim)\b)|\bno (?:evidence|proof|reason|sign|guarantee)\b"
+            r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
+            r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
+            r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
+            r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
+            r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
+            r"|не ?верно|неправда|не факт|не уверен\w*)"
+            r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
+            r"(?:[a-z]\w?\s*=\W*)?$"
+        ),
+    ),
+    StancePhrases(
+        stance="DOUBT",
+        side="before",
+        words=_words(
+            r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
+            r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder)"
+            r"(?::| (?:that|if|whether(?! to))\b)"
+            r"|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
+            rf"|сомнева|\b{_UNSURE}\b(?! (?:surpris|unexpect)\w+ly)"
+            r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:(?!only\b)\w+ )?(?:be|have)"
+            r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
+            r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
+            r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
+            r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
+            r"|也许|或许|もしかし|어쩌면"
+        ),
+    ),
+    StancePhrases(
+        stance="SUPPOSITION",
+        side="before",
+        words=_words(
+            rf"^\W*(?:(?:now|let us|let's|we|first|and)\W+)*(?:{_SUPPOSE})\b"
+            r"(?!(?:\W+\w+){4,}:)|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$"
+        ),
+    ),
+    StancePhrases(
+        stance="ANOTHER",
+        side="before",
+        words=_words(
+            r"\b(?:student|friend|teacher|book|textbook|key|author|people|some(?:one|body)?|many|others?"
+            r"|everyone|he|she|they|one)s? (?:\w+ )?(?:claim|sa(?:y|id)|state|think|thought|believe"
+            r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?(?: that\b|:)"
+        ),
+    ),
+    StancePhrases(
+        stance="BOUND",
+        side="before",
+        words=_words(
+            rf"^\W*{BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
+            r"(?!.*\b(?:can|could|may|needs?|will|must|should|requires?)\b)"
+        ),
+    ),
+    StancePhrases(
+        stance="DOUBT",
+        side="behind",
+        words=_words(
+            rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
+            r"|,\s+(?:but|though|although|yet) (?:I|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
+        ),
+    ),
+    StancePhrases(
+        stance="DENIAL",
+        side="behind",
+        words=_words(rf",\s+(?:which|but (?:this|that|it))\s+{REFUTES}"),
+    ),
+    StancePhrases(stance="QUESTION", side="behind", words=_words(r"\?[\s*_]*$")),
+)
+"""What a sentence does with all that it says behind a frame (`it is not true that`), and up to
+words at its end (`or so`).
+"""
+UNASSERTED = re.compile(
+    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
+    r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
+    r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
+    r".*\bthat\W+$"
+    r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
+    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What leads a clause that is not claimed: `that` behind no word of assertion, or a condition."""
+TURN = _words(
+    r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so"
+    r"(?! (?:that|far|much|many|sure)\b)|hence|thus|therefore|then"
+    r"|which (?:means|gives|implies|forces|leaves)"
+    r"|we (?:get|obtain|have|find)|sondern|aber|daher|somit|folglich|mais|donc|pero|así que|luego"
+    r"|por (?:lo )?tanto|entonces|mas|portanto|logo|então|quindi|dunque|però|но|значит|поэтому"
+    r"|следовательно)\b)|^\W*(?:since|because|as|although|though|while|da|weil|comme|puisque"
+    r"|como|так как)\b[^,;]*,"
+)
+"""The end of what a frame governs: a contrast, a consequence, or a clause of reason that leads."""
 HEDGE = re.compile(
     r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"

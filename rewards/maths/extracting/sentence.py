@@ -8,7 +8,7 @@ import re
 
 from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
-from .phrases import DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
+from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
 from .stance import related
 from .surface import MAX_CLAUSE, clause_before
 
@@ -67,8 +67,8 @@ OWN_WORK = re.compile(
 )
 """A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither|cannot be"
-    r"|can't be|nor|no(?! (?:doubt|other)\b)|rather than|instead of|exclud\w+|reject\w*"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither|cannot"
+    r"|nor|no(?! (?:doubt|other)\b)|rather than|instead of|exclud\w+|reject\w*"
     r"|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?(?=\b(?:but|mais|sondern|sino"
@@ -80,8 +80,8 @@ DENIAL = re.compile(
 """Words that deny the rest of their clause."""
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
-    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than|at (?:least|most)"
-    r"|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
+    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
+    rf"|{BOUND}|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
 )
 # `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
@@ -104,7 +104,7 @@ _VALUE_VERB = re.compile(
 )
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
-    r"|amounts|adds|sums|means|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
+    r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
     r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;,]*"

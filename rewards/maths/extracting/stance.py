@@ -16,11 +16,13 @@ from .phrases import (
     DENIED,
     DENIED_BEHIND,
     DETERMINERS,
+    FRAMES,
     RELATED,
     SPEAKERS,
     STANCES,
+    TURN,
 )
-from .surface import REACH, clause_before, crossed_out
+from .surface import REACH, clause_before, clause_behind, crossed_out
 
 NEAR = 64
 """How many characters before a value may contain words that govern the value."""
@@ -35,6 +37,8 @@ class Stance(StrEnum):
     CHECK = "it is checked, not claimed"
     SUPPOSITION = "it is only supposed"
     DENIAL = "it is denied"
+    DOUBT = "it is doubted"
+    BOUND = "it is only bounded"
     CONDITION = "it holds only under a condition"
     QUOTATION = "it is quoted"
     QUESTION = "it is asked"
@@ -129,6 +133,21 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
     if crossed_out(body, start, end):
         return Stance.CROSSED_OUT
     return Stance.QUOTATION if quoted(body, said_from, end) else ""
+
+
+def framed(body: str, place: int, stop: int) -> str:
+    """Return why the sentence around `place` to `stop` does not claim what it says there, or "".
+
+    The frames of a sentence stand anywhere before or behind what they govern: `I doubt that ...`,
+    `... or so`.
+    """
+    before = clause_before(body, place)
+    turn = TURN.match(before)
+    texts = {"before": before[turn.end() if turn else 0 :], "behind": clause_behind(body, stop)}
+    for row in FRAMES:
+        if row.words.search(texts[row.side]):
+            return Stance[row.stance]
+    return ""
 
 
 def quoted(body: str, start: int, end: int) -> bool:

@@ -114,6 +114,13 @@ def clause_before(body: str, place: int) -> str:
     return before[sentence_ends[-1] :] if sentence_ends else before
 
 
+def clause_behind(body: str, place: int) -> str:
+    """Return the sentence from `place` with its full stop, at most MAX_CLAUSE characters long."""
+    stop = place + MAX_CLAUSE
+    ending = _SENTENCE_END.search(body, place, stop)
+    return body[place : ending.end() if ending else stop]
+
+
 def blanked(body: str, spans: list[tuple[int, int]]) -> str:
     """Return `body` with some spans replaced by spaces."""
     pieces: list[str] = []

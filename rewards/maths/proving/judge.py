@@ -55,6 +55,8 @@ class Judge:
         """Whether the gold is an approximation, so that any value that rounds to the gold is
         right.
         """
+        self.whole = frozenset[str]()
+        """The letters that the gold puts in the whole numbers."""
         self.rule = ""
         self.undecided = False
         self.why_not = ""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .vocabulary import DENIALS, words
+
 # The numbers from 0 to 20 and then the tens, with the forms of a number joined by slashes; and
 # how a one is joined to its ten.
 _LANGUAGES = (
@@ -61,32 +63,46 @@ def _numerals() -> Iterator[tuple[str, int]]:
 
 NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals()}
 """Every number from 0 to 100 by its words, with spaces for hyphens."""
+# Words that make the number before them another one: `zwei Drittel`, `deux ou trois`. Some of them
+# are nouns of English, which digits may count.
+_CHANGES = (
+    DENIALS
+    | {phrase for phrase, number in NUMERALS.items() if number != 1 and len(phrase) > 1}
+    | words(
+        "zu maximal minimal quadrat ou or à plus maximum minimum cube tiers quart quarts cents "
+        "mille o u coma cubo medio media mil cientos centos alla 반 정도 분의 천 만 억"
+    )
+)
 MAX_WORDS = 4
 """The most words of a number."""
 _FIRST = re.compile(
     r"(?P<open>[\s*$]*(?:\\(?:text|mathrm)\w{0,2}\s*\{\s*)?)"
     r"(?P<words>[^\W\d_]+(?:[ -][^\W\d_]+){0,3})(?![^\W\d_])"
 )
-_IDEOGRAPHIC = re.compile(r"[零〇一二两兩三四五六七八九十百千]+")
-_IDEOGRAPHS = {sign: value for value, sign in enumerate("零一二三四五六七八九")} | {
-    "〇": 0, "两": 2, "兩": 2, "十": 10, "百": 100, "千": 1000,
-}  # fmt: skip
-# `一共有六个`, `六つ`: the words before the count and the counter behind it are dropped.
+_DIGITS = str.maketrans("零〇一二两兩三四五六七八九", "0012223456789")
+_UNITS = {"十": 10, "百": 100, "千": 1000}
+# `十三四` and `三四` are a number or the next one, and `一百二` may be 120: no single number.
+_NO_NUMBER = re.compile(
+    r"[1-9]\d|0(?!\d)|00|千[1-9](?![百十])|百[1-9](?!十)|十[1-9]?[十百千]|百[1-9]?[百千]|千[1-9]?千"
+)
+# `一共有六个`, `六つ`: words that only lead to a count, and the counter behind it, are dropped. Any
+# other words may deny the count or bound it.
 _COUNTED = re.compile(
-    rf"(?P<open>[\s*$]*(?:\\text\s*\{{\s*)?)(?:[^\W\d_]{{0,8}}[有是为為])?"
-    rf"(?P<words>{_IDEOGRAPHIC.pattern})[个個つ]?(?=[种種条次人名]?\w{{0,3}}\W*$)"
+    r"(?P<open>[\s*$]*(?:\\text\s*\{\s*)?)"
+    r"(?:答案|结果|結果|所以|因此|一共|总共|總共|共计|共|[有是为為])*"
+    r"(?P<words>[零〇一二两兩三四五六七八九十百千]+)[个個つ]?(?=\w{0,4}\W*$)"
 )
 # Words of English that are numbers elsewhere.
 _ENGLISH = frozenset({"once", "due", "sei", "cent", "elf"})
 
 
-def spelled(words: str) -> tuple[str, int] | None:
+def spelled(phrase: str) -> tuple[str, int] | None:
     """Return (the longest head of some words that is a number, its value), or None.
 
     >>> spelled("treinta y uno puntos"), spelled("thirty")
     (('treinta y uno', 31), None)
     """
-    pieces = re.split(r"([ -])", words)
+    pieces = re.split(r"([ -])", phrase)
     for length in range(min(len(pieces), 2 * MAX_WORDS - 1), 0, -2):
         head = "".join(pieces[:length])
         number = NUMERALS.get(head.lower().replace("-", " "))
@@ -98,27 +114,39 @@ def spelled(words: str) -> tuple[str, int] | None:
 
 
 def in_digits(answer: str) -> str:
-    r"""Return an answer that begins with a number in words of another language, in digits.
+    r"""Return an answer that begins with a number in words of another language, or a chain that
+    ends in one, in digits; but not where words behind the number make it another one.
 
-    >>> in_digits(r"\text{sechs Nullen}"), in_digits("三十一个"), in_digits("x = 3")
-    ('\\text{6 Nullen}', '31', 'x = 3')
+    >>> in_digits(r"\text{sechs Nullen}"), in_digits("三十一个"), in_digits("x = sechs")
+    ('\\text{6 Nullen}', '31', 'x = 6')
+    >>> in_digits("sechs Drittel"), in_digits("没有六个")
+    ('sechs Drittel', '没有六个')
     """
-    if match := _COUNTED.match(answer):
-        return f"{match['open']}{_ideographic(match['words'])}{answer[match.end() :]}"
-    match = _FIRST.match(answer)
-    number = spelled(match["words"]) if match else None
-    if match is None or number is None:
+    head, sign, said = answer.rpartition("=")
+    if match := _COUNTED.match(said):
+        number, end = _ideographic(match["words"]), match.end()
+    elif (match := _FIRST.match(said)) and (found := spelled(match["words"])):
+        number, end = found[1], match.start("words") + len(found[0])
+    else:
         return answer
-    return f"{match['open']}{number[1]}{answer[match.start('words') + len(number[0]) :]}"
+    if number is None or _CHANGES.intersection(re.findall(r"[^\W\d_]+", said[end:].lower())):
+        return answer
+    return f"{head}{sign}{match['open']}{number}{said[end:]}"
 
 
-def _ideographic(signs: str) -> int:
-    """Return the value of Chinese or Japanese signs of number: 三百二十 is 320."""
+def _ideographic(signs: str) -> int | None:
+    """Return the value of Chinese or Japanese signs of number: three or more digits by their places
+    (`二〇二四`), or digits with tens, hundreds and thousands; None if they are no single number.
+    """
+    digits = signs.translate(_DIGITS)
+    if digits.isdigit():
+        return None if len(digits) == 2 else int(digits)
+    if _NO_NUMBER.search(digits):
+        return None
     total, digit = 0, 0
-    for sign in signs:
-        value = _IDEOGRAPHS[sign]
-        if value < 10:
-            digit = 10 * digit + value
+    for sign in digits:
+        if sign in _UNITS:
+            total, digit = total + (digit or 1) * _UNITS[sign], 0
         else:
-            total, digit = total + (digit or 1) * value, 0
+            digit = int(sign)
     return total + digit

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from .counting import in_digits
-
 _NAMES = {
     "ruble": "₽|руб(?:\\.|л(?:ь|я|ей|ю|ях|ям|и))?|р\\.",
     "zloty": "zł(?:ot(?:y(?:ch)?|e))?",
@@ -274,8 +272,8 @@ class Locale:
         return self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
 
     def answer(self, answer: str) -> str:
-        """Return a lone number of an answer in digits and with a decimal point, and a list with
-        English words between its values.
+        """Return a lone number of an answer with a decimal point, and a list with English words
+        between its values.
         """
         if answer.isdigit():
             return answer
@@ -288,11 +286,11 @@ class Locale:
         if "=" in answer and not _LISTED.search(answer):
             pointed = self._chain(answer, comma=comma, grouped=grouped)
         foreign = writes_commas(self.around, least=1) or writes_commas(self.prompt)
-        return in_digits(joined_by_and(pointed, foreign=foreign))
+        return joined_by_and(pointed, foreign=foreign)
 
     def _chain(self, answer: str, *, comma: bool, grouped: bool) -> str:
         """Return a chain such as `4 · 12,50 zł = 50,00 zł` with decimal points in all of its
-        sides, and its last side in digits.
+        sides.
         """
         grouped = grouped or _SURE.search(answer) is not None
         comma = comma or _MONEY.search(answer) is not None or grouped
@@ -307,7 +305,7 @@ class Locale:
                 text,
             )
 
-        return f"{side(head)}{sign}{in_digits(side(value).strip().rstrip('. ')) or value}"
+        return f"{side(head)}{sign}{side(value).strip().rstrip('. ') or value}"
 
     @staticmethod
     def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:

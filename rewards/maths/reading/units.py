@@ -33,7 +33,7 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     ):
         words.append(tokens[position].value)
         position += 1
-    if denied := DENIALS.intersection(words):
+    if denied := DENIALS.intersection(map(str.lower, words)):
         raise Unreadable(f"the word {min(denied)!r} after a value")
     for word in words:
         if len(word) < 3 and word not in _LINKS:

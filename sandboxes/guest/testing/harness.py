@@ -404,14 +404,28 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def plain(value: Any, copies: dict[int, object] | None = None) -> object:
+def plain(value: object) -> object:
     """Turn tuples into lists at every depth, since tests written in JSON know only lists.
 
-    `copies`: what is done already, by id, so that a value with many ways to a part takes no longer.
+    Copies are made empty and filled later, so that values may be deep, have many ways to a part,
+    and contain themselves.
     """
-    copies = {} if copies is None else copies
-    if isinstance(value, (list, tuple)) and id(value) not in copies:
-        copies[id(value)] = [plain(item, copies) for item in value]
-    elif isinstance(value, dict) and id(value) not in copies:
-        copies[id(value)] = {key: plain(item, copies) for key, item in value.items()}
-    return copies.get(id(value), value)
+    copies: dict[int, tuple[Any, Any]] = {}  # the item, which keeps its id, and its copy
+    unfilled: list[int] = []
+
+    def copy_of(item: object) -> object:
+        if not isinstance(item, (list, tuple, dict)):
+            return item
+        if id(item) not in copies:
+            copies[id(item)] = item, {} if isinstance(item, dict) else []
+            unfilled.append(id(item))
+        return copies[id(item)][1]
+
+    top = copy_of(value)
+    while unfilled:
+        item, copy = copies[unfilled.pop()]
+        if isinstance(item, dict):
+            copy.update((key, copy_of(part)) for key, part in item.items())
+        else:
+            copy.extend(map(copy_of, item))
+    return top

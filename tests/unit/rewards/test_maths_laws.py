@@ -223,6 +223,15 @@ def test_named_values_are_those_that_the_question_names(
         (f"\\boxed{{\\text{{mean}}={second},\\ \\text{{mode}}={first}}}", first == second),
     ):
         assert verifier.verify(f"{first}, {second}", answer, prompt=asked).reward == float(paid)
+        pair = f"({first}, {second})"
+        assert verifier.verify(pair, answer, prompt=asked).reward == float(paid)
+        # No word comes first by itself, as x comes before y.
+        assert verifier.verify(pair, answer).reward == 0.0
+        assert verifier.verify(pair, answer, prompt="What do they tell?").reward == 0.0
+    named = f"\\boxed{{y={second}, x={first}}}"
+    assert verifier.verify(f"({first}, {second})", named).reward == 1.0
+    names = f"\\text{{mean}}={first}, \\text{{mode}}={second}"
+    assert verifier.verify(names, f"\\boxed{{({first}, {second})}}").reward == 1.0
 
 
 @settings(max_examples=20, deadline=None)

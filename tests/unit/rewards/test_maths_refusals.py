@@ -5,6 +5,7 @@ Each law draws the numbers; its oracle is arithmetic here, never the verifier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +57,24 @@ def test_factors_that_are_not_prime_are_no_prime_factorization(
         answer = f"So ${number} = {product}$." if product != str(number) else f"\\boxed{{{number}}}"
         if len(powers) > 1 or product != gold:
             assert _paid(verifier, gold, answer, ask.format(number)) == paid, (gold, answer)
+    for product, paid in ((listed, True), (coarse, False)):
+        checked = f"\\boxed{{{product} = {number}}}"  # a chain may end in the value
+        if len(powers) > 1:
+            assert _paid(verifier, gold, checked, ask.format(number)) == paid, checked
+
+
+@FEW
+@given(
+    factors=st.lists(st.sampled_from(PRIMES), min_size=2, max_size=4), ask=st.sampled_from(FACTOR)
+)
+def test_a_number_about_prime_factors_is_a_number(
+    verifier: MathsVerifier, factors: list[int], ask: str
+) -> None:
+    prompt = ask.format(math.prod(factors)) + " {}"
+    for value, question in ((max(factors), "Name the largest."), (sum(factors), "Add them up.")):
+        for answer in (f"{value}", f"{value}.0", f"m = {value}", f"{value - 1} + 1 = {value}"):
+            said = f"\\boxed{{{answer}}}"
+            assert _paid(verifier, str(value), said, prompt.format(question)), (value, answer)
 
 
 @FEW

@@ -98,6 +98,58 @@ def test_a_family_may_begin_at_any_of_its_members(
     _holds(verifier, gold, f"We solve.\n\n{other}", paid=False)
 
 
+QUANTITIES = (
+    "Find the sum of the interior angles of a polygon with ${}$ sides.",
+    "A circle has the radius ${}$ cm. What is its circumference?",
+    "Ein Rad hat den Radius {}. Wie groß ist sein Umfang?", "Compute $\\int_0^\\pi {}\\,dx$.",
+    "Une roue a pour rayon ${}$.", "圆的半径为 ${}$，求周长。", "",
+)  # fmt: skip
+FAMILIES = (
+    "Find all solutions of $\\tan x = 1$.", "Give the general solution of sin x = 0.",
+    "Gib alle Lösungen an: $\\sin x = 0$.", "Trouver toutes les solutions de $\\sin x = 0$.",
+    "Halla todas las soluciones de $\\sin x = 0$.", "Найдите все решения уравнения $\\sin x = 0$.",
+    "求 $\\sin x = 0$ 的所有解。", "求 $\\sin x=0$ 的通解，其中 ${}$ 为整数。",
+    "Solve $\\sin x = 0$, where ${}$ is an integer.",
+)  # fmt: skip
+
+
+@FEW
+@given(
+    letter=st.sampled_from("knmljtpqrs"), turns=st.integers(-3, 3).filter(bool), start=SMALL,
+    quantity=st.sampled_from(QUANTITIES), family=st.sampled_from(FAMILIES),
+)  # fmt: skip
+def test_a_letter_is_a_whole_number_in_families_of_solutions_alone(
+    verifier: MathsVerifier, letter: str, turns: int, start: int, quantity: str, family: str
+) -> None:
+    value, moved = f"\\frac{{\\pi}}{{{start}}} + 2{letter}\\pi", f"2\\pi({letter}{turns:+})"
+    moved_value = f"\\frac{{\\pi}}{{{start}}} + {moved}"
+    for gold, answer in (
+        (value, moved_value), (f"2\\pi {letter}", moved), (moved, f"2{letter}\\pi"),
+    ):  # fmt: skip
+        named = f"C = {gold}", f"\\boxed{{C = {answer}}}"
+        said = f"\\boxed{{{answer}}}"
+        _holds(verifier, gold, said, paid=False, prompt=quantity.format(letter))
+        _holds(verifier, named[0], named[1], paid=False, prompt=quantity.format(letter))
+        _holds(verifier, gold, said, paid=True, prompt=family.format(letter))
+        natural = f"{gold}, {letter} \\in \\mathbb{{N}}"
+        _holds(verifier, natural, f"\\boxed{{{answer}, {letter} \\in \\mathbb{{N}}}}", paid=False)
+        whole = f"{gold}, {letter} \\in \\mathbb{{Z}}"
+        _holds(verifier, whole, said, paid=True)
+    renamed = {"k": "n"}.get(letter, "k")
+    other = f"\\boxed{{{value.replace(letter, renamed) if letter not in 'pfrc' else value}}}"
+    if quantity and letter not in "pfrc":
+        _holds(verifier, value, other, paid=False, prompt=quantity.format(letter))
+        _holds(verifier, value, other, paid=True, prompt=family.format(letter))
+
+
+@pytest.mark.parametrize("factor", ["10^{-310}", "10^{310}", "10^{-400}", "\\frac{1}{10^{320}}"])
+def test_a_family_with_an_extreme_step_raises_nothing(verifier: MathsVerifier, factor: str) -> None:
+    for gold in ("n\\pi, n \\in \\mathbb{Z}", "\\pi + n\\pi"):
+        for answer in (f"{factor}n\\pi", f"\\pi + {factor}n\\pi", f"{factor} + n\\pi"):
+            _holds(verifier, gold, f"\\boxed{{{answer}}}", paid=False)
+            verifier.verify(answer, f"\\boxed{{{gold}}}")
+
+
 @FEW
 @given(roots=st.lists(st.integers(-9, 9), min_size=2, max_size=2, unique=True))
 def test_an_index_that_only_counts_roots_is_no_name(

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ludus.sandboxes.guest.testing import value_wire
+from ludus.sandboxes.guest.testing.harness import plain
 from ludus.sandboxes.guest.testing.values import made_again
 
 
@@ -263,3 +264,23 @@ def test_containers_that_contain_each_other_keep_their_shape(
                 container.append(item)
     arrived = send(*made, [1, made[0]])
     assert shape(arrived, {}) == shape([*made, [1, made[0]]], {})
+
+
+def test_tuples_become_lists_at_any_depth_and_in_values_that_contain_themselves() -> None:
+    deep: object = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    lists = plain(deep)
+    depth = 0
+    while isinstance(lists, list) and lists:
+        (lists,), depth = lists, depth + 1
+    assert (depth, lists) == (100_000, [])
+    loop: list[Any] = [(1, 2)]
+    loop.append({"again": (loop,)})
+    copied: Any = plain(loop)
+    assert copied[0] == [1, 2]
+    assert copied[1]["again"][0] is copied
+    many: tuple[Any, ...] = (1,)
+    for _ in range(60):  # 2 ** 60 ways to the number
+        many = (many, many)
+    assert shape(plain(many), {})

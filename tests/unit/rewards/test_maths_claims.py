@@ -1,0 +1,243 @@
+"""A sentence pays what it claims, and nothing that it denies, doubts, supposes, asks or bounds.
+
+Each law crosses claims (a predicate, a count in words, values by owner or noun, a relation, a
+number) with what a sentence may do with a claim, in several languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from ludus.rewards.maths import MathsVerifier
+
+
+class Claim(NamedTuple):
+    """A question, a clause that answers it, and the answer."""
+
+    prompt: str
+    clause: str
+    gold: str
+
+
+CLAIMS = {
+    "English": (
+        Claim("Is the matrix invertible?", "the matrix is invertible", "Yes"),
+        Claim("Is the matrix invertible?", "yes, the matrix is invertible", "Yes"),
+        Claim("Is 91 a prime number?", "91 is not a prime number", "No"),
+        Claim("How many roots are there?", "there are two roots", "2"),
+        Claim("Find all real solutions.", "there are no real solutions", "no real solutions"),
+        Claim("How many does Lena have? Paul has more.", "Lena has 17 and Paul has 34", "17"),
+        Claim("How many girls are in the club?", "there are 9 girls and 8 boys", "9"),
+        Claim("Express x in terms of y.", "x = 3y", "x = 3y"),
+        Claim("Find the vertex.", "V = (1; 4)", "(1, 4)"),
+        Claim("How much is it?", "the total is 25", "25"),
+    ),
+    "German": (
+        Claim("Wie viele Nullstellen gibt es?", "es gibt zwei Nullstellen", "2"),
+        Claim("Wie viele hat Lena? Paul hat mehr.", "Lena hat 17 und Paul 34", "17"),
+        Claim("Wie viele rote Kugeln sind es?", "es sind 9 rote Kugeln und 8 blaue Kugeln", "9"),
+        Claim("Drücke x durch y aus.", "x = 3y", "x = 3y"),
+    ),
+    "French": (
+        Claim("Combien de solutions y a-t-il ?", "il y a trois solutions", "3"),
+        Claim("Combien de billes a Lena ? Paul en a plus.", "Lena en a 17 et Paul 34", "17"),
+        Claim("Combien de filles y a-t-il ?", "il y a 9 filles et 8 garçons", "9"),
+        Claim("Exprime x en fonction de y.", "x = 3y", "x = 3y"),
+    ),
+    "Spanish": (
+        Claim("¿Cuántas soluciones hay?", "hay tres soluciones", "3"),
+        Claim("¿Cuántas tiene Lena? Paul tiene más.", "Lena tiene 17 y Paul 34", "17"),
+        Claim("¿Cuántas rosas hay?", "hay 9 rosas y 8 lirios", "9"),
+        Claim("Expresa x en función de y.", "x = 3y", "x = 3y"),
+    ),
+    "Portuguese": (
+        Claim("Quantas soluções há?", "há três soluções", "3"),
+        Claim("Exprima x em função de y.", "x = 3y", "x = 3y"),
+    ),
+    "Italian": (
+        Claim("Quante soluzioni ci sono?", "ci sono tre soluzioni", "3"),
+        Claim("Quante ne ha Lena? Paul ne ha di più.", "Lena ne ha 17 e Paul 34", "17"),
+        Claim("Esprimi x in funzione di y.", "x = 3y", "x = 3y"),
+    ),
+    "Russian": (
+        Claim("Сколько решений?", "есть три решения", "3"),
+        Claim("Сколько марок у Лены? У Пети больше.", "у Лены 17, а у Пети 34", "17"),
+        Claim("Выразите x через y.", "x = 3y", "x = 3y"),
+    ),
+}  # fmt: skip
+STATES = {
+    "English": (
+        "So {}.", "Therefore, {}.", "We conclude that {}.", "It is clear that {}.",
+        "There is no doubt that {}.", "It is true that {}.", "I am sure that {}.",
+        "It was not easy, but {}.", "Since it is not zero, {}.", "I was not sure, but {}.",
+        "It may look hard, so we count: {}.", "If we count, we see that {}.",
+        "It is easy to see that {}.", "We may write it as a sum, which shows that {}.",
+    ),
+    "German": ("Also: {}.", "Wir sehen, dass gilt: {}.", "Das ist nicht null, also: {}."),
+    "French": ("Donc {}.", "On voit que {}.", "Ce n'est pas nul, donc {}."),
+    "Spanish": ("Por tanto, {}.", "Vemos que {}.", "No es cero, así que {}."),
+    "Portuguese": ("Portanto, {}.", "Vemos que {}."),
+    "Italian": ("Quindi {}.", "Vediamo che {}."),
+    "Russian": ("Значит, {}.", "Ясно, что {}."),
+}  # fmt: skip
+CLAIMS_NOT = {
+    "English": (
+        "It is not true that {}.", "It is false that {}.", "It isn't the case that {}.",
+        "It is wrong to say that {}.", "It would be wrong to say: {}.", "I do not think that {}.",
+        "We cannot say that {}.", "I doubt that {}.", "I doubt that: {}.", "I doubt: {}.",
+        "We are not sure that {}.", "It is unlikely that {}.", "It is doubtful whether {}.",
+        "It is unclear if {}.", "Suppose that {}.", "Suppose: {}.", "Assume for now that {}.",
+        "Let us imagine that {}.", "{}?", "Is it true that {}?", "Maybe {}.", "Perhaps, {}.",
+        "Possibly {}.", "It could be that {}.", "It might be that {}.", "It may be that {}.",
+        "{}, or so.", "{}, maybe.", "{}, but I doubt it.", "{}, which is false.",
+        "So maybe {}.", "We count, and perhaps {}.", "I am unsure: {}.", "The book says that {}.",
+        "Nobody would say that {}.", "One might think that {}.", "Some people think that {}.",
+    ),
+    "German": (
+        "Es stimmt nicht, dass gilt: {}.", "Ich bezweifle, dass gilt: {}.", "Vielleicht gilt: {}.",
+        "Angenommen, {}.", "Möglicherweise gilt: {}.", "Es ist falsch, dass gilt: {}.", "{}?",
+    ),
+    "French": (
+        "Il n'est pas vrai que {}.", "Il est faux que {}.", "Je doute que {}.", "Peut-être que {}.",
+        "Supposons que {}.", "{} ?",
+    ),
+    "Spanish": (
+        "No es cierto que {}.", "Es falso que {}.", "Dudo que {}.", "Quizás {}.", "Tal vez {}.",
+        "Supongamos que {}.", "¿{}?",
+    ),
+    "Portuguese": ("Não é verdade que {}.", "Duvido que {}.", "Talvez {}.", "Suponha que {}."),
+    "Italian": ("Non è vero che {}.", "Dubito che {}.", "Forse {}.", "Supponiamo che {}."),
+    "Russian": (
+        "Неверно, что {}.", "Сомневаюсь, что {}.", "Возможно, {}.", "Может быть, {}.",
+        "Предположим, что {}.",
+    ),
+}  # fmt: skip
+AMONG_WORK = ("{}", "We work it out.\n\n{}")
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[MathsVerifier]:
+    verifier = MathsVerifier(workers=1)
+    yield verifier
+    verifier.close()
+
+
+def _paid(verifier: MathsVerifier, claim: Claim, sentence: str) -> list[str]:
+    """Return the responses with a sentence that are paid."""
+    responses = [shape.format(sentence[0].upper() + sentence[1:]) for shape in AMONG_WORK]
+    return [
+        response
+        for response in responses
+        if verifier.verify(claim.gold, response, prompt=claim.prompt).reward == 1.0
+    ]
+
+
+@pytest.mark.parametrize("language", CLAIMS)
+def test_what_a_sentence_claims_is_paid(verifier: MathsVerifier, language: str) -> None:
+    lost = [
+        (claim.gold, sentence)
+        for claim in CLAIMS[language]
+        for shape in STATES[language]
+        if len(_paid(verifier, claim, sentence := shape.format(claim.clause))) < len(AMONG_WORK)
+    ]
+    assert not lost, "\n".join(map(str, lost))
+
+
+@pytest.mark.parametrize("language", CLAIMS)
+def test_what_a_sentence_does_not_claim_is_not_paid(verifier: MathsVerifier, language: str) -> None:
+    paid = [
+        (claim.gold, response)
+        for claim in CLAIMS[language]
+        for shape in CLAIMS_NOT[language]
+        for response in _paid(verifier, claim, shape.format(claim.clause))
+    ]
+    assert not paid, "\n".join(map(str, paid))
+
+
+MARBLES = "Lena and Paul have marbles. How many marbles does Lena have?"
+CLUB = "How many girls are in the club, and how many boys come?"
+UNCLAIMED = (
+    Claim("How many roots are there?", "At most there are two roots.", "2"),
+    Claim("How many roots are there?", "There are at least two roots.", "2"),
+    Claim("How many roots are there?", "There might be two roots.", "2"),
+    Claim("How many roots are there?", "At least, we know there are two roots.", "2"),
+    Claim("How many roots are there?", "There are either two roots or three roots.", "2"),
+    Claim("How many roots are there?", "There are either two roots or three roots.", "3"),
+    Claim("Is the matrix invertible?", "Either it is singular or the matrix is invertible.", "Yes"),
+    Claim("Is the matrix invertible?", "It remains to show that the matrix is invertible.", "Yes"),
+    Claim("Is the matrix invertible?", "If it is real, the matrix is invertible.", "Yes"),
+    Claim("Is the matrix invertible?", "The hope is that the matrix is invertible.", "Yes"),
+    Claim("How many roots are there?", "Nobody would say there are two roots.", "2"),
+    Claim("Wie viele Lösungen gibt es?", "Es gibt höchstens drei Lösungen.", "3"),
+    Claim("Wie viele Lösungen gibt es?", "Höchstens gibt es drei Lösungen.", "3"),
+    Claim("Combien de solutions ?", "Il y a au plus trois solutions.", "3"),
+    Claim("¿Cuántas soluciones hay?", "Hay como máximo 3 soluciones.", "3"),
+    Claim("Which one? (A) 1 (B) 2", "So it might be B.", "B"),
+    Claim("Find the vertex.", "The point is far from V = (1; 4).", "(1, 4)"),
+    Claim("Find the vertex.", "V is far from V = (1; 4).", "(1, 4)"),
+    Claim(MARBLES, "Lena does not have 17 and Paul has 34.", "17"),
+    Claim(MARBLES, "Lena has at least 17 and Paul has 34.", "17"),
+    Claim(MARBLES, "Lena might have 17 and Paul might have 34.", "17"),
+    Claim(MARBLES, "Either Lena has 17 or Paul has 34.", "17"),
+    Claim(MARBLES, "Lena has 17 or Paul has 34.", "17"),
+    Claim("Wie viele hat Lena? Paul hat mehr.", "Entweder hat Lena 17 oder Paul hat 34.", "17"),
+    Claim("Combien a Lena ? Paul en a plus.", "Soit Lena en a 17, soit Paul en a 34.", "17"),
+    Claim("¿Cuántas tiene Lena? Paul tiene más.", "Lena tiene 17 o Paul tiene 34.", "17"),
+    Claim("How many boys are there?", "There are either 8 boys or 9 girls.", "8"),
+    Claim("How many boys are there?", "There are 8 boys or 9 girls.", "8"),
+    Claim("How many boys are there?", "There are not 8 boys and 9 girls.", "8"),
+    Claim("How many boys are there?", "There are at least 8 boys and 9 girls.", "8"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", UNCLAIMED, ids=lambda claim: claim.clause)
+def test_a_bound_a_denial_or_an_alternative_is_no_claim(
+    verifier: MathsVerifier, claim: Claim
+) -> None:
+    assert not _paid(verifier, claim, claim.clause)
+
+
+FATHER = "Lena has a father, and Paul too. How old is Lena's father?"
+OWNED = (
+    # (question, sentence, the value that is claimed for what is asked, or "")
+    Claim(FATHER, "Lena is 12 and Lena's father is 40.", "40"),
+    Claim(FATHER, "Lena's father is 40 and Lena is 12.", "40"),
+    Claim(FATHER, "Lena's father is 40 and Paul is 12.", "40"),
+    Claim(FATHER, "Paul's father is 41 and Lena's father is 40.", "40"),
+    Claim(FATHER, "Lena's father is 40 and Paul's father is 41.", "40"),
+    Claim("How old is Lena? Paul is older.", "Lena's father is 40 and Lena is 12.", "12"),
+    Claim("How old is Lena? Paul is older.", "Lena is 12 and Paul's father is 40.", "12"),
+    Claim("How much does Lena get? Paul gets more.", "Lena's share is 17 and Paul's is 34.", "17"),
+)  # fmt: skip
+NOT_OWNED = (
+    Claim("How old is Lena? Paul is older.", "Lena's father is 40 and Paul is 12.", "40"),
+    Claim("How old is Lena? Paul is older.", "The father of Lena is 40 and Paul is 12.", "40"),
+    Claim("Wie alt ist Lena? Paul ist älter.", "Der Vater von Lena ist 40 und Paul ist 12.", "40"),
+    Claim(
+        "Quel âge a Lena ? Paul est plus vieux.", "Le père de Lena a 40 ans et Paul 12 ans.", "40"
+    ),
+    Claim(FATHER, "Lena is 12 and Lena's father is 40.", "12"),
+)
+
+
+def test_a_possessor_does_not_own_the_value_of_what_it_possesses(verifier: MathsVerifier) -> None:
+    lost = [claim for claim in OWNED if len(_paid(verifier, claim, claim.clause)) < 2]
+    paid = [claim for claim in NOT_OWNED if _paid(verifier, claim, claim.clause)]
+    assert (lost, paid) == ([], [])
+
+
+@pytest.mark.parametrize("ask", [
+    "How many apples are left after 5 days?", "After 5 days, how many apples are left?",
+    "What is the number of apples after 5 days?",
+])  # fmt: skip
+def test_the_noun_beside_how_many_is_the_one_that_is_asked(
+    verifier: MathsVerifier, ask: str
+) -> None:
+    shapes = ("After 5 days, 2 apples.", "After 5 days there are 2 apples left.",
+              "There are 2 apples after 5 days.")  # fmt: skip
+    for clause in shapes:
+        assert len(_paid(verifier, Claim(ask, clause, "2"), clause)) == 2, clause
+        assert not _paid(verifier, Claim(ask, clause, "5"), clause), clause
