@@ -63,8 +63,9 @@ def last_expression(body: str) -> Candidate | None:
     plain = closing_formula(body, start, end)
     if plain is not None and (
         number is None
-        or plain.start <= number[1] <= plain.end + 1
+        or (plain.start <= number[1] <= plain.end + 1 and plain.start <= number[0])
         or (number[1] < plain.start and states(plain.text))
+        or (number[1] < start and _LEADS.search(body, start, plain.start))
     ):
         span = plain.start, plain.end
         return Candidate(CandidateKind.FORMULA, plain.text, *span, *span)
@@ -113,9 +114,10 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     closing = [number for number in numbers if number.start() >= start]
     free = [number for number in closing if not governed(body, start, *number.span())]
     last = (free or closing or numbers)[-1]
-    for point in POINT.finditer(body, max(0, last.start() - 60), end):
+    points = list(POINT.finditer(body, max(0, last.start() - 120), end))
+    for n, point in enumerate(points):
         if point.start() < last.start() < point.end():
-            return point.span()
+            return _point_list(body, points[: n + 1])
     before = closing[: closing.index(last)] if last in closing else []
     first = _list_start(body, before, last)
     if first is not last:
@@ -132,7 +134,9 @@ _ASSIGNED = re.compile(
     r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
 # `x = 7 und y = 3`: the word joins two named values.
-_JOINED = re.compile(r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)")
+_JOINED = re.compile(
+    r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)|(?<=\)),?\s+(?:and|und|et|y|e|и)\s+(?=\()"
+)
 _AND = re.compile(r"\s*(?:[,、]|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
 _LISTS = re.compile(
     r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
@@ -160,6 +164,21 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
     return first
 
 
+def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
+    """Return the span of the points that the last of some belongs to (`the pairs (2, 3) and
+    (1, 6)`); without a word that leads to several, of the last one alone.
+    """
+    first = points[-1]
+    for previous in reversed(points[:-1]):
+        gap = (body, previous.end(), first.start())
+        if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
+            break
+        first = previous
+    led = _SEVERAL.search(body, max(0, first.start() - 24), first.start())
+    return (first if led else points[-1]).start(), points[-1].end()
+
+
+_SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是为])\s*$")
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
 _MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°′″")
 
@@ -207,7 +226,10 @@ def _is_unit(words: str) -> bool:
 
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _FOREIGN = re.compile(MEASURE)
-_UNITS = rf"({MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{{1,8}}(?:[²³]|\^\d)?)?)"
+_UNITS = (
+    rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
+    r"(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
+)
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z]{{2}})|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
 )
@@ -275,6 +297,9 @@ _STATED = re.compile(
     r"|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
 )
 _COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
+_LEADS = re.compile(
+    r"(?:\b(?:is|are|be|equals?|gives?|get|obtain|have|leaves?|becomes?)|[=:])[\s$\\(*]*$"
+)
 _EQUATION = (
     r"(?:(?:in)?equation|inequalit\w+|relation|constraint|condition|identit\w+|formula|locus"
     r"|asymptote|directrix)"
