@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 
 from ..reading.locales import MEASURE
+from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import closing_formula, states
+from .running import Plain, closing_formula, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -60,7 +61,7 @@ def last_expression(body: str) -> Candidate | None:
     if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
-    plain = closing_formula(body, start, end)
+    plain = closing_formula(body, start, end) or _equation(body, start, end)
     if plain is not None and (
         number is None
         or (plain.start <= number[1] <= plain.end + 1 and plain.start <= number[0])
@@ -73,6 +74,15 @@ def last_expression(body: str) -> Candidate | None:
         return None
     text = _JOINED.sub(", ", body[slice(*number)])
     return Candidate(CandidateKind.NUMBER, text, *number, *number)
+
+
+def _equation(body: str, start: int, end: int) -> Plain | None:
+    """Return the plain equation that a closing sentence ends in and calls one, or None."""
+    spans = formulas(body, start, end)
+    if not spans or any(map(str.isalnum, body[spans[-1][1] : end])):
+        return None
+    text = body[slice(*spans[-1])]
+    return Plain(text, *spans[-1]) if called_equation(body, text, spans[-1][0]) else None
 
 
 def called_equation(body: str, text: str, start: int) -> bool:
@@ -114,6 +124,12 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     closing = [number for number in numbers if number.start() >= start]
     free = [number for number in closing if not governed(body, start, *number.span())]
     last = (free or closing or numbers)[-1]
+    for scientific in _SCIENTIFIC.finditer(body, max(0, last.start() - 30), end):
+        if scientific.start() <= last.start() < scientific.end():
+            unit = _UNIT.match(body, scientific.end())
+            return scientific.start(), unit.end(1) if unit and _is_unit(
+                unit[1]
+            ) else scientific.end()
     points = list(POINT.finditer(body, max(0, last.start() - 120), end))
     for n, point in enumerate(points):
         if point.start() < last.start() < point.end():
@@ -179,8 +195,11 @@ def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
 
 
 _SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是为])\s*$")
+_SCIENTIFIC = re.compile(
+    r"(?<![\w.,])[-−]?\d[\d.,]*\s?[·⋅×x*]\s?10(?:\^\{?[-−]?\d{1,3}\}?|[⁻⁺]?[⁰¹²³⁴-⁹]{1,3})"
+)
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
-_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°′″")
+_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ+-−()!°′″")
 
 
 def _expression(body: str, start: int, end: int) -> tuple[int, int]:

@@ -257,6 +257,9 @@ ENDINGS = (
     ("Does it converge or diverge?", "By the test the series converges.", "converges", "diverges"),
     ("Is 91 prime or composite?", "The number 91 is composite.", "composite", "prime"),
     ("On what date is it due?", "The book is due on 8 April.", "April 8", "April 9"),
+    ("", "The mass is 5.2\u00b710\u207b\u2074 kg.", r"5.2 \times 10^{-4} kg", "5.2"),
+    ("", "Here 0.00052 = 5.2 \u00d7 10^-4.", r"5.2 \times 10^{-4}", "10^{-4}"),
+    ("", "The circle is (x \u2212 2)\u00b2 + y\u00b2 = 16.", "(x-2)^2 + y^2 = 16", "16"),
     ("Convert 255 to hexadecimal.", "The number 255 in hexadecimal is FF.", "FF", "F"),
 )  # fmt: skip
 
