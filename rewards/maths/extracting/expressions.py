@@ -114,6 +114,12 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         # `It is not 12, as the 12th day shows.`
         and not (number[0] in refused and _ORDINAL.match(body, number.end()))
     ]
+    *_, power = [None, *_SCIENTIFIC.finditer(body, start, end)]
+    if power and not denied(body, start, end, *power.span()):
+        unit = _UNIT.match(body, power.end())
+        stop = unit.end(1) if unit and _is_unit(unit[1]) else power.end()
+        if not NUMBER.search(body, stop, end):
+            return power.start(), stop
     if result := CALCULATED.search(body, start, end):
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
@@ -124,12 +130,6 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     closing = [number for number in numbers if number.start() >= start]
     free = [number for number in closing if not governed(body, start, *number.span())]
     last = (free or closing or numbers)[-1]
-    for scientific in _SCIENTIFIC.finditer(body, max(0, last.start() - 30), end):
-        if scientific.start() <= last.start() < scientific.end():
-            unit = _UNIT.match(body, scientific.end())
-            return scientific.start(), unit.end(1) if unit and _is_unit(
-                unit[1]
-            ) else scientific.end()
     points = list(POINT.finditer(body, max(0, last.start() - 120), end))
     for n, point in enumerate(points):
         if point.start() < last.start() < point.end():
