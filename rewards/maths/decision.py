@@ -52,6 +52,7 @@ _OPTION = re.compile(
 _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
 # `20 m/s`: a number, a space and a quotient of units.
 _MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
+_LETTERS = re.compile(r"\\text\{ (?:[A-Za-z]{2,4}/|[A-Za-z]/[A-Za-z]{2})")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube|root"
@@ -314,7 +315,7 @@ def _equal(
     cleaned_gold, cleaned_answer = _without_parts(cleaned_gold), _without_parts(cleaned_answer)
     cleaned_answer = _with_units(cleaned_answer)
     # A gold `2 g/m` may as well be a formula with letters.
-    if re.search(r"[A-Za-z]{2}", cleaned_gold):
+    if re.search(r"[A-Za-z]{2}", cleaned_gold) or _LETTERS.search(cleaned_answer):
         cleaned_gold = _with_units(cleaned_gold)
     if not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)

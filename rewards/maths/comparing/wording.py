@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..proving.judge import Judge
+from ..reading.dates import date
 from ..reading.nodes import Node
 from ..reading.notation import as_words
 
@@ -91,30 +92,7 @@ def folded(phrase: str) -> str:
     """
     words = phrase.casefold()
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
-    return same or _date(words.removeprefix("the ")) or _ARTICLE.sub("", words)
-
-
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DATE = re.compile(
-    r"(?P<day>\d{1,2})(?:st|nd|rd|th)? (?:of )?(?P<month>[a-z]{3,9})\.?,?(?: (?P<year>\d{4}))?"
-    r"|(?P<month2>[a-z]{3,9})\.? (?P<day2>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year2>\d{4}))?"
-    r"|(?P<year3>\d{4})-(?P<month3>\d{2})-(?P<day3>\d{2})"
-)
-
-
-def _date(words: str) -> str:
-    """Return a date in one spelling (`2024-3-5`), or "" for words that are no date."""
-    match = _DATE.fullmatch(words.strip(" ."))
-    if match is None:
-        return ""
-    year = match["year"] or match["year2"] or match["year3"] or ""
-    month = match["month"] or match["month2"] or match["month3"]
-    if month.isdigit():
-        number = int(month)
-    else:
-        number = 1 + _MONTHS.index(month[:3]) if month[:3] in _MONTHS else 0
-    day = int(match["day"] or match["day2"] or match["day3"])
-    return f"{year}-{number}-{day}" if 0 < number < 13 and 0 < day < 32 else ""
+    return same or date(words.removeprefix("the ")) or _ARTICLE.sub("", words)
 
 
 def _clock(node: Node) -> tuple[int, str] | None:

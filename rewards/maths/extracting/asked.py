@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..reading.dates import DATE
 from ..reading.labels import place_of
 from ..reading.vocabulary import words
 from .phrases import UNASSERTED
@@ -289,14 +290,13 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     return Named("", matches[0][0], *matches[0].span())
 
 
-_MONTH = (
-    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_DATE = re.compile(DATE)
+_DATE_ASKED = re.compile(
+    r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
+    r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
+    r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
+    re.IGNORECASE,
 )
-_DATE = re.compile(
-    rf"(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)"
-    r"(?:,? \d{4})?"
-)
-_DATE_ASKED = re.compile(r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b", re.IGNORECASE)
 _BASE_ASKED = re.compile(r"\b(?:hexadecimal|hex|base (?:1[1-9]|2\d|3[0-6]))\b", re.IGNORECASE)
 _DIGITS = re.compile(r"(?:\b(?:is|equals)|=)\s+(?:0x)?(?P<value>[0-9A-Z]{1,12})[.\s*]*$")
 

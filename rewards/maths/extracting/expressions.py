@@ -132,8 +132,12 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     last = (free or closing or numbers)[-1]
     points = list(POINT.finditer(body, max(0, last.start() - 120), end))
     for n, point in enumerate(points):
-        if point.start() < last.start() < point.end():
-            return _point_list(body, points[: n + 1])
+        if point.start() <= last.start() < point.end() and not denied(
+            body, start, end, *point.span()
+        ):
+            begin, stop = _point_list(body, points[: n + 1])
+            unit = _UNIT.match(body, stop)
+            return begin, unit.end(1) if unit and _is_unit(unit[1]) else stop
     before = closing[: closing.index(last)] if last in closing else []
     first = _list_start(body, before, last)
     if first is not last:
@@ -190,7 +194,8 @@ def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
         if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
             break
         first = previous
-    led = _SEVERAL.search(body, max(0, first.start() - 24), first.start())
+    # Points in brackets are a list; numbers are one only behind a word that leads to several.
+    led = first[0][0] in "([" or _SEVERAL.search(body, max(0, first.start() - 24), first.start())
     return (first if led else points[-1]).start(), points[-1].end()
 
 
@@ -198,6 +203,8 @@ _SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是�
 _SCIENTIFIC = re.compile(
     r"(?<![\w.,])[-−]?\d[\d.,]*\s?[·⋅×x*]\s?10(?:\^\{?[-−]?\d{1,3}\}?|[⁻⁺]?[⁰¹²³⁴-⁹]{1,3})"
 )
+_WRITES = re.compile(r"(?![一-鿿぀-ヿ가-힣])[^\W\d_]")
+"""A letter of a script that writes words beside numbers with spaces."""
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
 _MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ+-−()!°′″")
 
@@ -218,7 +225,7 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         text = ""  # A number in brackets: the brackets are punctuation.
     # Mathematics that touches a letter, has an open bracket or ends with an operator was cut in the
     # middle; then the number stands alone.
-    is_joined = not text or body[first - 1 : first].isalpha() or body[last : last + 1].isalpha()
+    is_joined = not text or _WRITES.match(body, first - 1) or _WRITES.match(body, last)
     if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
     if dots := _DOTS.match(body, end):

@@ -39,6 +39,11 @@ _STATED = re.compile(
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
 _PLAIN = re.compile(r"(?:[\w\s.,:;$()]|(?<=\w)-(?=\w)|(?<=\s)-(?=\d)|\\\$)*[*!]*")
+# `It grows at 12\text{cm}^{2}/s`: a value with a unit of other letters than a formula has.
+_MEASURED = re.compile(
+    r"(?<![\w.,])-?\d[\d.,]*(?:\\pi(?![a-z]))? *\\(?:text|mathrm)\{[^{}\d]{1,20}\}"
+    r"(?:\^\{?[23]\}?)?(?:/[A-Za-z]{1,4})?$"
+)
 # Words that deny or bound a value; a sentence with any of these states none.
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
@@ -88,6 +93,8 @@ def stated(prose: str) -> str | None:
     """
     if _DENIES.search(prose):
         return None
+    if (measured := _MEASURED.search(prose)) and len(_ALONE.findall(prose)) == 1:
+        return measured[0]
     plain = closing_formula(prose, 0, len(prose))
     if plain is not None and not any(map(str.isalnum, prose[plain.end :])):
         return plain.text

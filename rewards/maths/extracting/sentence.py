@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ..reading.dates import DATE
 from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
 from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
@@ -20,25 +21,21 @@ NUMBER = re.compile(
 )
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
-    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*)(?:/\d+)?%?)(?<![.,])"
+    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+)?%?)(?<![.,])"
     r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
-    r"|rounds?)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
+    r"|rounds?|altogether|in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))",
     re.DOTALL,
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
-_MONTH = (
-    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-)
 POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*[,;]\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
-    rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
-    rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?(?![\w/])"
+    rf"|{DATE}"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,])\d+ and \d+/\d+(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and )\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"

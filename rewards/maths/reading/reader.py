@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from . import nodes
 from .brackets import listed
+from .dates import date
 from .grammar import GRAMMAR
 from .lexer import tokenize
 from .measures import gathered
@@ -20,6 +21,7 @@ from .pratt import Parser
 
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
+MAX_DATE = 40
 # A time of day, `3:05 pm`.
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 # Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
@@ -95,7 +97,7 @@ def read_cleaned(cleaned: str) -> Node:
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
-    if _NO_ANSWER.fullmatch(cleaned):
+    if _NO_ANSWER.fullmatch(cleaned) or (len(cleaned) < MAX_DATE and date(as_words(cleaned))):
         return read_words(cleaned)
     try:
         return read_formula(cleaned)

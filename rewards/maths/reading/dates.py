@@ -1,0 +1,49 @@
+"""Dates in words: `8 April`, `April 8th, 2024`, `8. April`, `le 8 avril`, `4月8日`."""
+
+from __future__ import annotations
+
+import re
+
+_MONTHS = (
+    "January Januar janvier enero janeiro gennaio января январь Jan",
+    "February Februar février febrero fevereiro febbraio февраля февраль Feb",
+    "March März mars marzo março марта март Mar",
+    "April avril abril aprile апреля апрель Apr",
+    "May Mai mai mayo maio maggio мая май",
+    "June Juni juin junio junho giugno июня июнь Jun",
+    "July Juli juillet julio julho luglio июля июль Jul",
+    "August août agosto августа август Aug",
+    "September septembre septiembre setembro settembre сентября сентябрь Sept Sep",
+    "October Oktober octobre octubre outubro ottobre октября октябрь Oct",
+    "November novembre noviembre novembro ноября ноябрь Nov",
+    "December Dezember décembre diciembre dezembro dicembre декабря декабрь Dec",
+)
+_NUMBERS = {
+    name.casefold(): number for number, names in enumerate(_MONTHS, 1) for name in names.split()
+}
+_NAME = rf"(?:{'|'.join(sorted(' '.join(_MONTHS).split(), key=len, reverse=True))})(?!\w)\.?"
+_PARTS = (
+    rf"(?<![\w.,/])(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.|º|°)? (?:of |de |di )?(?P<month>{_NAME})"
+    r"(?:,? (?:de )?(?P<year>\d{4}))?(?!\w)",
+    rf"\b(?P<month>{_NAME}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?(?![\w/])",
+    r"(?:(?P<year>\d{4})[年년] ?)?(?P<month>\d{1,2})[月월] ?(?P<day>\d{1,2})[日号號일]",
+    r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})",
+)
+DATE = "|".join(re.sub(r"\(\?P<\w+>", "(?:", part) for part in _PARTS[:3])
+"""Matches a date in a text; the names of months begin as their languages write them."""
+_READS = tuple(re.compile(part, re.IGNORECASE) for part in _PARTS)
+
+
+def date(words: str) -> str:
+    """Return a date in one spelling, or "" for words that are no date.
+
+    >>> date("March 5th, 2024"), date("8. April"), date("4月8日"), date("5 marbles")
+    ('2024-3-5', '-4-8', '-4-8', '')
+    """
+    matches = (pattern.fullmatch(words.strip(" .")) for pattern in _READS)
+    match = next(filter(None, matches), None)
+    if match is None:
+        return ""
+    named = match["month"].strip(".").casefold()
+    month, day = int(named) if named.isdigit() else _NUMBERS[named], int(match["day"])
+    return f"{match['year'] or ''}-{month}-{day}" if 0 < month < 13 and 0 < day < 32 else ""
