@@ -279,7 +279,10 @@ def _equal(
         return PairDecision(True, "text", "the same text", trace=[("text", "equal")])
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
-    cleaned_gold, cleaned_answer = with_names(clean(gold)), with_names(clean(answer_alone(answer)))
+    cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    named_gold = with_names(cleaned_gold, bare=True)
+    bare = named_gold != with_names(cleaned_gold)
+    cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
     if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):

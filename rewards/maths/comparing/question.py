@@ -221,7 +221,7 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     >>> exchanged("Give the mean and the mode.", "9, 8", r"\text{mean}=8, \text{mode}=9")
     'the question asks for mean, mode, which are 8, 9'
     """
-    wanted = labelled(gold)
+    wanted = labelled(gold, bare=True)
     ranked = _ranked(labelled(answer), " ".join(name for name, _ in wanted) or prompt)
     values = [value for _, value in wanted] or gold.strip(" $()").split(",")
     given = [value for _, value in ranked]

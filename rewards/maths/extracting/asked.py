@@ -14,8 +14,10 @@ from typing import NamedTuple
 from ..reading.dates import DATE
 from ..reading.labels import place_of
 from ..reading.vocabulary import words
+from .expressions import measured
 from .phrases import UNASSERTED
 from .sentence import closing_sentence, denied, governed
+from .sides import sides
 from .stance import framed
 
 MAX_QUESTION = 2000
@@ -84,6 +86,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
     start, end = closing_sentence(body)
     value = (
         _by_owner(prompt, body, start, end)
+        or _by_sides(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
@@ -134,6 +137,19 @@ def _by_owner(prompt: str, body: str, start: int, end: int) -> Named | None:
     return asked[0] if in_turn and len(asked) == 1 else None
 
 
+def _by_sides(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the values of all names that the prompt asks for, where the closing sentence gives
+    each name one (`so r + s = 7/2 and rs = 3/2`); else None.
+    """
+    given = sides(prompt[-MAX_QUESTION:], body, start, end)
+    if not given or _ALTERNATIVES.search(body, start, end):
+        return None
+    if any(denied(body, start, end, side.start, side.end) for side in given):
+        return None
+    text = ", ".join(f"{side.name} = {side.value}" for side in given)
+    return Named("", text, given[0].start, given[-1].end)
+
+
 def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the count of the noun that is asked (`12 full boxes and 6 loose rolls`), or all named
     values where all of their names are asked for; else None.
@@ -181,7 +197,9 @@ def _pairs(body: str, start: int, end: int) -> Iterator[Named]:
     """Yield the named values of a sentence, or where there are none its counted nouns."""
     named = list(_NAMED.finditer(body, start, end))
     for match in named if len(named) > 1 else _COUNT.finditer(body, start, end):
-        yield Named(_ARTICLE.sub("", match["name"]), match["value"], *match.span("value"))
+        begin, end = match.span("value")
+        end = measured(body, end) if len(named) > 1 else end
+        yield Named(_ARTICLE.sub("", match["name"]), body[begin:end], begin, end)
 
 
 _HOW_MANY = re.compile(

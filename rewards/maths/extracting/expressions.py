@@ -116,8 +116,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     ]
     *_, power = [None, *_SCIENTIFIC.finditer(body, start, end)]
     if power and not denied(body, start, end, *power.span()):
-        unit = _UNIT.match(body, power.end())
-        stop = unit.end(1) if unit and _is_unit(unit[1]) else power.end()
+        stop = measured(body, power.end())
         if not NUMBER.search(body, stop, end):
             return power.start(), stop
     if result := CALCULATED.search(body, start, end):
@@ -136,8 +135,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
             body, start, end, *point.span()
         ):
             begin, stop = _point_list(body, points[: n + 1])
-            unit = _UNIT.match(body, stop)
-            return begin, unit.end(1) if unit and _is_unit(unit[1]) else stop
+            return begin, measured(body, stop)
     before = closing[: closing.index(last)] if last in closing else []
     first = _list_start(body, before, last)
     if first is not last:
@@ -230,8 +228,13 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         start, end = first, last
     if dots := _DOTS.match(body, end):
         end = dots.end()
+    return start, measured(body, end)
+
+
+def measured(body: str, end: int) -> int:
+    """Return where the unit ends that stands behind a number, or where the number ends."""
     unit = _UNIT.match(body, end)
-    return start, unit.end(1) if unit and _is_unit(unit[1]) else end
+    return unit.end(1) if unit and _is_unit(unit[1]) else end
 
 
 def with_unit(body: str, text: str, end: int) -> str:

@@ -93,7 +93,8 @@ def stated(prose: str) -> str | None:
     """
     if _DENIES.search(prose):
         return None
-    if (measured := _MEASURED.search(prose)) and len(_ALONE.findall(prose)) == 1:
+    measured = _MEASURED.search(prose)
+    if measured and not _ALONE.search(prose, 0, measured.start()):
         return measured[0]
     plain = closing_formula(prose, 0, len(prose))
     if plain is not None and not any(map(str.isalnum, prose[plain.end :])):

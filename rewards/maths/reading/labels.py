@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from .vocabulary import DENIALS, words
+
 MAX_LABELLED = 400
 """The longest answer, in characters, in which names are searched."""
 
@@ -25,8 +27,13 @@ _WORDS = (
     r"[^\W\d_]{2,}(?:[ -][^\W\d_]{2,}){0,2}"
 )
 _PART = re.compile(
-    rf"(?:the |der |die |das |la |el |le |il )?(?P<name>{_WORDS})\s*(?P<sign>[=:])\s*"
-    r"(?P<value>[-\d\\(\[.][^=:]*(?::\s*\d+)?|[a-z])"
+    rf"(?:the |der |die |das |la |el |le |il )?(?P<name>{_WORDS})\s*(?P<sign>[=:]|(?<=\w)\s)\s*"
+    r"(?P<value>[-\d\\(\[.][^=:]*(?::\s*\d+)?|[a-z](?:\s*[-+*/^(][^=:]*)?)"
+)
+# `7 R 5`, `7 remainder 5`, `x + 2 with remainder 3`: the parts of a division.
+_DIVIDED = re.compile(
+    r"(?:quotient )?(?P<quotient>[^,;=A-Z]*[\dx])\s*,?(?: and| with| leaving)?(?: an?| the)? ?\b(?:R"
+    r"|rem\.?|[Rr]emainder|Rest|reste|resto|resta|остаток)(?: of| is)? ?(?P<remainder>-?\d[^,;=A-Z]*)"
 )
 # `Primzahlen: 3, 5 and 7`: one name for the values of a list.
 _HEADED = re.compile(
@@ -35,21 +42,30 @@ _HEADED = re.compile(
 _TUPLE = re.compile(r"\(?([^()=\d\\]+)\)?\s*=\s*\(?([^()=]+)\)?")
 
 
-def labelled(text: str) -> list[Labelled]:
+def labelled(text: str, *, bare: bool = False) -> list[Labelled]:
     r"""Return the named values of an answer in which every value has a name in words, else [].
 
+    `bare` allows several names without a sign.
+
+    >>> labelled("quotient x + 2, remainder 3", bare=True)
+    [Labelled(name='quotient', value='x + 2'), Labelled(name='remainder', value='3')]
     >>> labelled(r"\text{mean}: 8; \text{mode}: 9")
     [Labelled(name='mean', value='8'), Labelled(name='mode', value='9')]
     >>> labelled("x = 3"), labelled("mean = 8, 9")
     ([], [])
     """
-    if len(text) > MAX_LABELLED or not ("=" in text or ":" in text):
+    if len(text) > MAX_LABELLED or not (bare or "=" in text or ":" in text):
         return []
     plain = " ".join(_MARKUP.sub(r" \1 ", text).split()).strip(" .")
+    if bare and (divided := _DIVIDED.fullmatch(plain)):
+        return [Labelled(*pair) for pair in divided.groupdict().items()]
     names, values = _tuple(plain)
     if not names:
         parts = [_PART.fullmatch(part) for part in _JOINTS.split(plain) if part]
-        if not all(parts):
+        signed = all(part and part["sign"].strip() for part in parts)
+        if not all(parts) or not (signed or (bare and len(parts) > 1)):
+            return []
+        if not signed and any(part["name"].split()[0].lower() in _CHANGES for part in parts if part):
             return []
         names = [part["name"] for part in parts if part]
         values = [part["value"].strip() for part in parts if part]
@@ -69,18 +85,28 @@ def _tuple(plain: str) -> tuple[list[str], list[str]]:
     return (sides[0], sides[1]) if worded else ([], [])
 
 
-def with_names(text: str) -> str:
+def with_names(text: str, *, bare: bool = False) -> str:
     r"""Return a text whose values words name in the notation of equations, any other as it is.
+    `bare` allows several names without a sign.
 
     >>> with_names(r"\text{area: } 12"), with_names("3:4")
     ('\\text{area} = 12', '3:4')
     """
-    if ":" not in text and text.isascii() and "(" not in text:
+    bare = bare and re.search(r"[^\W\d_]{3,} ?[^\W\d_]?\W*\d|\d R ?\d", text) is not None
+    if not bare and ":" not in text and text.isascii() and "(" not in text:
         return text
     if headed := _HEADED.fullmatch(text):
         return f"\\text{{{headed['name']}}} = {headed['values']}"
-    pairs = labelled(text)
+    pairs = labelled(text, bare=bare)
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
+
+
+_CHANGES = DENIALS | words(
+    "plus minus times and or over under about exactly approximately at by to from in on for with "
+    "less more than most least between maximum minimum root square cube step case part room "
+    "number option answer either about around"
+)
+"""Words before a bare value that do not name it."""
 
 
 def place_of(name: str, text: str) -> int:
