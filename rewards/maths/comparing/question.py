@@ -20,6 +20,7 @@ from ..reading.labels import Labelled, labelled, place_of
 from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
+from ..reading.sides import sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
 from .forms import Notated, plain_root, unasked
@@ -225,6 +226,11 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     ranked = _ranked(labelled(answer), " ".join(name for name, _ in wanted) or prompt)
     values = [value for _, value in wanted] or gold.strip(" $()").split(",")
     given = [value for _, value in ranked]
+    if not given and "=" not in gold and len(values) > 1 and "=" in answer:
+        # `r + s = 7/2, rs = 3/2`, which are formulas of the question.
+        stated = sorted(sides(prompt, answer, 0, len(answer)), key=lambda side: side.rank)
+        ranked = [Labelled(side.name, side.value.rpartition("=")[2]) for side in stated]
+        given = [value for _, value in ranked]
     if len(values) != len(given) or all(map(_same_number, values, given)):
         return ""
     names = ", ".join(name for name, _ in ranked)

@@ -25,6 +25,8 @@ _SAME = tuple(
         (r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?"
          r"|(?:the )?empty set|无(?:实数)?解",
          "no solution"),
+        *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
+          for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
     )

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ..reading.dates import DATE
 from ..reading.labels import place_of
+from ..reading.sides import sides
 from ..reading.vocabulary import words
 from .expressions import measured
 from .phrases import UNASSERTED
-from .sentence import closing_sentence, denied, governed
-from .sides import sides
-from .stance import framed
+from .sentence import DENIAL, closing_sentence, denied, governed
+from .stance import framed, related
 
 MAX_QUESTION = 2000
 """How many characters at the end of a prompt are searched for what it asks."""
@@ -101,8 +101,16 @@ def _several(pairs: list[Named], body: str, start: int, end: int) -> bool:
     return (
         1 < len({pair.name.lower() for pair in pairs}) <= len(pairs) <= MAX_PAIRS
         and not any(denied(body, start, end, pair.start, pair.end) for pair in pairs)
+        and not any(_changed(body, start, pair.start, pair.name) for pair in pairs)
         and not _ALTERNATIVES.search(body, start, pairs[-1].end)
     )
+
+
+def _changed(body: str, start: int, place: int, name: str) -> bool:
+    """Return whether words before a name make another value of it: `half the quotient is 7`."""
+    before = body[start : max(start, body.rfind(name, start, place))]
+    before = re.sub(r"(?:the|die|der|das|le|la|el|il)\s+$", "", before).rstrip() + " "
+    return related(before) or before.lower().endswith("half ")
 
 
 # `either`, or an `or` or `if` in front of the last value; `o` is an article of Portuguese, too.
@@ -144,8 +152,10 @@ def _by_sides(prompt: str, body: str, start: int, end: int) -> Named | None:
     given = sides(prompt[-MAX_QUESTION:], body, start, end)
     if not given or _ALTERNATIVES.search(body, start, end):
         return None
-    if any(denied(body, start, end, side.start, side.end) for side in given):
-        return None
+    for side in given:
+        before = body[start : side.place]
+        if denied(body, start, end, side.start, side.end) or _changed(before, 0, len(before), ""):
+            return None
     text = ", ".join(f"{side.name} = {side.value}" for side in given)
     return Named("", text, given[0].start, given[-1].end)
 
@@ -289,7 +299,16 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
 
-_OFFERED = re.compile(r"\b([a-z]{3,})\s+or\s+(?:is it )?([a-z]{3,})\s*\?", re.IGNORECASE)
+_OFFERED = re.compile(
+    r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
+    r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
+    r"(?:(?:is|does|do|will) (?:it|they) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
+    re.IGNORECASE,
+)
+_GIVES_REASON = re.compile(
+    r",?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)\s",
+    re.IGNORECASE,
+)
 
 
 def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | None:
@@ -297,15 +316,46 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     clause says, and does not deny; else None.
     """
     offered = _OFFERED.search(prompt[-MAX_QUESTION:])
+    if offered is None:
+        return None
+    for reason in _GIVES_REASON.finditer(body, start, end):
+        if body[start : reason.start()].strip():
+            end = reason.start()
+            break
+    # `composite, not prime`: the other word of the offer, denied.
+    other = re.compile(rf"(?i),?\s(?:and )?not (?:an? )?(?:{'|'.join(offered.groups())})\W*$")
+    end = contrast.start() if (contrast := other.search(body, start, end)) else end
     led = _CLAUSES.match(body, start, end - 1)
     begin = led.end() if led else start
-    if offered is None or _NOT.search(body, begin, end) or _ASKED_BACK.match(body[begin:end]):
+    clause = body[begin:end]
+    if DENIAL.search(clause) or _HEDGED.search(clause) or _ASKED_BACK.match(clause):
         return None
-    said = re.compile(rf"\b(?:{offered[1]}|{offered[2]})(?:s|es)?\b", re.IGNORECASE)
-    matches = list(said.finditer(body, begin, end))
-    if len(matches) != 1 or (led and UNASSERTED.search(led[0])):
+    subject = _SUBJECT.search(clause)
+    if subject and re.sub(r"\s", "", subject[1]) not in re.sub(r"[\s$]", "", prompt):
         return None
-    return Named("", matches[0][0], *matches[0].span())
+    said = [
+        (match, word)
+        for word in offered.groups()
+        for match in re.finditer(rf"(?i)\b{_stem(word)}\w{{0,4}}\b", clause)
+    ]
+    if len(said) != 1 or (led and UNASSERTED.search(led[0])):
+        return None
+    match, word = said[0]
+    return Named("", word, begin + match.start(), begin + match.end())
+
+
+_HEDGED = re.compile(
+    r"\b(?:might|may|can|could|would|should|seem\w*|appear\w*|fail\w*|hardly|nothing|nobody|none|only"
+    r"|if|unless|whether|either|or|of|look\w*|könnte|würde|scheint|semble|parece|sembra)\b",
+    re.IGNORECASE,
+)
+"""Words that leave a clause open, or make it a clause about another thing (`the series of ...`)."""
+_SUBJECT = re.compile(r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^]\S*) (?:is|are|ist|est|es)\b")
+
+
+def _stem(word: str) -> str:
+    """Return a word without its inflection: `converg` for `converges`, `decreas`."""
+    return re.sub(r"(?<=\w{4})(?:ing|ent|iert|es|e|s)$", "", word)
 
 
 _DATE = re.compile(DATE)

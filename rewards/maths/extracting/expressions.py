@@ -119,7 +119,8 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         stop = measured(body, power.end())
         if not NUMBER.search(body, stop, end):
             return power.start(), stop
-    if result := CALCULATED.search(body, start, end):
+    result = CALCULATED.search(body, start, end)
+    if result and not denied(body, start, end, *result.span("value")):
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
         said = again[-1].span() if again else result.span("value")
@@ -131,10 +132,10 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     last = (free or closing or numbers)[-1]
     points = list(POINT.finditer(body, max(0, last.start() - 120), end))
     for n, point in enumerate(points):
-        if point.start() <= last.start() < point.end() and not denied(
-            body, start, end, *point.span()
-        ):
+        if point.start() <= last.start() < point.end():
             begin, stop = _point_list(body, points[: n + 1])
+            if denied(body, start, end, begin, stop):
+                return None
             return begin, measured(body, stop)
     before = closing[: closing.index(last)] if last in closing else []
     first = _list_start(body, before, last)
@@ -193,11 +194,15 @@ def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
             break
         first = previous
     # Points in brackets are a list; numbers are one only behind a word that leads to several.
-    led = first[0][0] in "([" or _SEVERAL.search(body, max(0, first.start() - 24), first.start())
+    alone = _RELATES.search(body, max(0, first.start() - 24), first.start())
+    led = (first[0][0] in "([" and not alone) or _SEVERAL.search(body, max(0, first.start() - 24), first.start())
     return (first if led else points[-1]).start(), points[-1].end()
 
 
 _SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是为])\s*$")
+_RELATES = re.compile(
+    r"\b(?:of|through|between|from|joining|connecting|to|by|containing|than|via)\s*$"
+)
 _SCIENTIFIC = re.compile(
     r"(?<![\w.,])[-−]?\d[\d.,]*\s?[·⋅×x*]\s?10(?:\^\{?[-−]?\d{1,3}\}?|[⁻⁺]?[⁰¹²³⁴-⁹]{1,3})"
 )

@@ -23,7 +23,7 @@ CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+)?%?)(?<![.,])"
     r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
-    r"|rounds?|altogether|in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
+    r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))",
     re.DOTALL,
 )
@@ -79,6 +79,12 @@ DENIAL = re.compile(
 _BOUNDED = re.compile(
     r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
     rf"|{BOUND}|(?<!add )(?<!adds )(?<!sum )up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
+)
+_DATE = re.compile(DATE)
+_DATE_BESIDE = re.compile(
+    r"\b(?:before|after|since|until|from|than|vor(?: dem)?|nach(?: dem)?|seit(?: dem)?|ab(?: dem)?"
+    r"|bis(?: zum)?|avant|après|depuis|dès|antes (?:de|del|do)|después del?|depois de|desde|dopo"
+    r"|prima del?|dal|до|после|с)(?: the| le| el| l['’]| il)?\s*$"
 )
 # `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
@@ -221,6 +227,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
     if _BOUNDED.search(before) and not _AT_MOST_CAN.search(before):
         return True
     if related(body[max(start, place - 120) : place]):
+        return True
+    if _DATE_BESIDE.search(before) and _DATE.match(body, place):
         return True
     ranges = _RANGE_BEFORE.search(before) or _RANGE_BEHIND.match(body, stop)
     if ranges and "ratio is " not in before:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from ..reading.dates import NAME
+
 REACH = 20_000
 """How many characters at the end of a response are searched for words; marks are found anywhere."""
 MAX_CLAUSE = 160
@@ -44,9 +46,10 @@ _DECORATION = (
 """Arrows, boxes, emoji and check marks, which are not mathematics at the edge of an answer."""
 _EDGE = re.compile(rf"^[\s{_DECORATION}]+|(?<![\s{_DECORATION}])[\s{_DECORATION}]+$")
 _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U0001faff]")
-# A full stop ends a sentence unless it closes an abbreviation.
+# A full stop ends a sentence unless it closes an abbreviation or an ordinal (`am 8. April`).
 _SENTENCE_END = re.compile(
-    r"[.!?](?=\s|$|\$\s+[A-Z])(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
+    rf"[.!?](?=\s|$|\$\s+[A-Z])(?!(?<=\d\.)\s{NAME})"
+    r"(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|[。\n]|\\\](?=.)|\$\$(?=\s*[A-Z])"
 )
 

@@ -21,11 +21,11 @@ _MONTHS = (
 _NUMBERS = {
     name.casefold(): number for number, names in enumerate(_MONTHS, 1) for name in names.split()
 }
-_NAME = rf"(?:{'|'.join(sorted(' '.join(_MONTHS).split(), key=len, reverse=True))})(?!\w)\.?"
+NAME = rf"(?:{'|'.join(sorted(' '.join(_MONTHS).split(), key=len, reverse=True))})(?!\w)\.?"
 _PARTS = (
-    rf"(?<![\w.,/])(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.|º|°)? (?:of |de |di )?(?P<month>{_NAME})"
+    rf"(?<![\w.,/])(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.|º|°)? (?:of |de |di )?(?P<month>{NAME})"
     r"(?:,? (?:de )?(?P<year>\d{4}))?(?!\w)",
-    rf"\b(?P<month>{_NAME}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?(?![\w/])",
+    rf"\b(?P<month>{NAME}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?(?![\w/])",
     r"(?:(?P<year>\d{4})[年년] ?)?(?P<month>\d{1,2})[月월] ?(?P<day>\d{1,2})[日号號일]",
     r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})",
 )

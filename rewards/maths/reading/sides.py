@@ -14,6 +14,10 @@ class Side(NamedTuple):
 
     name: str
     value: str
+    rank: int
+    """The place of the name in the question."""
+    place: int
+    """Where the name stands."""
     start: int
     end: int
 
@@ -54,7 +58,7 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
         return []
     placed = sorted((*matches[0].span(), name) for matches, name in zip(spans, names, strict=True))
     given = []
-    for (_, begin, name), (stop, *_) in pairwise([*placed, (end, end, "")]):
+    for (place, begin, name), (stop, *_) in pairwise([*placed, (end, end, "")]):
         verb = _VERB.match(body, begin, stop)
         first = verb.end() if verb else begin
         last = _BETWEEN.search(body, first, stop)
@@ -62,7 +66,7 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
         if not value or _WORD.search(value) or value[0] in "=:":
             return []
         label = f"\\text{{{name}}}" if _WORD.search(name) else name
-        given.append(Side(label, value, first, first + len(value)))
+        given.append(Side(label, value, names.index(name), place, first, first + len(value)))
     return given
 
 
@@ -71,4 +75,4 @@ def _spoken(name: str) -> re.Pattern[str]:
     if _WORD.search(name):
         return re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
     signs = r"[\s*·]*".join(map(re.escape, re.sub(r"[\s*·]", "", name)))
-    return re.compile(rf"(?<![\w\\(]){signs}(?!\w)")
+    return re.compile(rf"(?<![\w\\(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")
