@@ -166,6 +166,8 @@ def decide(
         decision = _equal(*roots, conventions, deep)
     if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
         decision = _equal(named, answer, conventions, deep)
+    if prompt and not decision.equal and _in_base(prompt, gold, answer):
+        return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
@@ -244,6 +246,29 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
     if defined is None or len(set(_DEFINES.findall(prompt))) < 2:
         return False
     return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
+
+
+_NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")
+_BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
+          "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
+_BASE = re.compile(
+    rf"\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?)?((?<=base.)\d{{1,2}}|{'|'.join(_BASES)})\b",
+    re.IGNORECASE,
+)
+
+
+def _in_base(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether gold and answer are the same digits, of which one names the base that the
+    prompt asks for last: `101_2` for `101`.
+    """
+    pair = [_NUMERAL.fullmatch(clean(text)) for text in (unboxed(gold), answer_alone(answer))]
+    asked = _BASE.findall(prompt)
+    if not all(pair) or not asked:
+        return False
+    (digits, base), (given, given_base) = (match.groups() for match in pair if match)
+    wanted = _BASES.get(asked[-1].lower(), asked[-1])
+    one_sided = (base is None) != (given_base is None)
+    return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
 
 
 def _beside(prompt: str, answer: str) -> str:

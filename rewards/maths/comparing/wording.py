@@ -15,7 +15,7 @@ _LEAD = re.compile(
     r"^(?:(?:by|from|using) [^,]*, )?"
     r"(?:it|this|that|there|they|the(?: (?!(?:opposite|contrary|converse|inverse|negation"
     r"|complement|reverse|reciprocal|other|rest|former|latter|first|second|last|not|no|if|that|or"
-    r"|than|nor|wrong|false|incorrect|untrue|negated|is|are)\b)[a-z]+){1,4})?\s*"
+    r"|than|nor|never|wrong|false|incorrect|untrue|negated|is|are)\b)[a-z]+){1,4})?\s*"
     r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")

@@ -365,8 +365,17 @@ _DATE_ASKED = re.compile(
     r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
     re.IGNORECASE,
 )
-_BASE_ASKED = re.compile(r"\b(?:hexadecimal|hex|base (?:1[1-9]|2\d|3[0-6]))\b", re.IGNORECASE)
-_DIGITS = re.compile(r"(?:\b(?:is|equals)|=)\s+(?:0x)?(?P<value>[0-9A-Z]{1,12})[.\s*]*$")
+_BASE_ASKED = re.compile(
+    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
+    r"|sixteen|twelve)|sistema hexadecimal|hexadezimalsystem)|hexadecimal (?:form|representation"
+    r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(
+    r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x)?(?P<value>(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
+    r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*|base[ -]\w+)(?: \w{6,})?)?"
+    r"[.\s*$]*$"
+)
 
 
 def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
@@ -376,8 +385,10 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     dates = list(_DATE.finditer(body, start, end)) if _DATE_ASKED.search(prompt) else []
     if len(dates) == 1 and not denied(body, start, end, *dates[0].span()):
         return Named("", dates[0][0], *dates[0].span())
-    digits = _DIGITS.search(body, start, end) if _BASE_ASKED.search(prompt) else None
+    digits = _DIGITS.search(body, max(0, start - 1), end) if _BASE_ASKED.search(prompt) else None
     if digits is None or denied(body, start, end, *digits.span("value")):
+        return None
+    if related(body[start : digits.start("value")]) or _HEDGED.search(body, start, digits.start()):
         return None
     return Named("", digits["value"], *digits.span("value"))
 
