@@ -8,6 +8,7 @@ from ..proving.judge import Judge
 from ..reading.dates import date
 from ..reading.nodes import Node
 from ..reading.notation import as_words
+from ..reading.vocabulary import NO_SOLUTION
 
 _WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 # Subject and verb before a worded answer: `It is Tuesday`, `the series diverges`.
@@ -22,9 +23,7 @@ _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?"
-         r"|(?:the )?empty set|无(?:实数)?解",
-         "no solution"),
+        (rf"(?i:{NO_SOLUTION})|(?:the )?empty set", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",

@@ -8,7 +8,7 @@ import re
 
 from ..reading.counting import spelled
 from ..reading.labels import labelled
-from ..reading.vocabulary import NUMBER_WORDS, unit_symbol, words
+from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
@@ -177,7 +177,7 @@ def _is_prose(text: str) -> bool:
     # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
     # for a sentence as soon as it has a digit.
     if len(_IDEOGRAPHS.findall(text)) > 2:
-        return any(map(str.isdigit, text)) and not labelled(text)
+        return bool(_NOTHING.search(text)) or (any(map(str.isdigit, text)) and not labelled(text))
     # Names of commands, and of plain arguments such as `\text{for all}`, are not words of prose.
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
@@ -188,7 +188,8 @@ def _is_prose(text: str) -> bool:
         return True
     # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
     # words alone.
-    if not has_answer and (_CONCLUDED.search(text) or _SPELLED.search(text)):
+    says = (_CONCLUDED, _SPELLED, _NOTHING)
+    if not has_answer and any(pattern.search(text) for pattern in says):
         return True
     if len(unknown_words) > 1 and _count_in_words(text, 0, len(text)):
         return True
@@ -303,8 +304,8 @@ _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IG
 # is nothing to find.
 _NOTHING = re.compile(
     r"(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
-    r"\bno (?!other|more|further)(?:\w+ )?(?:solutions?|roots?)(?: exists?)?"
-    r"(?=(?: (?:in|over|among) the real(?: number)?s)?[.!*]*\s*$)"
+    rf"(?:(?<!\w)|(?<=[一-鿿가-힣]))(?:no (?!other|more|further)\w+ (?:solutions?|roots?)|{NO_SOLUTION})"
+    r"(?=[.!*。]*\s*$)"
     r"|(?<=\blimit )(?:does not|doesn['’]t) exist(?=[.!*]*\s*$))",
     re.IGNORECASE,
 )
@@ -351,21 +352,42 @@ def worded(body: str) -> Candidate | None:
     or None.
     """
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    start, end = closing_sentence(body)
     if word_match is None:
-        start, end = closing_sentence(body)
         word_match = (
-            _SPELLED.search(body, start, end)
+            _NOTHING.search(body, start, end)
+            or _SPELLED.search(body, start, end)
             or _CONCLUDED.search(body, start, end)
-            or _NOTHING.search(body, start, end)
             or _NAMED.match(body, start, end)
         )
         if word_match is None and (count := _count_in_words(body, start, end)):
             return count
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
+    ignored = ""
+    if word_match.re is _NOTHING and _unclaimed(body, start, word_match.start("word")):
+        ignored = "it is denied or supposed"
     return Candidate(
-        CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span()
-    )
+        CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span(),
+        ignored=ignored,
+    )  # fmt: skip
+
+
+_SUPPOSED = re.compile(
+    r"\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore)\b)"
+    r"[^;]*",
+    re.IGNORECASE,
+)
+
+
+def _unclaimed(body: str, start: int, place: int) -> bool:
+    """Return whether a sentence denies or supposes what a word at `place` itself denies: `does not
+    have no solutions`.
+    """
+    before = body[start:place]
+    denials = DENIAL.finditer(f"{before}x")
+    denied_twice = any(denial.end() > len(before) for denial in denials)
+    return denied_twice or _SUPPOSED.fullmatch(before) is not None
 
 
 def _count_in_words(body: str, start: int, end: int) -> Candidate | None:

@@ -12,6 +12,22 @@ def words(listing: str) -> frozenset[str]:
     return frozenset(listing.split())
 
 
+NO_SOLUTION = (
+    r"(?:there (?:is|are) )?no (?:real(?:-valued)? )?(?:solutions?|roots?)(?: exists?)?"
+    r"(?: (?:in|over|among) (?:the reals?(?: numbers?)?|\$?(?:\\mathbb ?\{?R\}?|ℝ)\$?))?"
+    r"|no real (?:number|value)s?(?: of [a-z])? (?:satisf(?:y|ies)|solves?) (?:it|(?:the|this) equation)"
+    r"|(?:the )?solution set is empty"
+    r"|keine? (?:reellen? )?(?:Lösung|Nullstelle)(?:e?n)?(?: in (?:den reellen Zahlen|ℝ))?"
+    r"|(?:pas de|aucune) (?:solution|racine)s?(?: réelles?)?(?: dans (?:ℝ|les réels))?"
+    r"|(?:no (?:tiene|hay)|sin) (?:solución|soluciones|raíz|raíces)(?: real(?:es)?)?"
+    r"|(?:não (?:tem|há|possui)|sem) (?:solução|soluções|raiz|raízes)(?: rea(?:l|is))?"
+    r"|(?:non (?:ha|ci sono)|nessuna|senza) (?:soluzion|radic)[ei](?: real[ei])?"
+    r"|(?:нет|не имеет) (?:(?:действительн|вещественн)ых )?(?:решени|корне)й"
+    r"|(?:действительн|вещественн)ых (?:решени|корне)й нет"
+    r"|(?:没有|沒有|无|無)(?:实数|實數|实|實)?(?:解|根)|(?:実数)?解(?:は|を|が)?(?:存在しない|ない|[持も]たない|なし)"
+    r"|(?:실수 ?)?[해근][가는이은]? ?(?:없다|없습니다|없음)"
+)
+"""Matches words of several languages that an equation has no real solution."""
 FUNCTIONS = words(
     "sin cos tan cot sec csc sinh cosh tanh coth sech csch arcsin arccos arctan arccot "
     "arcsinh arccosh arctanh ln log lg exp max min gcd lcm det deg dim cis arg sgn sign floor ceil "
