@@ -12,7 +12,7 @@ from ..reading.nodes import Node, has, is_scalar, mul, rename, symbols, text, wa
 from ..reading.vocabulary import UNIT_LETTERS
 from .quantities import MARKS, same_value
 
-TASKS = ("sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
+TASKS = ("series", "sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
 """Prefixes of functions whose value a task asks for."""
 _EQUALS = frozenset({"=", "~=", "mapsto"})
 

@@ -24,7 +24,7 @@ MAX_WORDS = 8
 # Words of an argument: a short response with any of these and a value is prose.
 _NARRATIVE = words(
     "there are then hence thus have get gives therefore find add so since is ist sind beträgt also "
-    "somit daher folglich est sont vaut donc alors es son entonces são portanto então sono quindi "
+    "somit daher folglich ergibt erhalten obtient obtenemos otteniamo получаем получим имеем est sont vaut donc alors es son entonces são portanto então sono quindi "
     "dunque è é равен равна равно значит"
 )
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")

@@ -124,6 +124,8 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
         said = again[-1].span() if again else result.span("value")
+        if again and (point := POINT.match(body, said[0], end)):
+            return point.span()  # `21 - 13 = 8, so it is due on 8 April`
         return _expression(body, *max(said, result.span("value")))
     if not numbers:
         return None
@@ -209,7 +211,7 @@ _SCIENTIFIC = re.compile(
 _WRITES = re.compile(r"(?![一-鿿぀-ヿ가-힣])[^\W\d_]")
 """A letter of a script that writes words beside numbers with spaces."""
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
-_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ+-−()!°′″")
+_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ+-−()!°′″")
 
 
 def _expression(body: str, start: int, end: int) -> tuple[int, int]:
