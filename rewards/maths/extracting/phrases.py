@@ -469,16 +469,16 @@ FRAMES = (
         stance="DENIAL",
         side="before",
         words=_words(
-            r"(?:\b(?:not|never|cannot|hardly|nobody|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
+            r"(?:\b(?:not|never|cannot|hardly|nobody|nothing|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
             r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
-            r"|conclude|know|follow|mean|imply)(?: yet)?(?:,|:| that| if| whether)"
-            r"|(?:think|believe|say|claim)\b)|\bno (?:evidence|proof|reason|sign|guarantee)\b"
+            r"|(?:conclude|know|show|prove|follow|mean|say)s?|impl(?:y|ies))(?: yet)?"
+            r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence|proof|reason|sign|guarantee)\b"
             r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
             r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
             r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
             r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
             r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
-            r"|не ?верно|неправда|не факт|не уверен\w*)"
+            r"|не ?верно|нельзя (?:сказать|утверждать)|неправда|не факт|не уверен\w*)"
             r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
             r"(?:[a-z]\w?\s*=\W*)?$"
         ),
