@@ -51,7 +51,10 @@ _OPTION = re.compile(
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
 # `20 m/s`: a number, a space and a quotient of units.
-_MEASURED = re.compile(r"(-?[\d.,]+)\s+([A-Za-z]{1,4}/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)")
+_MEASURED = re.compile(
+    r"(-?[\d.,]+(?:\\pi)?)\s+((?:[A-Za-z]{1,4}|\\text\{[A-Za-z]{1,4}\})(?:\^\{?[23]\}?)?"
+    r"/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)"
+)
 _LETTERS = re.compile(r"\\text\{ (?:[A-Za-z]{2,4}/|[A-Za-z]/[A-Za-z]{2})")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
@@ -353,8 +356,9 @@ def _equal(
 def _with_units(text: str) -> str:
     """Return a number, a space and a quotient of known units with the units marked as words."""
     measured = _MEASURED.fullmatch(text)
-    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", measured[2]))):
-        return rf"{measured[1]}\text{{ {measured[2]}}}"
+    unit = re.sub(r"\\text|[{}]", "", measured[2]) if measured else ""
+    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", unit))):
+        return rf"{measured[1]}\text{{ {unit}}}"
     return text
 
 

@@ -226,6 +226,12 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     ranked = _ranked(labelled(answer), " ".join(name for name, _ in wanted) or prompt)
     values = [value for _, value in wanted] or gold.strip(" $()").split(",")
     given = [value for _, value in ranked]
+    first, second = _equations(gold), _equations(answer)
+    if len(first) > 1 and set(first) == set(second):
+        own = [_same_number(first[name], second[name]) for name in first]
+        if not any(own) and any(_same_number(first[name], other) for name in first
+                                for other in second.values()):  # fmt: skip
+            return "the values have each other's names"
     if not given and "=" not in gold and len(values) > 1 and "=" in answer:
         # `r + s = 7/2, rs = 3/2`, which are formulas of the question.
         stated = sorted(sides(prompt, answer, 0, len(answer)), key=lambda side: side.rank)
@@ -235,6 +241,21 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
         return ""
     names = ", ".join(name for name, _ in ranked)
     return f"the question asks for {names}, which are {', '.join(given)}"
+
+
+MAX_EQUATIONS = 8
+"""The most named values of an answer that are compared by name."""
+
+
+def _equations(text: str) -> dict[str, str]:
+    """Return the values of `GCD = 6, LCM = 36` by their names."""
+    bare = re.sub(r"\\(?:text|mathrm)[a-z]*\{([^{}]*)\}", r"\1", text)
+    pairs = (part.partition("=") for part in re.split(r"[,;]", bare)[:MAX_EQUATIONS])
+    return {
+        name.strip(" $\\").casefold(): value.rpartition("=")[2].strip(" $")
+        for name, sign, value in pairs
+        if sign
+    }
 
 
 def in_asked_order(prompt: str, answer: str) -> str:

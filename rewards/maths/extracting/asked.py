@@ -302,7 +302,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
 _OFFERED = re.compile(
     r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
     r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
-    r"(?:(?:is|does|do|will) (?:it|they) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
+    r"(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?|una) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
     re.IGNORECASE,
 )
 _GIVES_REASON = re.compile(

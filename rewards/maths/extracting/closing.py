@@ -374,7 +374,7 @@ def worded(body: str) -> Candidate | None:
 
 
 _SUPPOSED = re.compile(
-    r"\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore)\b)"
+    r"\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore|that)\b)"
     r"[^;]*",
     re.IGNORECASE,
 )

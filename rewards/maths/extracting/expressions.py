@@ -197,7 +197,9 @@ def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
         first = previous
     # Points in brackets are a list; numbers are one only behind a word that leads to several.
     alone = _RELATES.search(body, max(0, first.start() - 24), first.start())
-    led = (first[0][0] in "([" and not alone) or _SEVERAL.search(body, max(0, first.start() - 24), first.start())
+    led = (first[0][0] in "([" and not alone) or _SEVERAL.search(
+        body, max(0, first.start() - 24), first.start()
+    )
     return (first if led else points[-1]).start(), points[-1].end()
 
 

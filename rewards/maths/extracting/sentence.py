@@ -35,7 +35,7 @@ POINT = re.compile(
     rf"|{DATE}"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and )\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were|remain)))\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"
@@ -77,7 +77,7 @@ DENIAL = re.compile(
 """Words that deny the rest of their clause."""
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
-    r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
+    r"\b(?:(?:more|less|(?!oth|rath)\w+er) than"
     rf"|{BOUND}|(?<!add )(?<!adds )(?<!sum )up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
 )
 _DATE = re.compile(DATE)

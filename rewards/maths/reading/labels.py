@@ -21,10 +21,13 @@ class Labelled(NamedTuple):
 _MARKUP = re.compile(
     r"\\(?:text|mathrm|mbox)[a-z]{0,2}\s*\{([^{}]*)\}|\\(?:[ ,;:]|q?quad(?![a-z]))|[$~]"
 )
-_JOINTS = re.compile(r"\s*(?:[;,](?=\s|[^\W\d_]|\Z)|\s(?:and|und|et|y|e|и)\s|[和と、])\s*")
+# A comma within brackets joins the items of one value.
+_JOINTS = re.compile(
+    r"\s*(?:[;,](?=\s|[^\W\d_]|\Z)(?![^()\[\]]*[)\]])|\s(?:and|und|et|y|e|и)\s|[和と、])\s*"
+)
 _WORDS = (
     r"(?!(?:[A-Z]{3}|sin|cos|tan|log|exp|lim|max|min|gcd|lcm|arg|det)\b)"
-    r"[^\W\d_]{2,}(?:[ -][^\W\d_]{2,}){0,2}"
+    r"(?:[a-z]-)?[^\W\d_]{2,}(?:[ -][^\W\d_]{2,}){0,2}"
 )
 _PART = re.compile(
     rf"(?:the |der |die |das |la |el |le |il )?(?P<name>{_WORDS})\s*(?P<sign>[=:]|(?<=\w)\s)\s*"
@@ -65,7 +68,9 @@ def labelled(text: str, *, bare: bool = False) -> list[Labelled]:
         signed = all(part and part["sign"].strip() for part in parts)
         if not all(parts) or not (signed or (bare and len(parts) > 1)):
             return []
-        if not signed and any(part["name"].split()[0].lower() in _CHANGES for part in parts if part):
+        if not signed and any(
+            part["name"].split()[0].lower() in _CHANGES for part in parts if part
+        ):
             return []
         names = [part["name"] for part in parts if part]
         values = [part["value"].strip() for part in parts if part]

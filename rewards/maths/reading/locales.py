@@ -36,6 +36,7 @@ _NAMES = {
     "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
     "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimeter",
+    "dm": "дм|дециметр\\w{0,2}|分米|デシメートル",
     "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
     "|cent[ií]metros?|centimètres?|centimetri|[Zz]entimeter",
     "km": "км|километр\\w{0,2}|千米|公里|キロメートル|킬로미터"
@@ -85,6 +86,8 @@ LATIN_UNIT = re.compile(
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
+# `60 × 4 = 240（千米）`: a unit in brackets.
+_BRACKETED = re.compile(rf"(?<=[\dπ])\s?[(（]({MEASURE})[)）]")
 # `₹500`: the sign of a currency before its amount.
 _BEFORE = re.compile(r"(R\$|[₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
 
@@ -97,7 +100,7 @@ def uniform_units(text: str) -> str:
     >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
     ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
-    text = _BEFORE.sub(r"\2\1", text)
+    text = _BRACKETED.sub(r" \1", _BEFORE.sub(r"\2\1", text))
     return _MEASURED.sub(_named, text)
 
 

@@ -8,6 +8,8 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
+from .vocabulary import FUNCTIONS
+
 
 class Side(NamedTuple):
     """A name of the question, as the reader takes it, with its value and the place of the value."""
@@ -33,7 +35,8 @@ _ASKED = re.compile(
 )
 _JOINT = re.compile(rf"{_AND}|\s*,\s*", re.IGNORECASE)
 _ARTICLE = re.compile(
-    r"^(?:(?:the|den|die|das|der|le|la|les|el|los|il|lo|o|a|both|values? of)\s+(?=[^\W\d_]))+", re.IGNORECASE
+    r"^(?:(?:the|den|die|das|der|le|la|les|el|los|il|lo|o|a|both|values? of)\s+(?=[^\W\d_]))+",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{3,}")
 _VERB = re.compile(
@@ -42,7 +45,7 @@ _VERB = re.compile(
 )
 # What stands between a value and the next name.
 _BETWEEN = re.compile(
-    r"(?:[\s,.$*]|\\[()]|\b(?:and|while|with|und|et|y|e|и|the|die|der|das|le|la|les|el|il|leaving|an?"
+    r"(?:[\s,.$*]|\\[()]?|\b(?:and|while|with|und|et|y|e|и|the|die|der|das|le|la|les|el|il|leaving|an?"
     r"|product|sum|its|their)\b)*$"
 )
 
@@ -65,14 +68,15 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
         value = body[first : last.start() if last else stop]
         if not value or _WORD.search(value) or value[0] in "=:":
             return []
-        label = f"\\text{{{name}}}" if _WORD.search(name) else name
+        worded = _WORD.search(name) and name.split()[0] not in FUNCTIONS
+        label = f"\\text{{{name}}}" if worded else name
         given.append(Side(label, value, names.index(name), place, first, first + len(value)))
     return given
 
 
 def _spoken(name: str) -> re.Pattern[str]:
     """Return a pattern of a name: words as they are, a formula with any spaces and dots."""
-    if _WORD.search(name):
+    if _WORD.search(name) and name.split()[0] not in FUNCTIONS:
         return re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
     signs = r"[\s*·]*".join(map(re.escape, re.sub(r"[\s*·]", "", name)))
-    return re.compile(rf"(?<![\w\\(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")
+    return re.compile(rf"(?<![\w(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")

@@ -278,3 +278,87 @@ def test_what_a_sentence_ends_in_is_its_answer_and_no_piece_of_it(
     clause = clause[0].lower() + clause[1:]
     for frame in (f"It is not true that {clause}.", f"I doubt that {clause}.", f"{ending[:-1]}?"):
         assert not paid(frame), frame
+
+
+class Said(NamedTuple):
+    """A question, its gold, sentences that answer it, and sentences that nearly do."""
+
+    prompt: str
+    gold: str
+    paid: tuple[str, ...]
+    unpaid: tuple[str, ...]
+
+
+CONVERGE = "Does the series converge or diverge?"
+VIETA = "The roots are r and s. Find r + s and rs."
+SAID = (
+    Said("Add the lengths.", "37/12",
+         ("First 7/12 + 1 = 19/12 = 1 7/12. Altogether we have 3 1/12.", "That makes 3 1/12 feet.",
+          "We add: 19/12 + 18/12 = 37/12 = 3 1/12.", "Zusammen sind es 3 1/12.",
+          "Всего получаем 3 1/12.", "一共是 3 1/12。"),
+         ("Altogether we have 3 1/11.", "That is longer than 3 1/12.", "It is not 37/12 = 3 1/12.",
+          "The whole is 3 and 1/12 is left.")),
+    Said("When is the book due?", "8 April",
+         ("It is due on April 8th.", "21 days after 18 March is 8 April.",
+          "39 - 31 = 8. Das Buch ist am 8. April fällig.", "Il faut le rendre le 8 avril.",
+          "Книгу нужно вернуть 8 апреля.", "所以应在4月8日归还。"),
+         ("It is due on 8 May.", "It is due before 8 April.", "Le livre est à rendre le 8 mai.",
+          "Das Buch ist nicht am 8. April fällig.", "8", "应在4月18日归还。")),
+    Said("Divide; find the quotient and the remainder.", "quotient x + 2, remainder 3",
+         ("So the quotient is x + 2 and the remainder is 3.", "x + 2 with remainder 3",
+          "The remainder is $3$ and the quotient is $x+2$."),
+         ("The quotient is 3 and the remainder is x + 2.", "The quotient is x + 2.",
+          "Half the quotient is x + 2 and the remainder is 3.",
+          "The quotient is x + 2 and the remainder is not 3.")),
+    Said("Find the center and the radius.", "center (1, -2), radius 3",
+         ("The radius is √9 = 3 and the center is (1, −2).",
+          "\\boxed{\\text{center } (1,-2), \\text{ radius } 3}"),
+         ("The center is (1, -2) and the radius is 9.", "The center is (1, 2), the radius 3.")),
+    Said(VIETA, "r+s = 7/2, rs = 3/2",
+         ("By Vieta, r + s = 7/2 = 3.5 and rs = 3/2 = 1.5.",
+          "So $r+s = -\\frac{-7}{2} = \\frac72$ and $rs = \\frac{3}{2}$."),
+         ("Here r + s = 3/2 and rs = 7/2.", "Either r + s = 7/2 or rs = 3/2.",
+          "I doubt that r + s = 7/2 and rs = 3/2.", "So -r + s = 7/2 and rs = 3/2.")),
+    Said(VIETA, "7/2, 3/2", ("So r + s = 7/2 and rs = 3/2.",), ("So r + s = 3/2 and rs = 7/2.",)),
+    Said("Find the GCD and the LCM.", "GCD = 6, LCM = 36", ("The GCD is 6 and the LCM is 36.",),
+         ("The GCD is 36 and the LCM is 6.",)),
+    Said(CONVERGE, "converges",
+         ("The series is convergent.", "As p > 1, it converges.", "It converges to π²/6."),
+         ("It fails to converge.", "The series never converges.", "It might converge.",
+          "Nobody knows that it converges.", "It would converge if p were 2.")),
+    Said("Is 91 prime or composite?", "composite",
+         ("It's composite, not prime.", "91 = 7 · 13, so 91 is a composite number."),
+         ("It's prime, not composite.", "Nothing shows that it is composite.")),
+    Said("Write 255 in hexadecimal.", "FF",
+         ("255 is FF in hexadecimal.", "255 = 15·16 + 15 = FF₁₆", "This gives FF.",
+          "\\boxed{FF_{16}}"),
+         ("It could be FF.", "It is FE or FF.", "\\boxed{FF_{17}}")),
+    Said("What is 1010 in base 2 as a decimal number?", "10", ("10",), ("\\boxed{10_2}",)),
+    Said("Solve the equation.", "no real solutions",
+         ("There are no solutions in ℝ.", "Die Gleichung hat keine reellen Lösungen.",
+          "L'équation n'a pas de solution réelle.", "No tiene soluciones reales.",
+          "Уравнение не имеет действительных корней.", "方程没有实数解。"),
+         ("The equation doesn't have no real solutions.", "If b = 0, there are no real solutions.",
+          "There are no integer solutions.", "方程没有整数解。")),
+    Said("Find all pairs.", "(1, 6), (2, 3)",
+         ("This leaves us with (1, 6) and (2, 3).", "Die Paare sind (1, 6) und (2, 3)."),
+         ("They are not (1, 6) and (2, 3).", "It is the midpoint of (1, 6) and (2, 3).")),
+    Said("What speed is it?", "20 m/s", ("It is 20 m/s, which equals 72 km/h.",),
+         ("It is 72 m/s, which equals 20 km/h.",)),
+    Said("求体积。", "20π立方厘米", ("V=π×2²×5=20π（立方厘米）", "体积是20π立方厘米。"),
+         ("体积是20π平方厘米。", "体积是20立方厘米。")),
+    Said("How fast does it grow?", "12 cm^2 per second", ("It grows at 12 cm²/s.",),
+         ("It grows at 12 cm/s.", "It grows at 12 cm² per minute.")),
+    Said("Simplify it.", "2^{n+3}", ("So it is 2ⁿ⁺³.",), ("So it is 2ⁿ⁻³.", "So it is 2ⁿ.")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID, ids=lambda said: said.gold)
+def test_a_class_of_sentences_is_paid_and_its_near_misses_are_not(
+    verifier: MathsVerifier, said: Said
+) -> None:
+    def paid(response: str) -> bool:
+        return verifier.verify(said.gold, response, prompt=said.prompt).reward == 1.0
+
+    assert [sentence for sentence in said.paid if not paid(sentence)] == []
+    assert [sentence for sentence in said.unpaid if paid(sentence)] == []
