@@ -309,7 +309,7 @@ def _equal(
         raise NeedsPool
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
     named_gold = with_names(cleaned_gold, bare=True)
-    bare = named_gold != with_names(cleaned_gold)
+    bare = named_gold != cleaned_gold and named_gold != with_names(cleaned_gold)
     cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool

@@ -302,7 +302,8 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
 _OFFERED = re.compile(
     r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
     r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
-    r"(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?|una) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
+    r"(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?"
+    r"|una) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
     re.IGNORECASE,
 )
 _GIVES_REASON = re.compile(
@@ -366,14 +367,16 @@ _DATE_ASKED = re.compile(
     re.IGNORECASE,
 )
 _BASE_ASKED = re.compile(
-    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
+    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
+    r"|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
     r"|sixteen|twelve)|sistema hexadecimal|hexadezimalsystem)|hexadecimal (?:form|representation"
     r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн",
     re.IGNORECASE,
 )
 _DIGITS = re.compile(
     r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x)?(?P<value>(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
-    r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*|base[ -]\w+)(?: \w{6,})?)?"
+    r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*"
+    r"|base[ -]\w+)(?: \w{6,})?)?"
     r"[.\s*$]*$"
 )
 

@@ -24,7 +24,8 @@ MAX_WORDS = 8
 # Words of an argument: a short response with any of these and a value is prose.
 _NARRATIVE = words(
     "there are then hence thus have get gives therefore find add so since is ist sind beträgt also "
-    "somit daher folglich ergibt erhalten obtient obtenemos otteniamo получаем получим имеем est sont vaut donc alors es son entonces são portanto então sono quindi "
+    "somit daher folglich ergibt erhalten obtient obtenemos otteniamo получаем "
+    "получим имеем est sont vaut donc alors es son entonces são portanto então sono quindi "
     "dunque è é равен равна равно значит"
 )
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
@@ -177,7 +178,9 @@ def _is_prose(text: str) -> bool:
     # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
     # for a sentence as soon as it has a digit.
     if len(_IDEOGRAPHS.findall(text)) > 2:
-        return bool(_NOTHING.search(text)) or (any(map(str.isdigit, text)) and not labelled(text))
+        return bool(_nothing(text, 0, len(text))) or (
+            any(map(str.isdigit, text)) and not labelled(text)
+        )
     # Names of commands, and of plain arguments such as `\text{for all}`, are not words of prose.
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
@@ -188,8 +191,9 @@ def _is_prose(text: str) -> bool:
         return True
     # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
     # words alone.
-    says = (_CONCLUDED, _SPELLED, _NOTHING)
-    if not has_answer and any(pattern.search(text) for pattern in says):
+    if not has_answer and (
+        _CONCLUDED.search(text) or _SPELLED.search(text) or _nothing(text, 0, len(text))
+    ):
         return True
     if len(unknown_words) > 1 and _count_in_words(text, 0, len(text)):
         return True
@@ -304,11 +308,23 @@ _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IG
 # is nothing to find.
 _NOTHING = re.compile(
     r"(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
-    rf"(?:(?<!\w)|(?<=[一-鿿가-힣]))(?:no (?!other|more|further)\w+ (?:solutions?|roots?)|{NO_SOLUTION})"
+    rf"(?:(?<!\w)|(?<=[一-鿿가-힣]))(?:no (?!other|more|further)\w+ (?:solutions?|roots?)"
+    rf"|{NO_SOLUTION})"
     r"(?=[.!*。]*\s*$)"
     r"|(?<=\blimit )(?:does not|doesn['’]t) exist(?=[.!*]*\s*$))",
     re.IGNORECASE,
 )
+_ABSENT = re.compile(
+    r"\b(?:no|not|keine?|pas|aucune|sin|sem|não|non|nessuna|senza|нет|не имеет|empty)\b|n['’]t\b"
+    r"|[没沒无無없]|ない|なし"
+)
+
+
+def _nothing(body: str, start: int, end: int) -> re.Match[str] | None:
+    """Return the words at the end of a sentence that say that there is nothing to find."""
+    return _NOTHING.search(body, start, end) if _ABSENT.search(body, start, end) else None
+
+
 # Words that conclude a response without answering: `So the statement is proved`.
 _COMMENTS = words(
     "correct right valid satisfied complete done proved proven finished possible it this that"
@@ -355,7 +371,7 @@ def worded(body: str) -> Candidate | None:
     start, end = closing_sentence(body)
     if word_match is None:
         word_match = (
-            _NOTHING.search(body, start, end)
+            _nothing(body, start, end)
             or _SPELLED.search(body, start, end)
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)

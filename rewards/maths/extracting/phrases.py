@@ -469,10 +469,12 @@ FRAMES = (
         stance="DENIAL",
         side="before",
         words=_words(
-            r"(?:\b(?:not|never|cannot|hardly|nobody|nothing|no one|none)|n't) (?:\w+ ){0,3}?(?:(?:true"
+            r"(?:\b(?:not|never|cannot|hardly|nobody|nothing|no one|none)"
+            r"|n't) (?:\w+ ){0,3}?(?:(?:true"
             r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
             r"|(?:conclude|know|show|prove|follow|mean|say)s?|impl(?:y|ies))(?: yet)?"
-            r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence|proof|reason|sign|guarantee)\b"
+            r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence"
+            r"|proof|reason|sign|guarantee)\b"
             r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
             r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
             r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"

@@ -47,7 +47,8 @@ _MEASURED = re.compile(
 # Words that deny or bound a value; a sentence with any of these states none.
 _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
-    r"|perhaps|might|may|could|doubt\w*|instead|wrong|incorrect|between|up to|never|cannot|fails?|too|false|nicht|kein\w*"
+    r"|perhaps|might|may|could|doubt\w*|instead|wrong|incorrect|between|up to|never"
+    r"|cannot|fails?|too|false|nicht|kein\w*"
     r"|pas|ne|non|não|не|no|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
     re.IGNORECASE,
 )

@@ -21,7 +21,11 @@ _MONTHS = (
 _NUMBERS = {
     name.casefold(): number for number, names in enumerate(_MONTHS, 1) for name in names.split()
 }
-NAME = rf"(?:{'|'.join(sorted(' '.join(_MONTHS).split(), key=len, reverse=True))})(?!\w)\.?"
+# The first letters spare most words the comparison with every name.
+NAME = (
+    r"(?=[JFMASONDEGjfmasondeg\u0400-\u04ff])"
+    rf"(?:{'|'.join(sorted(' '.join(_MONTHS).split(), key=len, reverse=True))})(?!\w)\.?"
+)
 _PARTS = (
     rf"(?<![\w.,/])(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.|º|°)? (?:of |de |di )?(?P<month>{NAME})"
     r"(?:,? (?:de )?(?P<year>\d{4}))?(?!\w)",

@@ -35,8 +35,10 @@ _PART = re.compile(
 )
 # `7 R 5`, `7 remainder 5`, `x + 2 with remainder 3`: the parts of a division.
 _DIVIDED = re.compile(
-    r"(?:quotient )?(?P<quotient>[^,;=A-Z]*[\dx])\s*,?(?: and| with| leaving)?(?: an?| the)? ?\b(?:R"
-    r"|rem\.?|[Rr]emainder|Rest|reste|resto|resta|остаток)(?: of| is)? ?(?P<remainder>-?\d[^,;=A-Z]*)"
+    r"(?:quotient )?(?P<quotient>[^,;=A-Z]*[\dx])\s*,?(?: and| with| leaving)?(?: an?"
+    r"| the)? ?\b(?:R"
+    r"|rem\.?|[Rr]emainder|Rest|reste|resto|resta|остаток)(?: of"
+    r"| is)? ?(?P<remainder>-?\d[^,;=A-Z]*)"
 )
 # `Primzahlen: 3, 5 and 7`: one name for the values of a list.
 _HEADED = re.compile(

@@ -86,7 +86,7 @@ LATIN_UNIT = re.compile(
     r"|gramm|litr[io]"
 )
 """Stands in an ASCII text that has a unit of another language."""
-# `60 × 4 = 240（千米）`: a unit in brackets.
+# A unit in brackets: `240(km)`.
 _BRACKETED = re.compile(rf"(?<=[\dπ])\s?[(（]({MEASURE})[)）]")
 # `₹500`: the sign of a currency before its amount.
 _BEFORE = re.compile(r"(R\$|[₹₽₩])\s*(-?\d[\d,.]*\d|\d)")

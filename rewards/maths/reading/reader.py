@@ -54,6 +54,8 @@ _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
 # A left side with these words or signs makes a claim and is not a name of the value.
 _NO_LABEL = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
 # `no solution`, which the formula grammar would read as the letters n and o with a unit.
+_DATED = re.compile(r"(?:the )?(?:\d{1,4}[-. ]?[^\W\d_]|[^\W\d_]{3,10}\.? \d|\d{4}-\d\d-)")
+"""How a date may begin, so that other answers are not searched for one."""
 _NO_ANSWER = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
 # Plain language. An answer with other characters that cannot be parsed is kept as written.
 _PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
@@ -97,7 +99,8 @@ def read_cleaned(cleaned: str) -> Node:
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
-    if _NO_ANSWER.fullmatch(cleaned) or (len(cleaned) < MAX_DATE and date(as_words(cleaned))):
+    dated = _DATED.match(cleaned) and len(cleaned) < MAX_DATE and date(as_words(cleaned))
+    if dated or _NO_ANSWER.fullmatch(cleaned):
         return read_words(cleaned)
     try:
         return read_formula(cleaned)

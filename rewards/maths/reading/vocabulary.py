@@ -15,7 +15,8 @@ def words(listing: str) -> frozenset[str]:
 NO_SOLUTION = (
     r"(?:there (?:is|are) )?no (?:real(?:-valued)? )?(?:solutions?|roots?)(?: exists?)?"
     r"(?: (?:in|over|among) (?:the reals?(?: numbers?)?|\$?(?:\\mathbb ?\{?R\}?|ℝ)\$?))?"
-    r"|no real (?:number|value)s?(?: of [a-z])? (?:satisf(?:y|ies)|solves?) (?:it|(?:the|this) equation)"
+    r"|no real (?:number|value)s?(?: of [a-z])? (?:satisf(?:y|ies)|solves?) (?:it"
+    r"|(?:the|this) equation)"
     r"|(?:the )?solution set is empty"
     r"|keine? (?:reellen? )?(?:Lösung|Nullstelle)(?:e?n)?(?: in (?:den reellen Zahlen|ℝ))?"
     r"|(?:pas de|aucune) (?:solution|racine)s?(?: réelles?)?(?: dans (?:ℝ|les réels))?"
