@@ -227,7 +227,7 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     values = [value for _, value in wanted] or gold.strip(" $()").split(",")
     given = [value for _, value in ranked]
     first, second = _equations(gold), _equations(answer)
-    if len(first) > 1 and set(first) == set(second):
+    if len(first) > 1 and set(first) == set(second) and all(map(_WORDED.fullmatch, first)):
         own = [_same_number(first[name], second[name]) for name in first]
         if not any(own) and any(_same_number(first[name], other) for name in first
                                 for other in second.values()):  # fmt: skip
@@ -243,6 +243,8 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     return f"the question asks for {names}, which are {', '.join(given)}"
 
 
+_WORDED = re.compile(r"[^\W\d_]{2,}(?:[ -][^\W\d_]+)*")
+"""A name in words; the indices of `x_1` and `x_2` may only count."""
 MAX_EQUATIONS = 8
 """The most named values of an answer that are compared by name."""
 
