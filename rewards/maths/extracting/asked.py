@@ -86,6 +86,8 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
+        or _by_alternative(prompt, body, start, end)
+        or _by_form(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
 
@@ -266,6 +268,50 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     if not whole or not (verb or _finite(clause, asked["rest"])):
         return None
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
+
+
+_OFFERED = re.compile(r"\b([a-z]{3,})\s+or\s+(?:is it )?([a-z]{3,})\s*\?", re.IGNORECASE)
+
+
+def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the one of two words that the prompt offers (`converge or diverge?`) which the last
+    clause says, and does not deny; else None.
+    """
+    offered = _OFFERED.search(prompt[-MAX_QUESTION:])
+    led = _CLAUSES.match(body, start, end - 1)
+    begin = led.end() if led else start
+    if offered is None or _NOT.search(body, begin, end) or _ASKED_BACK.match(body[begin:end]):
+        return None
+    said = re.compile(rf"\b(?:{offered[1]}|{offered[2]})(?:s|es)?\b", re.IGNORECASE)
+    matches = list(said.finditer(body, begin, end))
+    if len(matches) != 1 or (led and UNASSERTED.search(led[0])):
+        return None
+    return Named("", matches[0][0], *matches[0].span())
+
+
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+)
+_DATE = re.compile(
+    rf"(?:\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)"
+    r"(?:,? \d{4})?"
+)
+_DATE_ASKED = re.compile(r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b", re.IGNORECASE)
+_BASE_ASKED = re.compile(r"\b(?:hexadecimal|hex|base (?:1[1-9]|2\d|3[0-6]))\b", re.IGNORECASE)
+_DIGITS = re.compile(r"(?:\b(?:is|equals)|=)\s+(?:0x)?(?P<value>[0-9A-Z]{1,12})[.\s*]*$")
+
+
+def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the date, or the digits of a base above ten, that the closing sentence ends in where
+    the prompt asks for such; else None.
+    """
+    dates = list(_DATE.finditer(body, start, end)) if _DATE_ASKED.search(prompt) else []
+    if len(dates) == 1 and not denied(body, start, end, *dates[0].span()):
+        return Named("", dates[0][0], *dates[0].span())
+    digits = _DIGITS.search(body, start, end) if _BASE_ASKED.search(prompt) else None
+    if digits is None or denied(body, start, end, *digits.span("value")):
+        return None
+    return Named("", digits["value"], *digits.span("value"))
 
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",

@@ -287,8 +287,9 @@ _COUNTS = re.compile(
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
-    r"\b(?:of|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?|hundreds?|each|other|per"
-    r"|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
+    r"\b(?:of(?! them\b)|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?"
+    r"|hundreds?|each|other"
+    r"|per|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
     re.IGNORECASE,
 )
 """Words behind a count that make it another number, or one of several."""
@@ -301,9 +302,10 @@ _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IG
 # `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
 # is nothing to find.
 _NOTHING = re.compile(
-    r"(?:^|[,;.:]\s|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
+    r"(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
     r"\bno (?!other|more|further)(?:\w+ )?(?:solutions?|roots?)(?: exists?)?"
-    r"|(?<=\blimit )(?:does not|doesn['’]t) exist)[.!*]*\s*$",
+    r"(?=(?: (?:in|over|among) the real(?: number)?s)?[.!*]*\s*$)"
+    r"|(?<=\blimit )(?:does not|doesn['’]t) exist(?=[.!*]*\s*$))",
     re.IGNORECASE,
 )
 # Words that conclude a response without answering: `So the statement is proved`.

@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 
 from ..reading.locales import MEASURE
+from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import closing_formula, states
+from .running import Plain, closing_formula, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -60,11 +61,12 @@ def last_expression(body: str) -> Candidate | None:
     if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
-    plain = closing_formula(body, start, end)
+    plain = closing_formula(body, start, end) or _equation(body, start, end)
     if plain is not None and (
         number is None
-        or plain.start <= number[1] <= plain.end + 1
+        or (plain.start <= number[1] <= plain.end + 1 and plain.start <= number[0])
         or (number[1] < plain.start and states(plain.text))
+        or (number[1] < start and _LEADS.search(body, start, plain.start))
     ):
         span = plain.start, plain.end
         return Candidate(CandidateKind.FORMULA, plain.text, *span, *span)
@@ -72,6 +74,15 @@ def last_expression(body: str) -> Candidate | None:
         return None
     text = _JOINED.sub(", ", body[slice(*number)])
     return Candidate(CandidateKind.NUMBER, text, *number, *number)
+
+
+def _equation(body: str, start: int, end: int) -> Plain | None:
+    """Return the plain equation that a closing sentence ends in and calls one, or None."""
+    spans = formulas(body, start, end)
+    if not spans or any(map(str.isalnum, body[spans[-1][1] : end])):
+        return None
+    text = body[slice(*spans[-1])]
+    return Plain(text, *spans[-1]) if called_equation(body, text, spans[-1][0]) else None
 
 
 def called_equation(body: str, text: str, start: int) -> bool:
@@ -103,6 +114,12 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         # `It is not 12, as the 12th day shows.`
         and not (number[0] in refused and _ORDINAL.match(body, number.end()))
     ]
+    *_, power = [None, *_SCIENTIFIC.finditer(body, start, end)]
+    if power and not denied(body, start, end, *power.span()):
+        unit = _UNIT.match(body, power.end())
+        stop = unit.end(1) if unit and _is_unit(unit[1]) else power.end()
+        if not NUMBER.search(body, stop, end):
+            return power.start(), stop
     if result := CALCULATED.search(body, start, end):
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
@@ -113,9 +130,10 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     closing = [number for number in numbers if number.start() >= start]
     free = [number for number in closing if not governed(body, start, *number.span())]
     last = (free or closing or numbers)[-1]
-    for point in POINT.finditer(body, max(0, last.start() - 60), end):
+    points = list(POINT.finditer(body, max(0, last.start() - 120), end))
+    for n, point in enumerate(points):
         if point.start() < last.start() < point.end():
-            return point.span()
+            return _point_list(body, points[: n + 1])
     before = closing[: closing.index(last)] if last in closing else []
     first = _list_start(body, before, last)
     if first is not last:
@@ -132,7 +150,9 @@ _ASSIGNED = re.compile(
     r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
 # `x = 7 und y = 3`: the word joins two named values.
-_JOINED = re.compile(r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)")
+_JOINED = re.compile(
+    r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)|(?<=\)),?\s+(?:and|und|et|y|e|и)\s+(?=\()"
+)
 _AND = re.compile(r"\s*(?:[,、]|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
 _LISTS = re.compile(
     r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
@@ -160,8 +180,26 @@ def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> 
     return first
 
 
+def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
+    """Return the span of the points that the last of some belongs to (`the pairs (2, 3) and
+    (1, 6)`); without a word that leads to several, of the last one alone.
+    """
+    first = points[-1]
+    for previous in reversed(points[:-1]):
+        gap = (body, previous.end(), first.start())
+        if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
+            break
+        first = previous
+    led = _SEVERAL.search(body, max(0, first.start() - 24), first.start())
+    return (first if led else points[-1]).start(), points[-1].end()
+
+
+_SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是为])\s*$")
+_SCIENTIFIC = re.compile(
+    r"(?<![\w.,])[-−]?\d[\d.,]*\s?[·⋅×x*]\s?10(?:\^\{?[-−]?\d{1,3}\}?|[⁻⁺]?[⁰¹²³⁴-⁹]{1,3})"
+)
 _DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
-_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×²³⁴ⁿ+-−()!°′″")
+_MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁻ⁿ+-−()!°′″")
 
 
 def _expression(body: str, start: int, end: int) -> tuple[int, int]:
@@ -207,7 +245,10 @@ def _is_unit(words: str) -> bool:
 
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _FOREIGN = re.compile(MEASURE)
-_UNITS = rf"({MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?(?:(?:/| per )[A-Za-z]{{1,8}}(?:[²³]|\^\d)?)?)"
+_UNITS = (
+    rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
+    r"(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
+)
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z]{{2}})|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
 )
@@ -275,6 +316,9 @@ _STATED = re.compile(
     r"|\\[dt]?frac(?![a-z])|\\(?:sqrt|pi|left|right|circ)(?![a-z]))+)$"
 )
 _COPULA = re.compile(r"(?:\b(?:is|are|equals|be)|,\s+or)[\s$\\(*]*$")
+_LEADS = re.compile(
+    r"(?:\b(?:is|are|be|equals?|gives?|get|obtain|have|leaves?|becomes?)|[=:])[\s$\\(*]*$"
+)
 _EQUATION = (
     r"(?:(?:in)?equation|inequalit\w+|relation|constraint|condition|identit\w+|formula|locus"
     r"|asymptote|directrix)"

@@ -21,14 +21,14 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
     r"[(\[][^()\[\]]*[,;][^()\[\]]*[)\]]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
-    r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
+    r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|und|et|y|e|i|и|和|と|와|과)(?!\w)"
     r"|,?\s*(?P<or>or|oder|ou|o|lub|или|或者?|または|또는)(?!\w))\s*"
 )
 _JOINED = re.compile(r", | or ")
-_NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉']{0,3}\s*[=<>≤≥≠≡∈⩽⩾]")
+_NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
 _SUPPOSES = re.compile(
     r"(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
     r"|Because|Given|Let|From|At|Mit|Für|Wenn|Da|Avec|Pour|Si|Comme|Con|Para|Como|Com|При|Если)"

@@ -81,7 +81,7 @@ DENIAL = re.compile(
 # `more than 5`, `at most 5`: a bound, not a value.
 _BOUNDED = re.compile(
     r"\b(?:(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
-    rf"|{BOUND}|up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
+    rf"|{BOUND}|(?<!add )(?<!adds )(?<!sum )up to|under|over|above|below|exceeds?|roughly)[ *$]*$"
 )
 # `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
@@ -118,7 +118,7 @@ _ASIDE = re.compile(
 # A closing remark in brackets, which is not the closing sentence.
 # A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
 _REMARK = re.compile(
-    r"(?<![A-Za-z0-9)\]^])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,80}\)"
+    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,80}\)"
     r"[\s.!]*+$"
 )
 

@@ -73,7 +73,7 @@ MEASURE = (
 )
 """Matches a unit or currency in the spelling of another language."""
 _MEASURED = re.compile(
-    r"(?P<joint>(?<=[\d)}])(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{)*)"
+    r"(?P<joint>(?:(?<=[\d)}π])|(?<=\\pi))(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{)*)"
     rf"(?:(?P<square>{_SQUARE})|(?P<cube>{_CUBE}))?(?P<unit>{_SOME_UNIT})"
     rf"(?:(?P<squared>{_SQUARED})|(?P<cubed>{_CUBED}))?"
     rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"

@@ -17,8 +17,8 @@ _SUPER, _SUB = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇
 _SIGNS = "leq?|geq?|lt|gt|neq?|in|equiv|approx|cdot|times|div|pm|mp|cup|cap|setminus"
 _LETTER = "A-Za-zα-ωΑ-Ωϕℝℤℕℚℂ"
 _TOKEN = re.compile(
-    rf"(?P<number>(?<![^\W\d_])(?:\d+(?:[.,]\d+)*|(?<!\d)\.\d+))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
-    rf"|(?P<letter>(?<![^\W\d_])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_{_SUPER}{_SUB}]))"
+    rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*|(?<!\d)\.\d+))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
+    rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letters>(?<=\d)(?!st|nd|rd|th)[a-z]{{2}}(?![^\W\d_{_SUPER}{_SUB}])|[a-zA-Z]π(?![^\W\d_{_SUPER}{_SUB}])|π[a-z](?![^\W\d_{_SUPER}{_SUB}]))"
     r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"

@@ -241,3 +241,40 @@ def test_the_noun_beside_how_many_is_the_one_that_is_asked(
     for clause in shapes:
         assert len(_paid(verifier, Claim(ask, clause, "2"), clause)) == 2, clause
         assert not _paid(verifier, Claim(ask, clause, "5"), clause), clause
+
+
+ENDINGS = (
+    ("", "Together they make \\(4\\frac{1}{12}\\).", r"\frac{49}{12}", r"\frac{1}{12}"),
+    ("", "The sum equals n\u00b2.", "n^2", "2"),
+    ("", "Dividing gives a\u2075b\u207b\u00b3.", r"\frac{a^5}{b^3}", "a^5b^3"),
+    ("", "The angles of a polygon add up to 360\u00b0.", "360", "540"),
+    ("", "It is 8 g/cm\u00b3, which equals 8000 kg/m\u00b3.", "8 g/cm^3", "80 g/cm^3"),
+    ("", "The rate is 20\u03c0 cm\u00b2 per second.", "20\\pi cm^2/s", "20\\pi cm^2"),
+    ("", "The integers are 0, 1 and 2, which makes three of them.", "3", "2"),
+    ("", "We obtain the pairs (2, 3) and (1, 6).", "(1, 6), (2, 3)", "(1, 6)"),
+    ("", "Here f(g(x)) = x\u00b2 and g(f(x)) = 3x.", "f(g(x)) = x^2, g(f(x)) = 3x", "3x"),
+    ("", "The equation has no solutions in the real numbers.", "no solutions", "1"),
+    ("Does it converge or diverge?", "By the test the series converges.", "converges", "diverges"),
+    ("Is 91 prime or composite?", "The number 91 is composite.", "composite", "prime"),
+    ("On what date is it due?", "The book is due on 8 April.", "April 8", "April 9"),
+    ("", "The mass is 5.2\u00b710\u207b\u2074 kg.", r"5.2 \times 10^{-4} kg", "5.2"),
+    ("", "Here 0.00052 = 5.2 \u00d7 10^-4.", r"5.2 \times 10^{-4}", "10^{-4}"),
+    ("", "The circle is (x \u2212 2)\u00b2 + y\u00b2 = 16.", "(x-2)^2 + y^2 = 16", "16"),
+    ("Convert 255 to hexadecimal.", "The number 255 in hexadecimal is FF.", "FF", "F"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("prompt", "ending", "gold", "other"), ENDINGS)
+def test_what_a_sentence_ends_in_is_its_answer_and_no_piece_of_it(
+    verifier: MathsVerifier, prompt: str, ending: str, gold: str, other: str
+) -> None:
+    def paid(response: str, wanted: str = gold) -> bool:
+        return verifier.verify(wanted, response, prompt=prompt).reward == 1.0
+
+    said = f"It is not 777, as the table shows. {ending}"
+    assert paid(said)
+    assert not paid(said, other)
+    clause = ending.rstrip(".")
+    clause = clause[0].lower() + clause[1:]
+    for frame in (f"It is not true that {clause}.", f"I doubt that {clause}.", f"{ending[:-1]}?"):
+        assert not paid(frame), frame
