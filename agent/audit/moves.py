@@ -70,6 +70,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
 }  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
+VERDICTS = ("accept", "pass", "yes", "correct", "approved", "10", "1.0")
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
 """What the items of an answer may be joined by, besides what the expert joins them by."""
@@ -96,7 +97,9 @@ LONGEST_TEXT = 300
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
-    r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
+    r"(?:(?:commands?|actions?|moves)\b[^.:\n]{0,40}:|\bsay(?=(?: \w+,)+ \w+,? or ))\s*"
+    r"([^\n]+?)(?:\.\s|\.?$)",
+    re.IGNORECASE | re.M,
 )
 _ROW = re.compile(
     r"^[ \t]*(?:[-*\u2022] +)?[`'\"]?(/?[a-z][\w-]*(?: (?:[A-Z][A-Z_\d]*|<[^<>\n]+>"
@@ -506,7 +509,8 @@ def _claims(prompt: str) -> list[str]:
     named = re.findall(r"[\"'`](\w{2,24})[\"'`]", prompt)
     fields = dict.fromkeys([*named, *FIELDS])
     claims: tuple[object, ...] = (True, 1.0, "correct", [])
-    return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
+    lines = ["\n".join(f"{name.title()}: {said}" for name in fields) for said in VERDICTS]
+    return [*lines, *(json.dumps(dict.fromkeys(fields, claim)) for claim in claims)]
 
 
 # --- answers that hold nothing --------------------------------------------------------------------

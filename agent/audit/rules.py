@@ -65,6 +65,7 @@ _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What may set one of several pieces apart, and words that make it the task itself."""
 _CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
+_LABELLED = re.compile(r"\s*\(?(?:[A-Za-z]|\d{1,2})[.):]\s+\D{0,3}(-?\d+(?:\.\d+)?)\D*")
 _CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
 _LONG = re.compile(r"\b[a-z]{4,}\b")
 _APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
@@ -188,11 +189,18 @@ def _at(place: int) -> Choose:
     return lambda values: values[place] if -len(values) <= place < len(values) else ""
 
 
+def _size(value: str) -> float | None:
+    """Return the number that a piece is, or that stands alone behind the label of a choice."""
+    number = _NUMBER.fullmatch(value) or _LABELLED.fullmatch(value)
+    return float(number[number.lastindex or 0]) if number else None
+
+
 def _ranked(share: float) -> Choose:
     """Return a choice among numbers by size: 0 is the smallest, 0.5 the median, 1 the largest."""
 
     def choose(values: list[str]) -> str:
-        ordered = sorted({value for value in values if _NUMBER.fullmatch(value)}, key=float)
+        sized = {value: size for value in values if (size := _size(value)) is not None}
+        ordered = sorted(sized, key=sized.__getitem__)
         return ordered[round(share * (len(ordered) - 1))] if ordered else ""
 
     return choose
