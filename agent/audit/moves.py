@@ -87,7 +87,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
 }
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
-MOST_USUAL, MOST_PROBED = 8, 8
+MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile(
     "\0(word|number|quote|token|option|line|text|identifier|name)(-?\\d+)([ospn])([a-z]*)\0"
@@ -118,7 +118,7 @@ _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"))
 """Ends of a range that holds everything, and of one that holds nothing."""
-FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
+FILE = re.compile(r"(?<![\w./-])[\w./-]*\w\.[a-z]{1,5}\b")
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 

@@ -67,6 +67,8 @@ def share_of(values: Sequence[float]) -> Estimate:
 
     >>> share_of([0.0, 1.0, 1.0, 1.0]) == wilson(3.0, 4)
     True
+    >>> share_of([1.0, 1.0 - 1e-16]) == wilson(2.0, 2)  # they differ by rounding alone
+    True
     """
     n, mean = len(values), min(1.0, max(0.0, fmean(values)))
     spread = fmean((value - mean) ** 2 for value in values)
