@@ -2,6 +2,7 @@
 
 python benchmarks/audit.py pages FILE             # measure what FILE lacks, and write both pages
 python benchmarks/audit.py own FILE [ID]...       # measure our environments, or those named
+python benchmarks/audit.py cards FILE             # measure our environments, and write their page
 python benchmarks/audit.py families FILE [ID]...  # reasoning-gym's and TextArena's, if installed
 
 The pages are docs/cards.md and docs/families.md. A run that was stopped goes on where it was.
@@ -342,7 +343,7 @@ def page_of_families(cards: Sequence[Card]) -> str:
 
 
 def write_pages(path: Path, docs: Path) -> None:
-    """Write the pages of the environments that were measured."""
+    """Write the pages of the environments that were measured: that of families only if any was."""
     cards = sorted(read(path), key=lambda card: card.env)
     own = [card for card in cards if card.env.startswith("ludus/")]
     others = [card for card in cards if card.env.split("/")[0] in FAMILIES]
@@ -350,18 +351,19 @@ def write_pages(path: Path, docs: Path) -> None:
     table = "\n".join([HEAD, *map(row_of, own)])
     text = f"{CARDS}{table}\n\n" + "\n".join(details)
     (docs / "cards.md").write_text(text.rstrip("\n") + "\n")
-    (docs / "families.md").write_text(page_of_families(others))
+    if others:
+        (docs / "families.md").write_text(page_of_families(others))
 
 
 def main() -> None:
     """Measure, and write pages."""
     verb, file, *ids = sys.argv[1:]
     path = Path(file)
-    if verb in ("own", "pages"):
+    if verb in ("own", "cards", "pages"):
         measure_own(path, ids)
     if verb in ("families", "pages"):
         measure_families(path, ids)
-    if verb == "pages":
+    if verb in ("cards", "pages"):
         write_pages(path, Path(__file__).parents[1] / "docs")
 
 

@@ -70,6 +70,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
 }  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
+VERDICTS = ("accept", "pass", "yes", "correct", "approved", "10", "1.0")
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
 """What the items of an answer may be joined by, besides what the expert joins them by."""
@@ -86,7 +87,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
 }
 PLACES = (*range(8), *range(-8, 0))
 MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
-MOST_USUAL, MOST_PROBED = 8, 8
+MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile(
     "\0(word|number|quote|token|option|line|text|identifier|name)(-?\\d+)([ospn])([a-z]*)\0"
@@ -96,7 +97,9 @@ LONGEST_TEXT = 300
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
-    r"(?:commands?|actions?|moves)\b[^.:\n]{0,40}:\s*([^\n]+?)(?:\.\s|\.?$)", re.IGNORECASE | re.M
+    r"(?:(?:commands?|actions?|moves)\b[^.:\n]{0,40}:|\bsay(?=(?: \w+,)+ \w+,? or ))\s*"
+    r"([^\n]+?)(?:\.\s|\.?$)",
+    re.IGNORECASE | re.M,
 )
 _ROW = re.compile(
     r"^[ \t]*(?:[-*\u2022] +)?[`'\"]?(/?[a-z][\w-]*(?: (?:[A-Z][A-Z_\d]*|<[^<>\n]+>"
@@ -115,7 +118,7 @@ _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"))
 """Ends of a range that holds everything, and of one that holds nothing."""
-FILE = re.compile(r"\b[\w-]+\.[a-z]{1,5}\b")
+FILE = re.compile(r"(?<![\w./-])[\w./-]*\w\.[a-z]{1,5}\b")
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
@@ -506,7 +509,8 @@ def _claims(prompt: str) -> list[str]:
     named = re.findall(r"[\"'`](\w{2,24})[\"'`]", prompt)
     fields = dict.fromkeys([*named, *FIELDS])
     claims: tuple[object, ...] = (True, 1.0, "correct", [])
-    return [json.dumps(dict.fromkeys(fields, claim)) for claim in claims]
+    lines = ["\n".join(f"{name.title()}: {said}" for name in fields) for said in VERDICTS]
+    return [*lines, *(json.dumps(dict.fromkeys(fields, claim)) for claim in claims)]
 
 
 # --- answers that hold nothing --------------------------------------------------------------------

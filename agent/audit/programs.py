@@ -126,6 +126,12 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
             less = [Move(re.sub(rf" {number}\b", " -99", text)) for text in many[1:3]]
             row_of = tuple(map(Move, many))
             yield from ((*row_of, *less[:n], last) for last in alone for n in (0, 1, 2))
+    for start, low in itertools.product(dict.fromkeys(pairs_of), (1, 0)):
+        grid = [
+            Move(f"{start} {a} {b}") for a, b in itertools.product(range(low, low + 4), repeat=2)
+        ]
+        yield tuple(grid)
+        yield from (tuple(m for move in grid for m in (move, between)) for between in alone)
     for first, then in itertools.permutations(alone, 2):
         for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
             again = (first, then, Move(f"{start} {seen}"), first)
@@ -182,19 +188,22 @@ def _overdone(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Program]:
             call = Move(tool=tool.name, arguments=json.dumps(base | dict.fromkeys(numbers, number)))
             ends = _ends(briefing, lessons) if numbers else []
             programs += [(call, end) for end in ends]
-            if number < 0 and base != usual:  # what is less than none may make room for the rest
-                programs += [(call, *_sweep(tool, base), end) for end in ends[:2]]
+            if number == -1_000_000:  # what is less than none may make room for the rest
+                programs += [(call, *rest, end) for rest in _sweeps(tool, base) for end in ends[:2]]
     return programs
 
 
-def _sweep(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Move]:
-    """Return calls of a tool for each line of the task, with ones for numbers."""
+def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
+    """Return calls of a tool for each line of the task, and for each of its words in one turn."""
     schemas = properties_of(tool)
-    ones = {n: 1 if schemas[n].get("type") in NUMERIC else v for n, v in usual.items()}
     texts = [name for name, schema in schemas.items() if schema.get("type") == "string"]
-    for n in range(STEPS):
-        row = ones | dict.fromkeys(texts[:1], slot("line", n, opening=True))
-        yield Move(tool=tool.name, arguments=json.dumps(row))
+    for few in (1, 10):
+        row = {n: few if schemas[n].get("type") in NUMERIC else v for n, v in usual.items()}
+        calls = [row | {name: EVERY} for name in texts]
+        yield from ((Move(tool=tool.name, arguments=json.dumps(call)),) for call in calls)
+        lines = [slot("line", n, opening=True) for n in range(STEPS if few == 1 else 0)]
+        rows = [row | dict.fromkeys(texts[:1], line) for line in lines]
+        yield tuple(Move(tool=tool.name, arguments=json.dumps(each)) for each in rows)
 
 
 def _looked_back(briefing: Briefing) -> Iterator[Program]:
@@ -454,6 +463,8 @@ class Farm:
     alone: bool = False
     """Whether of what the expert does after it only the last action is done."""
     times: int = FARMED_TIMES
+    respelt: bool = False
+    """Whether each repeat has a blank more behind its words than the one before."""
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
         """Return the row of actions; the expert's alone where it is not paid so often."""
@@ -470,6 +481,9 @@ class Farm:
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
+        if self.respelt:
+            repeats = [_padded(each, n + 1) for n in range(self.times) for each in again]
+            return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
         after = row[-1:] if self.alone else row[at + 1 :]
         return [*row[: at + 1], *again * self.times, *after]
 
@@ -488,7 +502,20 @@ class Farm:
         after = "" if between is None else f", each time after {between}"
         along = f" with the {self.before} before it" if self.before else ""
         whole = "the expert's beginning" if self.alone else "what the expert does"
-        return f"{whole}, its action {self.nth + 1}{along} made again{after}"
+        how = " with more blanks" if self.respelt else ""
+        return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
+
+
+def _padded(action: Action | Move, blanks: int) -> Action | Move:
+    """Return an action with so many blanks behind each of its texts."""
+    if isinstance(action, Move):
+        return action
+    message = as_action(action)
+    if not message.tool_calls:
+        return message.text + " " * blanks
+    call = message.tool_calls[-1]
+    given = {n: v + " " * blanks if isinstance(v, str) else v for n, v in call.arguments.items()}
+    return assistant("", [ToolCall(name=call.name, arguments=given, id="call_0")])
 
 
 def paid_places(lesson: Lesson) -> list[int]:
@@ -523,6 +550,7 @@ def farms_of(
     for nth in range(len(paid_places(lesson))):
         kinds = itertools.product((True, False), range(3))
         yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
+        yield from (Farm(nth, alone=alone, respelt=True) for alone in (True, False))
         places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
         yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
         between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []

@@ -65,6 +65,7 @@ _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What may set one of several pieces apart, and words that make it the task itself."""
 _CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
+_LABELLED = re.compile(r"\s*\(?(?:[A-Za-z]|\d{1,2})[.):]\s+\D{0,3}(-?\d+(?:\.\d+)?)\D*")
 _CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
 _LONG = re.compile(r"\b[a-z]{4,}\b")
 _APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
@@ -188,11 +189,18 @@ def _at(place: int) -> Choose:
     return lambda values: values[place] if -len(values) <= place < len(values) else ""
 
 
+def _size(value: str) -> float | None:
+    """Return the number that a piece is, or that stands alone behind the label of a choice."""
+    number = _NUMBER.fullmatch(value) or _LABELLED.fullmatch(value)
+    return float(number[number.lastindex or 0]) if number else None
+
+
 def _ranked(share: float) -> Choose:
     """Return a choice among numbers by size: 0 is the smallest, 0.5 the median, 1 the largest."""
 
     def choose(values: list[str]) -> str:
-        ordered = sorted({value for value in values if _NUMBER.fullmatch(value)}, key=float)
+        sized = {value: size for value in values if (size := _size(value)) is not None}
+        ordered = sorted(sized, key=sized.__getitem__)
         return ordered[round(share * (len(ordered) - 1))] if ordered else ""
 
     return choose
@@ -391,11 +399,21 @@ def _rest(number: Rule, base: int, text: str) -> Hashable:
 
 
 FEATURES = _features()
+MEANT: dict[str, tuple[str, ...]] = {
+    "modulo": ("odd", "even", "parity", "multipl", "divis", "remainder", "modul", "digit"),
+    "digit": ("digit", "number"),
+    "length": ("length", "long", "short", "letter", "character"),
+    "end": ("end", "last", "letter", "character"),
+    "words": ("words", "how many", "length", "long", "short"),
+    "letters": ("letters", "character", "length", "long", "short"),
+    "lines": ("lines", "how many"),
+}
+"""What the name of a feature has, and words that make it the task itself."""
 ASKED_FOR = (
     *("odd", "even", "parity", "multipl", "divis", "remainder", "modul", "digit", "letter"),
     *("length", "long", "short", "character", "words", "lines", "ends with"),
 )
-"""Words that make a feature the task itself."""
+"""Words that make a number of the text, as the place of the answer, the task itself."""
 
 
 def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
@@ -403,14 +421,15 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
     answered by the others that have its feature.
     """
     read: Rule = str
-    if any(word in told for word in ASKED_FOR):
-        if not _are_labels(known):
-            return None
+    if are_labels := _are_labels(known):
         read = _stem  # of a text with ever new options, what stands before them is no option
         known = [(read(text), answer) for text, answer in known]
     usual = Counter(answer for _, answer in known).most_common(1)[0][1]
     least = max(LEAST_SHARE * len(known), usual + len(known) / 4)
     for name, feature in FEATURES.items():
+        asked = next((words for sign, words in MEANT.items() if sign in name), ())
+        if not are_labels and any(word in told for word in asked):
+            continue  # that is the task
         table: dict[Hashable, Counter[str]] = {}
         for text, answer in known:
             table.setdefault(feature(text), Counter())[answer] += 1

@@ -275,14 +275,15 @@ def remove_leftovers(places: _Places) -> None:
     for folder in places.folders():
         for group_folder in folder.glob(_PREFIX + "*"):
             owner = re.fullmatch(rf"{_PREFIX}(\d+)-(\d+)(-\d+)?", group_folder.name)
-            if owner and start_time(int(owner[1])) != int(owner[2]):
+            if not owner or start_time(int(owner[1])) == int(owner[2]):
+                continue
+            with suppress(OSError):  # another driver may remove them at the same time
                 for group in group_folder.iterdir():
                     for _ in range(100):
                         if not group.is_dir() or _remove_group([group]):
                             break
                         time.sleep(0.005)
-                with suppress(OSError):
-                    group_folder.rmdir()
+                group_folder.rmdir()
 
 
 def start_time(pid: int) -> int:

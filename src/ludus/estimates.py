@@ -67,11 +67,14 @@ def share_of(values: Sequence[float]) -> Estimate:
 
     >>> share_of([0.0, 1.0, 1.0, 1.0]) == wilson(3.0, 4)
     True
+    >>> share_of([1.0, 1.0 - 1e-16]) == wilson(2.0, 2)  # they differ by rounding alone
+    True
     """
-    n, mean = len(values), fmean(values)
+    n, mean = len(values), min(1.0, max(0.0, fmean(values)))
     spread = fmean((value - mean) ** 2 for value in values)
     most = MOST_EFFECTIVE * n
-    effective = min(most, n * mean * (1 - mean) / spread) if spread else float(n)
+    # Shares vary at most as much as samples of 0 and 1 do, so that only rounding gives fewer.
+    effective = max(n, min(most, n * mean * (1 - mean) / spread)) if spread else float(n)
     if spread == 0 and 0 < mean < 1:
         effective = most
     return wilson(mean * effective, effective)

@@ -467,7 +467,7 @@ class Shuffled(Listed):
     """Sound: the same in another order each time."""
 
     def place(self, name: str, words: str) -> float:
-        return self.places[name] if words not in name else 0.0
+        return self.places[name] - (words in name)
 
 
 def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
