@@ -73,8 +73,9 @@ ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
 """
-FARM_SHARE = 0.2
-"""Share of the time that is left after the search in which it is tried what may be repeated."""
+FARM_SHARE, PROBE_SHARE = 0.2, 0.2
+"""Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
+"""
 LISTENED, MOST_PROBES = 16, 12
 """Tasks whose replies teach a rule, and replies that are read."""
 FARMED = 3
@@ -393,6 +394,17 @@ class _Attack:
         except Exception:
             return None
 
+    def _until(self, share: float) -> float:
+        """Return when a share of the time that is left will be over."""
+        return time.monotonic() + share * (self.until - time.monotonic())
+
+    def _is_late(self, name: str, until: float) -> bool:
+        """Whether the time of an attacker is over, which the report then says."""
+        late, cut = time.monotonic() > until, f"{name} (cut short)"
+        if late and cut not in self.report.skipped:
+            self.report.skipped.append(cut)
+        return late
+
     def _searched(self, ground: _Ground) -> list[Attacker]:
         """Return the programs that are paid most on the tasks of training: without the right
         answer, and with it, for what the environment shows.
@@ -410,7 +422,7 @@ class _Attack:
             return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
         effort = EFFORTS[ground.speed][1]
-        until = time.monotonic() + SHARE * (self.until - time.monotonic())
+        until = self._until(SHARE)
         search = ProgramSearch(
             ground.moves, attempt, ground.programs, effort, ENOUGH * self.report.oracle, until
         )
@@ -434,10 +446,10 @@ class _Attack:
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
 
-        until = time.monotonic() + FARM_SHARE * (self.until - time.monotonic())
+        until = self._until(FARM_SHARE)
 
         def more(farm: Farm, task: str) -> float:
-            if time.monotonic() > until:
+            if self._is_late("farm", until):
                 return 0.0
             episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MAX_STEPS)
             return self._farm_gain(farm, task, episode) if episode else 0.0
@@ -476,8 +488,9 @@ class _Attack:
             return text_of(episode, 1) if episode and is_open else ""
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
+        until = self._until(PROBE_SHARE)
         for move in probes_of(ground.moves):
-            if time.monotonic() > self.until or len(known) >= most:
+            if len(known) >= most or self._is_late("probe", until):
                 return
             reply = heard(move, lessons[0].task)
             if not reply or reply in known:

@@ -86,7 +86,7 @@ def programs_of(
         _overdone(briefing, lessons),
         _worded(briefing, told, lessons),
         _at_once(briefing),
-        _kind(end),
+        _moving(end),
         _looked_back(briefing),
         _rowed(lessons),
         _through(briefing, lessons),
@@ -249,7 +249,7 @@ def _at_once(briefing: Briefing) -> Iterator[Program]:
                 yield (Move(tool=tool.name, arguments=calls),)
 
 
-def _kind(end: Move) -> Iterator[Program]:
+def _moving(end: Move) -> Iterator[Program]:
     """Return words that move whoever is simulated, said again and again before the end."""
     for times in (4, 8):
         yield from ((*[Move(words)] * times, end) for words in MOVING)

@@ -234,8 +234,8 @@ def _apart(sign: str, has: bool, values: list[str]) -> str:
     return kept[0] if len(kept) == 1 < len(values) else ""
 
 
-def _once(joint: str, turned: int, values: list[str]) -> str:
-    return joint.join(sorted(set(values), reverse=bool(turned)))
+def _once(joint: str, is_turned: bool, values: list[str]) -> str:
+    return joint.join(sorted(set(values), reverse=is_turned))
 
 
 CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
@@ -263,9 +263,9 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
         for j in JOINTS
     ),
     *(
-        (f"each once, {order}, by {j!r} joined", partial(_once, j, n), words)
+        (f"each once, {order}, by {j!r} joined", partial(_once, j, order == "turned"), _SORTS)
         for j in JOINTS
-        for n, (order, words) in enumerate((("sorted", _SORTS), ("sorted and turned", _SORTS)))
+        for order in ("sorted", "turned")
     ),
 )
 

@@ -422,7 +422,7 @@ class PaidAgain(Shelves):
 
 def test_a_part_of_the_task_that_is_paid_as_the_whole_is_a_farm() -> None:
     def farmed(kind: type[TextEnv]) -> list[str]:
-        report = audit(kind, tasks=8, attackers=[])
+        report = audit(kind, tasks=8, attackers=[], budget_s=NEVER)
         return [tally.attacker.about for tally in report.winners if tally.attacker.name == "farm"]
 
     assert farmed(PaidAgain) == ["the expert's beginning, its action 1 made again"]
@@ -472,7 +472,7 @@ class Shuffled(Listed):
 
 def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
     def probed(kind: type[TextEnv]) -> list[str]:
-        report = audit(kind, tasks=12, attackers=[])
+        report = audit(kind, tasks=12, attackers=[], budget_s=NEVER)
         return [t.attacker.about for t in report.winners if t.attacker.name.startswith("probe")]
 
     assert probed(Listed) == ["answers token 5 as it is of the reply"]
@@ -516,9 +516,11 @@ class CheckedOnce(Checked):
 
 
 def test_a_tool_that_says_what_is_right_is_a_leak_where_all_may_be_tried() -> None:
-    names = [w.attacker.name for w in audit(Checked, tasks=12, attackers=[]).winners]
+    names = [
+        w.attacker.name for w in audit(Checked, tasks=12, attackers=[], budget_s=NEVER).winners
+    ]
     assert "tries" in names
-    assert audit(CheckedOnce, tasks=12, attackers=[]).winners == []
+    assert audit(CheckedOnce, tasks=12, attackers=[], budget_s=NEVER).winners == []
 
 
 def test_rows_calls_at_once_and_news_are_filled_from_the_task() -> None:

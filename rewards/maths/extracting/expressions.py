@@ -232,7 +232,7 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
         text = ""  # A number in brackets: the brackets are punctuation.
     # Mathematics that touches a letter, has an open bracket or ends with an operator was cut in the
     # middle; then the number stands alone.
-    is_joined = not text or _WRITES.match(body, first - 1) or _WRITES.match(body, last)
+    is_joined = not text or (first and _WRITES.match(body, first - 1)) or _WRITES.match(body, last)
     if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
     if dots := _DOTS.match(body, end):
