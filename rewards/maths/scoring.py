@@ -20,7 +20,7 @@ from ..protocol import Sample
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
-from .extracting.asked import asked_value
+from .extracting.asked import asked_value, other_event
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import parts
@@ -304,7 +304,11 @@ def _beside(
         return "relation", "the answer is an equation, whose right side is no answer"
     before = response[max(0, extraction.start - 60) : extraction.start]
     behind = response[extraction.end : extraction.end + 60]
-    reason = prompt and (misnamed(prompt, before[-40:]) or part_asked(prompt, before, behind))
+    reason = prompt and (
+        misnamed(prompt, before[-40:])
+        or part_asked(prompt, before, behind)
+        or other_event(prompt, before, answer)
+    )
     return ("form", reason) if reason else None
 
 

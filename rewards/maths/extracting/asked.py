@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..reading.dates import DATE
+from ..reading.dates import DATE, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
@@ -331,8 +331,7 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     clause = body[begin:end]
     if DENIAL.search(clause) or _HEDGED.search(clause) or _ASKED_BACK.match(clause):
         return None
-    subject = _SUBJECT.search(clause)
-    if subject and re.sub(r"\s", "", subject[1]) not in re.sub(r"[\s$]", "", prompt):
+    if _of_another(prompt, clause):
         return None
     said = [
         (match, word)
@@ -351,7 +350,18 @@ _HEDGED = re.compile(
     re.IGNORECASE,
 )
 """Words that leave a clause open, or make it a clause about another thing (`the series of ...`)."""
-_SUBJECT = re.compile(r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^]\S*) (?:is|are|ist|est|es)\b")
+_SUBJECT = re.compile(
+    r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^\d]\S*)(?: in [\w ]{3,20})?"
+    r" (?:is|are|equals|=|ist|est|es)(?=\s)"
+)
+
+
+def _of_another(prompt: str, clause: str) -> bool:
+    """Return whether a clause speaks of a number or formula that the question does not have."""
+    subject = _SUBJECT.search(clause)
+    if subject is None:
+        return False
+    return re.sub(r"\s", "", subject[1]) not in re.sub(r"[\s$]", "", prompt)
 
 
 def _stem(word: str) -> str:
@@ -364,6 +374,24 @@ _DATE_ASKED = re.compile(
     r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
     r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
     r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
+    re.IGNORECASE,
+)
+
+
+def other_event(prompt: str, before: str, answer: str) -> str:
+    """Return why the words before a date make it that of another event than the question's, or ""
+    (`It was borrowed on 8 April`, where the question is when it is due).
+    """
+    happens = _HAPPENS.search(before)
+    if happens is None or not date(answer) or _stem(happens[1].lower()) in prompt.lower():
+        return ""
+    return f"the date is that of another event: {happens[1]!r}"
+
+
+# What happens on a date, other than that it is or falls on it.
+_HAPPENS = re.compile(
+    r"\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus|hence)\b)([a-z]{2,})"
+    r"\s+on (?:the )?$",
     re.IGNORECASE,
 )
 _BASE_ASKED = re.compile(
@@ -391,7 +419,8 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     digits = _DIGITS.search(body, max(0, start - 1), end) if _BASE_ASKED.search(prompt) else None
     if digits is None or denied(body, start, end, *digits.span("value")):
         return None
-    if related(body[start : digits.start("value")]) or _HEDGED.search(body, start, digits.start()):
+    before = body[start : digits.start("value")]
+    if related(before) or _HEDGED.search(before) or _of_another(prompt, before):
         return None
     return Named("", digits["value"], *digits.span("value"))
 

@@ -292,7 +292,7 @@ _COUNTS = re.compile(
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
-    r"\b(?:of(?! them\b)|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?"
+    r"\b(?:of(?! them\W*$)|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?"
     r"|hundreds?|each|other"
     r"|per|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
     re.IGNORECASE,

@@ -82,7 +82,9 @@ def _equation(body: str, start: int, end: int) -> Plain | None:
     if not spans or any(map(str.isalnum, body[spans[-1][1] : end])):
         return None
     text = body[slice(*spans[-1])]
-    return Plain(text, *spans[-1]) if called_equation(body, text, spans[-1][0]) else None
+    if denied(body, start, end, *spans[-1]) or not called_equation(body, text, spans[-1][0]):
+        return None
+    return Plain(text, *spans[-1])
 
 
 def called_equation(body: str, text: str, start: int) -> bool:

@@ -362,3 +362,20 @@ def test_a_class_of_sentences_is_paid_and_its_near_misses_are_not(
 
     assert [sentence for sentence in said.paid if not paid(sentence)] == []
     assert [sentence for sentence in said.unpaid if paid(sentence)] == []
+
+
+OF_ANOTHER = (
+    ("On what date must the book be returned?", "It was borrowed on 8 April.", "April 8"),
+    ("On what date does it end?", "It starts on August 3.", "August 3"),
+    ("Is 91 prime or composite?", "7 is prime.", "prime"),
+    ("Convert 255 to hexadecimal.", "256 is FF.", "FF"),
+    ("Find the equation of the circle.", "The circle is not x\u00b2 + y\u00b2 = 16.", "x^2+y^2=16"),
+    ("How many are there?", "That makes six of them too many.", "6"),
+)
+
+
+@pytest.mark.parametrize(("prompt", "response", "gold"), OF_ANOTHER)
+def test_what_is_said_of_another_thing_or_denied_is_not_paid(
+    verifier: MathsVerifier, prompt: str, response: str, gold: str
+) -> None:
+    assert verifier.verify(gold, response, prompt=prompt).reward == 0.0
