@@ -26,7 +26,9 @@ from ludus.trainer.tinker.stepwise import StepwiseLearner
 from ludus.trainer.tinker.wire import AdamParams, Datum, ForwardBackward, LoraSpec
 
 SPECS = {"a": LoraSpec(rank=4, seed=1), "b": LoraSpec(rank=2, seed=2, train_mlp=False), "c": None}
-STEP = AdamParams(learning_rate=1e-3, eps=1e-8, grad_clip_norm=0.5)
+# With the usual eps Adam's step of a weight whose gradient is nearly 0 is rounding, which differs
+# between processors.
+STEP = AdamParams(learning_rate=1e-3, eps=1e-4, grad_clip_norm=0.5)
 
 
 def rows(seed: int, lengths: list[int], loss: str = "cross_entropy") -> ForwardBackward:
@@ -111,8 +113,12 @@ def main(folder: Path) -> None:
     plain.read(crossed, folder / "shared" / "a", optimizer=True)
     crossed.accumulate(rows(11, [7, 4]))
     crossed.step(STEP)
+    # Scores of 4 to 8 nats are known to 5e-7 in float32: their difference is told as a share.
     found = {
-        name: max(float((a - b).abs().max()) for a, b in zip(here[name], alone[name], strict=True))
+        name: max(
+            float(((a - b).abs() / b.abs().clamp(min=1.0)).max())
+            for a, b in zip(here[name], alone[name], strict=True)
+        )
         for name in SPECS
     }
     count = len(tensors(crossed))
@@ -121,7 +127,6 @@ def main(folder: Path) -> None:
         for a, b in zip(tensors(crossed).values(), alone["a"][-count:], strict=True)
     )
     expected = asyncio.run(sampled(plain))
-    # Scores of 4 to 8 nats are known to 5e-7 in float32: their difference is told as a share.
     apart = np.abs(np.array(scores) - np.array(expected))
     found["sampled"] = float((apart / np.maximum(1.0, np.abs(expected))).max())
     found["moved"] = float(np.abs(np.array(scores[0]) - np.array(scores[1])).max())
