@@ -97,8 +97,8 @@ class AnswerKey:
         return 0.0 if is_other else len(episode.actions) / len(lesson.actions)
 
     def worth(self, task: str, actions: Sequence[Action]) -> float:
-        """Return what those of some actions are worth that the expert does on this task: what it is
-        paid for each, or equal shares where only its last action is paid.
+        """Return the value of those actions that the expert does on this task, too: its reward for
+        each, or an equal share of the whole where only its last action is rewarded.
         """
         lesson, left, worth = self.experts[task], Counter(map(deed, actions)), 0.0
         equal = sum(lesson.rewards) / len(lesson.rewards)

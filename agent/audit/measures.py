@@ -441,7 +441,7 @@ class _Attack:
         return attackers
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
-        """Return who is paid more for what the expert does than the expert, by doing it again."""
+        """Return the attacker that repeats an action of the expert's for more than its worth."""
         tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
@@ -462,7 +462,7 @@ class _Attack:
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
-        """Return who answers one item of a list, which stands in the task."""
+        """Return attackers that answer a single item of a list, by its place in the task."""
         frame, lessons = self.key.frame, [lesson for lesson in self.lessons if lesson.actions]
         if frame.is_constant or not lessons:
             return
@@ -475,8 +475,8 @@ class _Attack:
             )
 
     def _probed(self, ground: _Ground) -> Iterator[Attacker]:
-        """Return who makes a move that asks nothing, and reads the answer off the reply by a rule:
-        one for each reply that is unlike the others.
+        """Return attackers that make a move without a question, and read the answer off the reply
+        by a learned rule: an attacker for each distinct reply that teaches a rule.
         """
         frame, lessons = self.key.frame, self.lessons[:LISTENED]
         if not lessons or frame.is_constant:
@@ -513,8 +513,8 @@ class _Attack:
                 break
 
     def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:
-        """Return what an episode of a farm is paid beyond what its part of the expert's actions is
-        worth, and beyond the same actions without repeats.
+        """Return the reward of an episode of a farm beyond the value of the expert's actions in it,
+        and beyond the reward of the same actions without repeats.
         """
         if not farm.alone:
             return episode.total - sum(self.key.experts[task].rewards)

@@ -207,8 +207,8 @@ def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
 
 
 def _looked_back(briefing: Briefing) -> Iterator[Program]:
-    """Return tools without arguments, which may show something, and what they showed as the
-    argument of another call.
+    """Return a call of a tool without arguments, and a piece of its reply as the argument of
+    another call.
     """
     free = [Move(tool=tool.name) for tool in free_tools(briefing)]
     shown = [
@@ -240,7 +240,7 @@ def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
-    """Return all calls of a tool in one turn: with each number, and with each word of the task."""
+    """Return a turn of many calls of a tool: with each number, or with each word of the task."""
     for tool in briefing.tools:
         for name, schema in properties_of(tool).items():
             usual = {n: pool(s, ())[0] for n, s in properties_of(tool).items()}
@@ -275,8 +275,8 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
 
 
 def _through(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls of tools of two arguments: one runs through the numbers, or the words or numbers
-    of the task, the other stays, or follows it.
+    """Return rows of calls of tools with two arguments: the first runs through numbers, or words of
+    the task, and the second stays the same or is the next in the row.
     """
     turns = range(STEPS)
     rows: list[Sequence[Any]] = [range(1, STEPS + 1), range(STEPS)]

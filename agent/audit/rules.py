@@ -595,9 +595,7 @@ def item_rules(
 
 
 def tries_all(scene: Scene) -> Iterator[Action]:
-    """Ask a tool for each answer that may be right, and give the one whose reply is unlike all
-    others.
-    """
+    """Ask a tool about each possible answer, and give the answer with the only different reply."""
     offered = [*options(scene.opening), *scene.answers()]
     for tool in scene.briefing.tools:
         schemas = list(properties_of(tool).items())

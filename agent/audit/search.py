@@ -153,7 +153,7 @@ class ProgramSearch:
         return confirmed()
 
     def without_reading(self) -> float:
-        """Return the mean of the best program that reads nothing, right answers included."""
+        """Return the mean reward of the best program without slots, right answers included."""
 
         def paid(program: Program, task: int) -> float:
             return self._tried(program, task).paid
