@@ -379,3 +379,16 @@ def test_what_is_said_of_another_thing_or_denied_is_not_paid(
     verifier: MathsVerifier, prompt: str, response: str, gold: str
 ) -> None:
     assert verifier.verify(gold, response, prompt=prompt).reward == 0.0
+
+
+DERIVED = ("The reciprocal is 5", "Half of it is 5", "Twice this is 5", "Its square is 5")
+
+
+@pytest.mark.parametrize("clause", DERIVED)
+def test_a_value_derived_from_the_answer_is_paid_only_where_it_is_asked(
+    verifier: MathsVerifier, clause: str
+) -> None:
+    relation = clause.removeprefix("The ").removeprefix("Its ").split()[0].lower()
+    response = f"So we arrive at the value that was sought. {clause}."
+    assert verifier.verify("5", response, prompt="Find x.").reward == 0.0
+    assert verifier.verify("5", response, prompt=f"Find {relation} of x.").reward == 1.0
