@@ -34,12 +34,16 @@ CLAIMS = {
         Claim("Express x in terms of y.", "x = 3y", "x = 3y"),
         Claim("Find the vertex.", "V = (1; 4)", "(1, 4)"),
         Claim("How much is it?", "the total is 25", "25"),
+        Claim("What kind of shape is it?", "the shape is a **rhombus**", "rhombus"),
+        Claim("What kind of conic is it?", "the conic is called a hyperbola", "Hyperbola"),
+        Claim("Which test applies?", "we apply the **ratio test**", "ratio test"),
     ),
     "German": (
         Claim("Wie viele Nullstellen gibt es?", "es gibt zwei Nullstellen", "2"),
         Claim("Wie viele hat Lena? Paul hat mehr.", "Lena hat 17 und Paul 34", "17"),
         Claim("Wie viele rote Kugeln sind es?", "es sind 9 rote Kugeln und 8 blaue Kugeln", "9"),
         Claim("Drücke x durch y aus.", "x = 3y", "x = 3y"),
+        Claim("Was für ein Kegelschnitt ist es?", "es ist eine **Hyperbel**", "Hyperbel"),
     ),
     "French": (
         Claim("Combien de solutions y a-t-il ?", "il y a trois solutions", "3"),
