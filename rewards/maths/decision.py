@@ -169,6 +169,8 @@ def decide(
         decision = _equal(*roots, conventions, deep)
     if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
         decision = _equal(named, answer, conventions, deep)
+    if not decision.equal and (natural := _in_natural_logarithms(prompt, gold, answer)):
+        decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):
         return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
@@ -249,6 +251,28 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
     if defined is None or len(set(_DEFINES.findall(prompt))) < 2:
         return False
     return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
+
+
+_INTEGRAL = re.compile(
+    r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
+    r"|積分|积分|적분|интеграл|первообразн",
+    re.IGNORECASE,
+)
+_LOGARITHM = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)|(?<![A-Za-z\\])log(?![A-Za-z_])(?!\s*_)")
+
+
+def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
+    r"""Return an answer to a question of calculus with the logarithms that name no base as natural
+    ones, where the gold has only these; else "".
+
+    >>> _in_natural_logarithms("", r"\ln x + C", r"\log x + C")
+    '\\ln x + C'
+    """
+    calculus = _INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)
+    if not calculus or "ln" not in gold or "log" in gold or "log" not in answer:
+        return ""
+    natural = _LOGARITHM.sub(r"\\ln", answer)
+    return "" if natural == answer else natural
 
 
 _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")

@@ -194,7 +194,7 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
         answer_list = aligned_family(first[0], second[0], answer_list)
         return _in_order([first[0], *first[1]], list(answer_list.args), judge)
     plain = answer if gold.op == "such" else gold
-    if (first or second) and plain.op == "rel":
+    if (first or second) and plain.op in {"rel", "mod"}:
         gold_value, answer_value = (first[0] if first else gold), (second[0] if second else answer)
         return matches(gold_value, aligned_family(gold_value, answer_value, answer_value), judge)
     same = gold.op == answer.op

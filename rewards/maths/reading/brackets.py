@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import nodes
+from .conditions import piecewise
 from .literals import based
 from .nodes import Node, Unreadable
 from .operators import argument, subscript
@@ -149,6 +150,8 @@ def listed(parser: Parser) -> Node:
         items.append(parser.expression())
     if len(items) == 1:
         return items[0]
+    if (cases := piecewise(items)) is not None:
+        return cases
     if (groups := _grouped(items, marks)) is not None:
         return Node("list", groups, 0, ";")
     words = [mark for mark in marks if mark in {"and", "or"}]
