@@ -89,7 +89,8 @@ _FORMS = {
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
-    r"|\ball (?:(?:real|positive|natural) )?(?:\$?[a-z]\$?\b|(?:integers|(?:whole )?numbers)\b)|general solution|solution set|\blöse|alle lösungen"
+    r"|\ball (?:(?:real|positive|natural) )?(?:\$?[a-z]\$?\b|(?:integers|(?:whole )?numbers)\b)"
+    r"|general solution|solution set|\blöse|alle lösungen"
     r"|allgemeine lösung|résou|toutes les solutions|solution générale|resuelv"
     r"|todas las soluciones|solución general|resolv|todas as soluções|solução geral|risolv"
     r"|tutte le soluzioni|soluzione generale|реши|все решения|общее решение|解方程|所有.{0,3}解"

@@ -60,7 +60,7 @@ _NO_ANSWER = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
 # Plain language. An answer with other characters that cannot be parsed is kept as written.
 _PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
 # Two letters such as `mg`: milligrams or, where that cannot be parsed, the product of m and g.
-_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])(?!(?:if|is|of|to|or)\b)[a-z]{2}(?![A-Za-z}])")
+_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])(?!i[fs]\b)[a-z]{2}(?![A-Za-z}])")
 
 
 def read(source: str) -> Node:
