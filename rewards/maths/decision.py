@@ -19,7 +19,7 @@ from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
 from .comparing.question import family, in_asked_order, refusal, side_asked
-from .comparing.wording import same_words
+from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
@@ -175,6 +175,12 @@ def decide(
         return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
+    if (
+        prompt
+        and not decision.equal
+        and by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer)))
+    ):
+        return PairDecision(True, "text", "the same words, but for a noun of the question")
     if (
         prompt
         and not decision.equal

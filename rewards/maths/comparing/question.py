@@ -304,8 +304,9 @@ def part_asked(prompt: str, before: str, behind: str) -> str:
     if _OTHERS.search(before) and not _OTHERS_ASKED.search(prompt):
         return "the value counts what remains, which the question does not ask for"
     derived = _DERIVED.search(before)
-    if derived and derived[1].lower() not in prompt.lower():
-        return f"the question does not ask for the {derived[1]}"
+    relation = derived and next(filter(None, derived.groups())).lower()
+    if relation and relation not in prompt.lower():
+        return f"the question does not ask for the {relation}"
     if _DIFFERS.match(behind) and not _DIFFERENCE_ASKED.search(prompt):
         return "the value is a difference, which the question does not ask for"
     return ""
@@ -316,7 +317,10 @@ _OTHERS = re.compile(
 )
 _DERIVED = re.compile(
     r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
-    r"|conjugate|successor|predecessor)\b[^.,;]*$",
+    r"|conjugate|successor|predecessor)\b[^.,;]*$"
+    r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
+    r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
+    r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$",
     re.IGNORECASE,
 )
 _OTHERS_ASKED = re.compile(r"\b(?:remain\w*|others?|left|rest|still)\b", re.IGNORECASE)
