@@ -60,7 +60,8 @@ def sum_of(parser: Parser, left: Node) -> Node:
                 terms.append(nodes.sym("..."))
                 continue
             term = parser.expression(SUM)
-            if token.value == "-" and len(terms) == 1 and left.op in SETS:
+            of_sets = left.op in SETS or left.note.startswith("set ")
+            if token.value == "-" and len(terms) == 1 and of_sets:
                 # After a set, the minus sign means the set difference.
                 terms = [Node("minus", (left, term))]
             else:

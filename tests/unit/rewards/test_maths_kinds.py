@@ -677,6 +677,61 @@ LAWS = [
         [r"\mathbb L=\{3\}", r"L = \{3\}"],
         [r"L=\{-3\}", r"\mathbb{L}=\{3;4\}", r"\mathbb{L}=\{\}"],
     ),
+    # Sets of reals: builders, intervals, inequalities and words.
+    (
+        [
+            r"\{x\in\mathbb{R}: x\neq\pm3\}",
+            r"x \neq \pm 3",
+            r"(-\infty,-3)\cup(-3,3)\cup(3,\infty)",
+            r"\mathbb{R}\setminus\{\pm 3\}",
+            "all real numbers except 3 and -3",
+            r"all real $x$ except $x=\pm3$",
+            r"$x \in \mathbb{R}$, $x \ne \pm 3$",
+        ],
+        "What is the domain of $f$?",
+        [
+            r"\{x\in\mathbb{R} \mid x\neq 3, x \neq -3\}",
+            r"\{x \mid x \neq \pm 3\}",
+            r"(-\infty,-3)\cup(-3,3)\cup(3,\infty)",
+            r"\mathbb{R} - \{-3,3\}",
+            r"x\neq -3,3",
+            r"x \neq 3 \text{ and } x\neq -3",
+            r"\text{all reals except } \pm 3",
+            r"\text{All real numbers except 3 and -3}",
+        ],
+        [
+            r"x \neq 3",
+            r"x\neq 3, 4",
+            r"x = \pm 3",
+            r"\{-3,3\}",
+            r"(-\infty,-3)\cup(3,\infty)",
+            r"\mathbb{R}\setminus[-3,3]",
+            r"\mathbb{Z}\setminus\{\pm 3\}",
+            r"\{x\in\mathbb{Z}: x\neq\pm3\}",
+            r"\text{all real numbers except } 3",
+            r"\text{all integers except } \pm 3",
+        ],
+    ),
+    (
+        [r"\{x \mid x>\frac12\}", r"all real numbers greater than $\frac{1}{2}$", "x>1/2"],
+        "",
+        [
+            r"(\frac12,\infty)",
+            r"\{x \in \mathbb{R} \mid x > 0.5\}",
+            r"\{x \in (0, \infty): 2x > 1\}",
+        ],
+        [r"x\ge \frac12", r"\{x \in \mathbb{Z} \mid x > \frac12\}", r"x \neq \frac12", r"\frac12"],
+    ),
+    (
+        [r"x \ne 0, 1", r"all real numbers $x$ except $x = 0$ and $x = 1$"],
+        "",
+        [
+            r"x \ne 0, x \ne 1",
+            r"(-\infty,0)\cup(0,1)\cup(1,\infty)",
+            r"\mathbb R \setminus \{0, 1\}",
+        ],
+        [r"x \ne 0 , x=1", "x = 0, 1", r"\mathbb{R}\setminus[0,1]", r"x \ne 0", "0, 1"],
+    ),
 ]
 
 
