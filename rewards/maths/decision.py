@@ -26,7 +26,7 @@ from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
-from .reading.labels import with_names
+from .reading.labels import truths, with_names
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
@@ -77,6 +77,7 @@ CALLER_CHARACTERS = 240
 """
 
 
+_TRUTH = re.compile(r"\b(?:true|false|[TF])\b", re.IGNORECASE)
 GOLDS = 1024
 """How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
 rollouts shares its gold and nothing else.
@@ -341,6 +342,8 @@ def _equal(
     named_gold = with_names(cleaned_gold, bare=True)
     bare = named_gold != cleaned_gold and named_gold != with_names(cleaned_gold)
     cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
+    if _TRUTH.search(cleaned_gold) and (wanted := truths(cleaned_gold)):
+        cleaned_gold, cleaned_answer = wanted, truths(cleaned_answer) or cleaned_answer
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
     if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):

@@ -474,7 +474,8 @@ def _renamed(asked: Question, wanted: Node, given: Node) -> str:
     if wanted.op == "mod":  # the letter of a congruence names the numbers, as that of `20k + 18`
         return ""
     lost = symbols(wanted) - symbols(given)
-    renamed = lost & asked.quantities & WHOLE_NUMBER_NAMES and symbols(given) - symbols(wanted)
+    others = symbols(given) - symbols(wanted) - {"T", "F"}  # which are true and false
+    renamed = lost & asked.quantities & WHOLE_NUMBER_NAMES and others
     return f"the question says {min(lost)}" if renamed else ""
 
 

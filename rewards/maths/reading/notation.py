@@ -39,6 +39,7 @@ _SYMBOLS: dict[str, str] = {
     "ℂ": r"\mathbb{C}",
     "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
     "⌉": r"\rceil ",
+    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ",
     "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ",
     "⊕": r"\oplus ", "⊗": r"\otimes ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ",
     "⊇": r"\supseteq ",
@@ -137,6 +138,8 @@ _COMMA_INSIDE = re.compile(r"(?<=\d),(?=\d)")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
+_RANGING = r"[\s}$]{1,4}(?=[a-z]\w?\s*(?:\\in\b|\\[gl]eq?\b|[<>]))"
+"""What follows the words of a quantifier: a letter and its range."""
 _SAID = tuple(
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in (
@@ -150,6 +153,8 @@ _SAID = tuple(
         (r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
         (r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
         (r"^US\s?(?=\\?\$)", ""),
+        (rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}", r"\\exists "),
+        (rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )
 """Numbers said in words, in the spelling of formulas."""

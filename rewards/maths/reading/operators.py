@@ -32,7 +32,7 @@ from .pratt import Parser
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
 """Kinds of tokens that can begin a factor."""
 STOPS = frozenset(
-    {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
+    {"end", "hline", "forall", "exists", "nexists", "quad", "choose", "therefore", "because", "not"}
 )
 """Commands that end a value. All other unknown commands are taken for operators."""
 
@@ -200,7 +200,7 @@ def starts_factor(parser: Parser, last: Node) -> bool:
         case "sym" if token.value == "U" and last.op in SETS:
             return False
         case "cmd":
-            return token.value in parser.grammar.commands
+            return token.value in parser.grammar.commands and token.value not in STOPS
         case _:
             return token.kind in STARTS
 

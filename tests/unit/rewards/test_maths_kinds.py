@@ -732,6 +732,73 @@ LAWS = [
         ],
         [r"x \ne 0 , x=1", "x = 0, 1", r"\mathbb{R}\setminus[0,1]", r"x \ne 0", "0, 1"],
     ),
+    # Statements with quantifiers.
+    (
+        [
+            r"\exists x\in\mathbb{R},\ x^2\le 0",
+            r"$\exists x \in \mathbb{R}$ such that $x^2 \le 0$",
+            "∃x∈R, x²≤0",
+            r"There exists $x \in \mathbb{R}$ such that $x^2 \le 0$",
+        ],
+        r"Write the negation of: $\forall x\in\mathbb{R},\ x^2 > 0$.",
+        [
+            r"\exists\, x\in\mathbb R:\ x^2\leq 0",
+            r"\exists x \in \mathbb{R} \text{ s.t. } x^2 \le 0",
+            r"(\exists x\in\mathbb{R})(x^2\le 0)",
+            r"\exists x\in\mathbb{R}\; (x^2\le 0)",
+            r"\exists x_0\in\mathbb{R} \mid 0 \ge x_0^2",
+            r"\text{there exists } x\in\mathbb{R} \text{ such that } x^2\le 0",
+        ],
+        [
+            r"\forall x\in\mathbb{R},\ x^2\le 0",
+            r"\nexists x\in\mathbb{R},\ x^2\le 0",
+            r"\neg\exists x\in\mathbb{R},\ x^2\le 0",
+            r"\exists x\in\mathbb{Z},\ x^2\le 0",
+            r"\exists x\in\mathbb{R},\ x^2< 0",
+            r"\exists x\in\mathbb{R},\ y^2\le 0",
+            r"\exists x\in\mathbb{R}",
+            r"\exists x, x^2 \le 0",
+            r"x^2\le 0",
+        ],
+    ),
+    (
+        [
+            r"\forall x > 0,\ \exists y\in\mathbb{R},\ y^2 = x",
+            r"$\forall x>0$ $\exists y \in \mathbb{R}$: $y^2=x$",
+        ],
+        "",
+        [
+            r"(\forall x>0)(\exists y\in\mathbb R)(y^2=x)",
+            r"\text{for all } a>0 \text{ there exists } b \in \mathbb{R}: a = b^2",
+        ],
+        [
+            r"\exists y\in\mathbb{R}\ \forall x>0:\ y^2=x",
+            r"\forall x>0\ \forall y\in\mathbb{R}:\ y^2=x",
+            r"\forall x\ge0\ \exists y\in\mathbb{R}:\ y^2=x",
+            r"\forall x>0\ \exists y\in\mathbb{R}:\ x^2=y",
+        ],
+    ),
+    # The truth values of letters.
+    (
+        ["$p$ true, $q$ false", "p = T, q = F", r"p = \text{true}, q = \text{false}"],
+        "For which truth values $(p,q)$ is $p \\to q$ false?",
+        [
+            "p = T, q = F",
+            r"p \text{ is true and } q \text{ is false}",
+            "q is false and p is true",
+            "(T, F)",
+            r"(p, q) = (\text{true}, \text{false})",
+        ],
+        [
+            "p = F, q = T",
+            "(F, T)",
+            "(T, T)",
+            "p = T",
+            "T",
+            "(q,p)=(T,F)",
+            r"p \text{ is not true and } q \text{ is false}",
+        ],
+    ),
 ]
 
 
