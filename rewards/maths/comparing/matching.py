@@ -155,6 +155,11 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return _described(gold, answer, judge)
     if "list" in (gold.op, answer.op):
         gold, answer = spread(gold), spread(answer)
+    if gold.op == "list" and answer.op == "set" and _of_unknowns(gold) and not has(answer, "rel"):
+        # The solution of a system is one tuple: `{(3, 1)}`, and not `{3, 1}`.
+        if len(answer.args) != 1 or answer.args[0].op != "bracket":
+            return judge.decided("set", False, "the gold has a value for each of its names")
+        answer = answer.args[0]
     if both_regional(gold, answer):
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
@@ -184,6 +189,16 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     return _unordered(first, second, judge)
 
 
+def _of_unknowns(node: Node) -> bool:
+    """Return whether a list gives values to different letters: `x = 3, y = 1`."""
+    names = {item.args[0] for item in node.args if item.op == "rel" and item.note == "="}
+    return len(names) == len(node.args) > 1 and all(map(_is_plain, names))
+
+
+def _is_plain(name: Node) -> bool:
+    return name.op == "sym" and len(name.note) == 1
+
+
 def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     """Compare set-builders by the element that generates the set where possible, else part by
     part.
@@ -194,7 +209,7 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
         answer_list = aligned_family(first[0], second[0], answer_list)
         return _in_order([first[0], *first[1]], list(answer_list.args), judge)
     plain = answer if gold.op == "such" else gold
-    if (first or second) and plain.op == "rel":
+    if (first or second) and plain.op in {"rel", "mod"}:
         gold_value, answer_value = (first[0] if first else gold), (second[0] if second else answer)
         return matches(gold_value, aligned_family(gold_value, answer_value, answer_value), judge)
     same = gold.op == answer.op

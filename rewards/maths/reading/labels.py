@@ -108,6 +108,40 @@ def with_names(text: str, *, bare: bool = False) -> str:
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
 
 
+# `p is true`, `q = F`; the values of `(p, q) = (T, F)`.
+_TRUTH = re.compile(
+    r"(?P<name>[A-Za-z])(?: is | ?[=:] ?| )(?:(?P<true>[Tt]rue|TRUE|[T1])|[Ff]alse|FALSE|[F0])"
+)
+_TRUTHS = re.compile(
+    r"(?:\( ?(?P<names>[A-Za-z](?: ?, ?[A-Za-z])*) ?\) ?= ?)?"
+    r"\( ?(?P<values>\w{1,5}(?: ?, ?\w{1,5})+) ?\)"
+)
+
+
+def truths(text: str) -> str:
+    """Return the truth values of several letters as numbers, or "".
+
+    >>> truths("p is true and q is false"), truths("(p, q) = (T, F)")
+    ('p=1,q=0', 'p=1,q=0')
+    >>> truths("(T, F)"), truths("p = 2, q = 1")
+    ('(1,0)', '')
+    """
+    plain = " ".join(_MARKUP.sub(r" \1 ", text[:MAX_LABELLED]).split()).strip(" .")
+    if listed := _TRUTHS.fullmatch(plain):
+        values = [f"x {value.strip()}" for value in listed["values"].split(",")]
+        names = (listed["names"] or "").replace(" ", "").split(",")
+    else:
+        values, names = [part for part in _JOINTS.split(plain) if part], []
+    pairs = [_TRUTH.fullmatch(value) for value in values]
+    said = ["1" if pair["true"] else "0" for pair in pairs if pair]
+    if len(said) < max(2, len(values)):
+        return ""
+    if listed and not any(names):
+        return f"({','.join(said)})"
+    names = names or [pair["name"] for pair in pairs if pair]
+    return ",".join(map("{}={}".format, names, said)) if len(names) == len(said) else ""
+
+
 _CHANGES = DENIALS | words(
     "plus minus times and or over under about exactly approximately at by to from in on for with "
     "less more than most least between maximum minimum root square cube step case part room "
