@@ -40,7 +40,7 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import Farm, farms_of, programs_of
+from .programs import Farm, Forgery, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
@@ -357,6 +357,7 @@ class _Attack:
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
             learned += self._itemised(ground)
+            learned += self._forged()
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -460,6 +461,13 @@ class _Attack:
             return []
         self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+
+    def _forged(self) -> Iterator[Attacker]:
+        """Return attackers that spoil the expert's answer where it answers once."""
+        lessons = [self.key.experts.get(task.id) for task in self.attacked]
+        for forgery in Forgery if any(le and len(le.actions) == 1 for le in lessons) else ():
+            about, plays = f"the expert's answer: {forgery}", forgery.plays(self.key.experts)
+            yield Attacker(f"forged {forgery.name.lower()}", AttackKind.FORGED, plays, about)
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that answer a single item of a list, by its place in the task."""
@@ -623,7 +631,7 @@ class _Attack:
 
     def _tally(self, attacker: Attacker) -> None:
         trials, gains, away, fault = list[Trial](), list[float](), list[str](), ""
-        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH, AttackKind.FORGED)
         may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
             if (trials or away) and time.monotonic() > self.until:
