@@ -73,6 +73,9 @@ ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
 """
+OWN_WAY = 4
+"""Pieces of a task from which a program that does as much as the expert does the task its own way.
+"""
 FARM_SHARE, PROBE_SHARE = 0.2, 0.2
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
 """
@@ -418,7 +421,8 @@ class _Attack:
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
-            if self._is_fair_part(task, episode):
+            walks = len({move for move in program if move.reads}) >= OWN_WAY
+            if self._is_fair_part(task, episode) or (walks and self.key.walks(task, episode)):
                 return Attempt(0.0, solved=True, reply=reply)
             return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 

@@ -17,6 +17,7 @@ from typing import Any
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action, assistant
 
+from .answers import verb
 from .attackers import (
     ANSWERED,
     MOST_LABELS,
@@ -527,9 +528,7 @@ def paid_places(lesson: Lesson) -> list[int]:
     places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
     kinds: dict[str, int] = {}
     for n, action in enumerate(lesson.actions[:-1]):
-        message = as_action(action)
-        verb = message.tool_calls[0].name if message.tool_calls else message.text.split(" ")[0]
-        kinds.setdefault(verb, n)
+        kinds.setdefault(verb(action), n)
     return places[:MOST_FARMED] or list(kinds.values())[: 2 * MOST_FARMED]
 
 
