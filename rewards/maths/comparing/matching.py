@@ -72,7 +72,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
-            answer = same_parameter(gold, answer, judge.whole)
+            answer = same_parameter(gold, answer, judge)
         if "const" in second.ops and second.names:
             answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
@@ -91,7 +91,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_parameter(gold, aligned(gold, answer), judge)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)

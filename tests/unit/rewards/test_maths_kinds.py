@@ -799,6 +799,56 @@ LAWS = [
             r"p \text{ is not true and } q \text{ is false}",
         ],
     ),
+    # Functions with a free constant.
+    (
+        [
+            "f(x)=x+c for a constant c",
+            r"$f(x)=x+c$, where $c$ is any real number",
+            r"f(x)=x+c, c\in\mathbb{R}",
+            r"$f(x)=x+c$ with $c$ an arbitrary constant",
+        ],
+        "Find all functions $f$ with $f(x+y) = f(x) + y$.",
+        [
+            r"f(t)=t+a,\ a\in\mathbb{R}\text{ arbitrary}",
+            r"f(x) = x + k \text{ (}k\text{ constant)}",
+            "f(x)=x+c",
+            r"f(x)=x+b \text{ for some real constant } b",
+            r"f(x)=x+k,\ k\in\mathbb{R}",
+        ],
+        [
+            "f(x)=x+1",
+            "f(x)=x",
+            "f(x)=cx",
+            "f(x)=-x+c",
+            "f(x)=x+y",
+            "f(x)=x+c, c>0",
+            r"f(x)=x+c \text{ with } c = 1",
+            r"f(x)=x+c,\ c\in\mathbb{Z}",
+            "f(x)=cx+c",
+        ],
+    ),
+    (
+        [r"$f(x)=cx$ where $c$ is any real number", "f(x)=cx for a constant c"],
+        "",
+        ["f(x)=ax", r"f(t)=ct \text{ for some constant } c", r"f(x) = ax \text{ for any real } a"],
+        ["f(x)=2x", "f(x)=cx^2", "f(x)=x+c", r"f(x)=\frac{c}{x}", r"f(x)=cx, c\in\mathbb{Q}"],
+    ),
+    (
+        ["f(x)=cx for a nonzero constant c"],
+        "",
+        [r"f(x)=ax, a\ne0", r"f(x)=kx \text{ where } k \text{ is a non-zero constant}"],
+        ["f(x)=ax", "f(x)=ax, a>0", "f(x)=3x"],
+    ),
+    (
+        [r"$y = Ce^{2x}$ where $C$ is a constant", "$y = Ce^{2x}$"],
+        "Solve $y' = 2y$.",
+        [
+            r"y = Ke^{2x}\ (K \text{ constant})",
+            r"y=Ae^{2x} \text{ where } A \text{ is a constant}",
+            r"y=c_1 e^{2x}",
+        ],
+        [r"y=3e^{2x}", r"y=e^{2x}", r"y=C+e^{2x}", r"y=Ce^{x}", r"y=xe^{2x}"],
+    ),
 ]
 
 
