@@ -849,6 +849,47 @@ LAWS = [
         ],
         [r"y=3e^{2x}", r"y=e^{2x}", r"y=C+e^{2x}", r"y=Ce^{x}", r"y=xe^{2x}"],
     ),
+    # Several values that words or the symbols of these words name.
+    (
+        [
+            "mean 6, variance 4.2",
+            "mean = 6 and variance = 4.2",
+            "mean: 6, variance: 4.2",
+            r"$E[X]=6$, $\operatorname{Var}(X)=4.2$",
+        ],
+        "Find the mean and the variance of $X$.",
+        [
+            r"$E[X]=6, \operatorname{Var}(X)=\tfrac{21}{5}$",
+            r"\operatorname{Var}(X)=4.2, E(X)=6",
+            r"\mu = 6, \sigma^2 = 4.2",
+            "mean: 6; variance: 4.2",
+            "variance 4.2 and mean 6",
+            "6 and 4.2",
+            "(6, 4.2)",
+        ],
+        [
+            r"E[X]=4.2, \operatorname{Var}(X)=6",
+            r"\mu = 4.2, \sigma^2 = 6",
+            r"E[X] = 6, \sigma = 4.2",
+            "mean: 4.2; variance: 6",
+            "mean 6, median 4.2",
+            "4.2 and 6",
+            "mean 6",
+        ],
+    ),
+    (
+        [r"amplitude 3, period $\pi$", r"amplitude $=3$, period $=\pi$"],
+        r"Find the amplitude and period of $y = 3\sin 2x$.",
+        [r"A=3, T=\pi", r"T=\pi, A=3", r"3, \pi", r"$3$ and $\pi$"],
+        [r"A=\pi, T=3", r"A=3, f=\pi", r"\pi, 3", r"\text{period } 3, \text{amplitude } \pi"],
+    ),
+    (
+        ["length 5, width 3"],
+        "",
+        ["w=3, l=5", r"l = 5 \text{ cm}, w = 3 \text{ cm}", "a=5, b=3"],
+        ["l=3, w=5", "w=5, l=3", "a=3, b=5"],
+    ),
+    (["E(X)=2, E(Y)=3"], "", ["E[Y]=3, E[X]=2", "2, 3"], ["E[X]=3, E[Y]=2", "3, 2"]),
 ]
 
 
