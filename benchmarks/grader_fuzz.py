@@ -899,7 +899,8 @@ class _Liar(type(_honest)):
         kind = type(_honest)
         if issubclass(kind, datetime.date):
             return cls(1999, 1, 1)
-        return cls(int=77) if kind is uuid.UUID else cls(77)
+        # A number that no task asks for, so that no liar is right by chance.
+        return cls(int=77) if kind is uuid.UUID else cls(-77_000_077)
     for _name in ('days', 'seconds', 'year', 'month', 'numerator', 'denominator', 'real', 'imag', 'hex'):
         locals()[_name] = property(lambda self: next(_turns))
     for _name in ('isoformat', '__str__', '__repr__', '__contains__', '__eq__', '__getitem__', '__len__'):

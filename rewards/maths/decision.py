@@ -19,14 +19,14 @@ from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
 from .comparing.question import family, in_asked_order, refusal, side_asked
-from .comparing.wording import same_words
+from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
-from .reading.labels import with_names
+from .reading.labels import truths, with_names, with_quantities
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
@@ -77,6 +77,7 @@ CALLER_CHARACTERS = 240
 """
 
 
+_TRUTH = re.compile(r"\b(?:true|false|[TF])\b", re.IGNORECASE)
 GOLDS = 1024
 """How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
 rollouts shares its gold and nothing else.
@@ -169,10 +170,18 @@ def decide(
         decision = _equal(*roots, conventions, deep)
     if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
         decision = _equal(named, answer, conventions, deep)
+    if not decision.equal and (natural := _in_natural_logarithms(prompt, gold, answer)):
+        decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):
         return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
+    if (
+        prompt
+        and not decision.equal
+        and by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer)))
+    ):
+        return PairDecision(True, "text", "the same words, but for a noun of the question")
     if (
         prompt
         and not decision.equal
@@ -187,7 +196,8 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
-    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
+    said = with_quantities(unboxed(gold), _bare(answer)) if prompt and decision.equal else None
+    if said and (refused := refusal(prompt, *said)):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
 
@@ -251,6 +261,28 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
     return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
 
 
+_INTEGRAL = re.compile(
+    r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
+    r"|積分|积分|적분|интеграл|первообразн",
+    re.IGNORECASE,
+)
+_LOGARITHM = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)|(?<![A-Za-z\\])log(?![A-Za-z_])(?!\s*_)")
+
+
+def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
+    r"""Return an answer to a question of calculus with the logarithms that name no base as natural
+    ones, where the gold has only these; else "".
+
+    >>> _in_natural_logarithms("", r"\ln x + C", r"\log x + C")
+    '\\ln x + C'
+    """
+    calculus = _INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)
+    if not calculus or "ln" not in gold or "log" in gold or "log" not in answer:
+        return ""
+    natural = _LOGARITHM.sub(r"\\ln", answer)
+    return "" if natural == answer else natural
+
+
 _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")
 _BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
           "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
@@ -308,9 +340,12 @@ def _equal(
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    cleaned_gold, cleaned_answer = with_quantities(cleaned_gold, cleaned_answer)
     named_gold = with_names(cleaned_gold, bare=True)
-    bare = named_gold != cleaned_gold and named_gold != with_names(cleaned_gold)
+    bare = named_gold != cleaned_gold
     cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
+    if _TRUTH.search(cleaned_gold) and (wanted := truths(cleaned_gold)):
+        cleaned_gold, cleaned_answer = wanted, truths(cleaned_answer) or cleaned_answer
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
     if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):

@@ -72,7 +72,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
-            answer = same_parameter(gold, answer, judge.whole)
+            answer = same_parameter(gold, answer, judge)
         if "const" in second.ops and second.names:
             answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
@@ -91,7 +91,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_parameter(gold, aligned(gold, answer), judge)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)
@@ -155,6 +155,11 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return _described(gold, answer, judge)
     if "list" in (gold.op, answer.op):
         gold, answer = spread(gold), spread(answer)
+    if gold.op == "list" and answer.op == "set" and _of_unknowns(gold) and not has(answer, "rel"):
+        # The solution of a system is one tuple: `{(3, 1)}`, and not `{3, 1}`.
+        if len(answer.args) != 1 or answer.args[0].op != "bracket":
+            return judge.decided("set", False, "the gold has a value for each of its names")
+        answer = answer.args[0]
     if both_regional(gold, answer):
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
@@ -184,6 +189,16 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     return _unordered(first, second, judge)
 
 
+def _of_unknowns(node: Node) -> bool:
+    """Return whether a list gives values to different letters: `x = 3, y = 1`."""
+    names = {item.args[0] for item in node.args if item.op == "rel" and item.note == "="}
+    return len(names) == len(node.args) > 1 and all(map(_is_plain, names))
+
+
+def _is_plain(name: Node) -> bool:
+    return name.op == "sym" and len(name.note) == 1
+
+
 def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     """Compare set-builders by the element that generates the set where possible, else part by
     part.
@@ -194,7 +209,7 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
         answer_list = aligned_family(first[0], second[0], answer_list)
         return _in_order([first[0], *first[1]], list(answer_list.args), judge)
     plain = answer if gold.op == "such" else gold
-    if (first or second) and plain.op == "rel":
+    if (first or second) and plain.op in {"rel", "mod"}:
         gold_value, answer_value = (first[0] if first else gold), (second[0] if second else answer)
         return matches(gold_value, aligned_family(gold_value, answer_value, answer_value), judge)
     same = gold.op == answer.op
@@ -225,9 +240,13 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     answer_assignments = [assigned(item, judge) for item in answer.args]
     if len(first) != len(gold_assignments):
         return None
-    if not any(answer_assignments) and len({name.note[:1] for name in first}) == len(first):
+    if not any(answer_assignments) and len(set(map(_stem, first))) == len(first):
         return _in_order(list(first.values()), list(answer.args), judge)
     second = {pair[0]: pair[1] for pair in answer_assignments if pair}
+    in_letters = all(name.op == "text" for name in first) and all(n.op == "sym" for n in second)
+    if in_letters and len(first) == len(second) == len(answer.args) > 1:
+        # Letters that say nothing of the words follow their order.
+        return _in_order(list(first.values()), list(second.values()), judge)
     if (
         None in answer_assignments
         or first.keys() != second.keys()
@@ -237,6 +256,11 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     if len(first) > 1 and (gold.note == "or") != (answer.note == "or"):
         return judge.decided("and, or", False, "'or' joins values of different names")
     return all(matches(first[name], second[name], judge) for name in first)
+
+
+def _stem(name: Node) -> Node | str:
+    """Return a name without the index that may only count: `x` of `x_1`."""
+    return name if name.op in {"text", "call"} else name.note[:1]
 
 
 def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import nodes
+from .conditions import piecewise
 from .literals import based
 from .nodes import Node, Unreadable
 from .operators import argument, subscript
@@ -149,10 +150,21 @@ def listed(parser: Parser) -> Node:
         items.append(parser.expression())
     if len(items) == 1:
         return items[0]
+    if (cases := piecewise(items)) is not None:
+        return cases
+    if items[0].note == "!=" and all(map(_is_value, items[1:])):
+        # `x != 0, 1` denies each of the values.
+        name = items[0].args[0]
+        rest = tuple(Node("rel", (name, item), 0, "!=") for item in items[1:])
+        return Node("list", (items[0], *rest), 0, "and")
     if (groups := _grouped(items, marks)) is not None:
         return Node("list", groups, 0, ";")
     words = [mark for mark in marks if mark in {"and", "or"}]
     return Node("list", tuple(items), 0, words[0] if words else ",")
+
+
+def _is_value(node: Node) -> bool:
+    return nodes.is_scalar(node) or node.op == "pm"
 
 
 def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:

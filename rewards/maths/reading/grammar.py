@@ -63,6 +63,7 @@ GRAMMAR = Grammar(
         "emptyset": (_MULTIPLIES,),
         "bar": (_MULTIPLIES,),
         "open": (
+            Infix(powers.POWER, claims.claim),
             _MULTIPLIES,
             Infix(powers.UNIT, measures.counted),
             Infix(powers.MOD, claims.modulus),
@@ -95,6 +96,7 @@ GRAMMAR = Grammar(
         **dict.fromkeys(("boxed", "fbox"), commands.boxed),
         **dict.fromkeys(("overline", "overarc"), commands.line),
         **dict.fromkeys(commands.INTEGRALS, commands.integral),
+        **{name: claims.quantifier(name) for name in claims.QUANTIFIERS},
         "sqrt": commands.root,
         "begin": environments.environment,
         "sum": commands.series("sum"),

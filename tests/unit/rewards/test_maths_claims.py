@@ -34,12 +34,16 @@ CLAIMS = {
         Claim("Express x in terms of y.", "x = 3y", "x = 3y"),
         Claim("Find the vertex.", "V = (1; 4)", "(1, 4)"),
         Claim("How much is it?", "the total is 25", "25"),
+        Claim("What kind of shape is it?", "the shape is a **rhombus**", "rhombus"),
+        Claim("What kind of conic is it?", "the conic is called a hyperbola", "Hyperbola"),
+        Claim("Which test applies?", "we apply the **ratio test**", "ratio test"),
     ),
     "German": (
         Claim("Wie viele Nullstellen gibt es?", "es gibt zwei Nullstellen", "2"),
         Claim("Wie viele hat Lena? Paul hat mehr.", "Lena hat 17 und Paul 34", "17"),
         Claim("Wie viele rote Kugeln sind es?", "es sind 9 rote Kugeln und 8 blaue Kugeln", "9"),
         Claim("Drücke x durch y aus.", "x = 3y", "x = 3y"),
+        Claim("Was für ein Kegelschnitt ist es?", "es ist eine **Hyperbel**", "Hyperbel"),
     ),
     "French": (
         Claim("Combien de solutions y a-t-il ?", "il y a trois solutions", "3"),
@@ -379,3 +383,16 @@ def test_what_is_said_of_another_thing_or_denied_is_not_paid(
     verifier: MathsVerifier, prompt: str, response: str, gold: str
 ) -> None:
     assert verifier.verify(gold, response, prompt=prompt).reward == 0.0
+
+
+DERIVED = ("The reciprocal is 5", "Half of it is 5", "Twice this is 5", "Its square is 5")
+
+
+@pytest.mark.parametrize("clause", DERIVED)
+def test_a_value_derived_from_the_answer_is_paid_only_where_it_is_asked(
+    verifier: MathsVerifier, clause: str
+) -> None:
+    relation = clause.removeprefix("The ").removeprefix("Its ").split()[0].lower()
+    response = f"So we arrive at the value that was sought. {clause}."
+    assert verifier.verify("5", response, prompt="Find x.").reward == 0.0
+    assert verifier.verify("5", response, prompt=f"Find {relation} of x.").reward == 1.0
