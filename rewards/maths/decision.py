@@ -26,7 +26,7 @@ from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
-from .reading.labels import truths, with_names
+from .reading.labels import truths, with_names, with_quantities
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
@@ -196,7 +196,8 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
-    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
+    said = with_quantities(unboxed(gold), _bare(answer)) if prompt and decision.equal else None
+    if said and (refused := refusal(prompt, *said)):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
 
@@ -339,8 +340,9 @@ def _equal(
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    cleaned_gold, cleaned_answer = with_quantities(cleaned_gold, cleaned_answer)
     named_gold = with_names(cleaned_gold, bare=True)
-    bare = named_gold != cleaned_gold and named_gold != with_names(cleaned_gold)
+    bare = named_gold != cleaned_gold
     cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
     if _TRUTH.search(cleaned_gold) and (wanted := truths(cleaned_gold)):
         cleaned_gold, cleaned_answer = wanted, truths(cleaned_answer) or cleaned_answer

@@ -72,7 +72,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
-            answer = same_parameter(gold, answer, judge.whole)
+            answer = same_parameter(gold, answer, judge)
         if "const" in second.ops and second.names:
             answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
@@ -91,7 +91,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_parameter(gold, aligned(gold, answer), judge)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)
@@ -240,9 +240,13 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     answer_assignments = [assigned(item, judge) for item in answer.args]
     if len(first) != len(gold_assignments):
         return None
-    if not any(answer_assignments) and len({name.note[:1] for name in first}) == len(first):
+    if not any(answer_assignments) and len(set(map(_stem, first))) == len(first):
         return _in_order(list(first.values()), list(answer.args), judge)
     second = {pair[0]: pair[1] for pair in answer_assignments if pair}
+    in_letters = all(name.op == "text" for name in first) and all(n.op == "sym" for n in second)
+    if in_letters and len(first) == len(second) == len(answer.args) > 1:
+        # Letters that say nothing of the words follow their order.
+        return _in_order(list(first.values()), list(second.values()), judge)
     if (
         None in answer_assignments
         or first.keys() != second.keys()
@@ -252,6 +256,11 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     if len(first) > 1 and (gold.note == "or") != (answer.note == "or"):
         return judge.decided("and, or", False, "'or' joins values of different names")
     return all(matches(first[name], second[name], judge) for name in first)
+
+
+def _stem(name: Node) -> Node | str:
+    """Return a name without the index that may only count: `x` of `x_1`."""
+    return name if name.op in {"text", "call"} else name.note[:1]
 
 
 def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from . import nodes
 from .nodes import Node, TooBig, Unreadable
 from .powers import MOD
@@ -37,6 +39,44 @@ def given(parser: Parser, node: Node) -> Node | None:
         condition = nodes.text(" ".join(token.value or token.kind for token in parser.rest()))
         parser.position = len(parser.tokens) - 1
     return Node("given", (node, condition), 0, qualifier)
+
+
+_ARTICLES = r"(?:(?:an?|any|some|every|each|all|arbitrary|real|free|{}) ){{0,3}}"
+_SIGN = "non-?zero|positive|negative"
+_REMARK = re.compile(
+    r"[\s,;(]{0,9}(?:(?:for|where|with|and|here) )?(?:"
+    + _ARTICLES.format(f"(?P<sign>{_SIGN})")
+    + r"(?:(?:arbitrary )?constant|real|real number) (?P<letter>[A-Za-z])"
+    r"|(?P<subject>[A-Za-z]) ?(?:\\in ?\\mathbb ?\{? ?R ?\}? ?)?,? ?(?:(?:is|being|are) )?"
+    + _ARTICLES.format(f"(?P<kind>{_SIGN})")
+    + r"(?:constant|number|real|parameter|arbitrary))[\s.)]*$"
+)
+MAX_REMARK = 120
+
+
+def with_constant(cleaned: str) -> str:
+    r"""Return an equation whose constant words declare (`for a constant c`, `where c is any real
+    number`, `(c constant)`) with the set of that constant, any other text as it is.
+
+    >>> with_constant(r"f(x) = x + c \text{ for a constant } c")
+    'f(x) = x + c, c \\in \\mathbb{R}'
+    """
+    if "=" not in cleaned or not _DECLARES.search(cleaned[-MAX_REMARK:]):
+        return cleaned
+    plain = re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}", r" \1 ", cleaned).replace("\\ ", " ")
+    plain = re.sub(r"\s+", " ", plain)
+    start = max(0, len(plain) - MAX_REMARK)
+    remark = _REMARK.search(plain, start)
+    letter = remark and (remark["letter"] or remark["subject"])
+    if not remark or not letter or letter not in plain[plain.find("=") : remark.start()]:
+        return cleaned
+    bound = _BOUNDS.get((remark["sign"] or remark["kind"] or "").replace("-", ""), "")
+    bound = bound and f", {letter} {bound} 0"
+    return rf"{plain[: remark.start()]}, {letter} \in \mathbb{{R}}{bound}"
+
+
+_BOUNDS = {"nonzero": r"\ne", "positive": ">", "negative": "<"}
+_DECLARES = re.compile(r"constant|\b(?:real|arbitrary|number|parameter)\b")
 
 
 def of_a_kind(parser: Parser) -> Node | None:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from . import nodes
 from .brackets import listed
+from .conditions import with_constant
 from .dates import date
 from .grammar import GRAMMAR
 from .lexer import tokenize
@@ -102,6 +103,7 @@ def read_cleaned(cleaned: str) -> Node:
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
+    cleaned = with_constant(cleaned)
     if "al" in cleaned and (numbers := _NUMBERS.match(cleaned)):
         with suppress(Unreadable):
             return read_formula(_in_notation(*numbers.group("set", "but", "rest")))

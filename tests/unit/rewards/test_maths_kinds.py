@@ -799,6 +799,97 @@ LAWS = [
             r"p \text{ is not true and } q \text{ is false}",
         ],
     ),
+    # Functions with a free constant.
+    (
+        [
+            "f(x)=x+c for a constant c",
+            r"$f(x)=x+c$, where $c$ is any real number",
+            r"f(x)=x+c, c\in\mathbb{R}",
+            r"$f(x)=x+c$ with $c$ an arbitrary constant",
+        ],
+        "Find all functions $f$ with $f(x+y) = f(x) + y$.",
+        [
+            r"f(t)=t+a,\ a\in\mathbb{R}\text{ arbitrary}",
+            r"f(x) = x + k \text{ (}k\text{ constant)}",
+            "f(x)=x+c",
+            r"f(x)=x+b \text{ for some real constant } b",
+            r"f(x)=x+k,\ k\in\mathbb{R}",
+        ],
+        [
+            "f(x)=x+1",
+            "f(x)=x",
+            "f(x)=cx",
+            "f(x)=-x+c",
+            "f(x)=x+y",
+            "f(x)=x+c, c>0",
+            r"f(x)=x+c \text{ with } c = 1",
+            r"f(x)=x+c,\ c\in\mathbb{Z}",
+            "f(x)=cx+c",
+        ],
+    ),
+    (
+        [r"$f(x)=cx$ where $c$ is any real number", "f(x)=cx for a constant c"],
+        "",
+        ["f(x)=ax", r"f(t)=ct \text{ for some constant } c", r"f(x) = ax \text{ for any real } a"],
+        ["f(x)=2x", "f(x)=cx^2", "f(x)=x+c", r"f(x)=\frac{c}{x}", r"f(x)=cx, c\in\mathbb{Q}"],
+    ),
+    (
+        ["f(x)=cx for a nonzero constant c"],
+        "",
+        [r"f(x)=ax, a\ne0", r"f(x)=kx \text{ where } k \text{ is a non-zero constant}"],
+        ["f(x)=ax", "f(x)=ax, a>0", "f(x)=3x"],
+    ),
+    (
+        [r"$y = Ce^{2x}$ where $C$ is a constant", "$y = Ce^{2x}$"],
+        "Solve $y' = 2y$.",
+        [
+            r"y = Ke^{2x}\ (K \text{ constant})",
+            r"y=Ae^{2x} \text{ where } A \text{ is a constant}",
+            r"y=c_1 e^{2x}",
+        ],
+        [r"y=3e^{2x}", r"y=e^{2x}", r"y=C+e^{2x}", r"y=Ce^{x}", r"y=xe^{2x}"],
+    ),
+    # Several values that words or the symbols of these words name.
+    (
+        [
+            "mean 6, variance 4.2",
+            "mean = 6 and variance = 4.2",
+            "mean: 6, variance: 4.2",
+            r"$E[X]=6$, $\operatorname{Var}(X)=4.2$",
+        ],
+        "Find the mean and the variance of $X$.",
+        [
+            r"$E[X]=6, \operatorname{Var}(X)=\tfrac{21}{5}$",
+            r"\operatorname{Var}(X)=4.2, E(X)=6",
+            r"\mu = 6, \sigma^2 = 4.2",
+            "mean: 6; variance: 4.2",
+            "variance 4.2 and mean 6",
+            "6 and 4.2",
+            "(6, 4.2)",
+        ],
+        [
+            r"E[X]=4.2, \operatorname{Var}(X)=6",
+            r"\mu = 4.2, \sigma^2 = 6",
+            r"E[X] = 6, \sigma = 4.2",
+            "mean: 4.2; variance: 6",
+            "mean 6, median 4.2",
+            "4.2 and 6",
+            "mean 6",
+        ],
+    ),
+    (
+        [r"amplitude 3, period $\pi$", r"amplitude $=3$, period $=\pi$"],
+        r"Find the amplitude and period of $y = 3\sin 2x$.",
+        [r"A=3, T=\pi", r"T=\pi, A=3", r"3, \pi", r"$3$ and $\pi$"],
+        [r"A=\pi, T=3", r"A=3, f=\pi", r"\pi, 3", r"\text{period } 3, \text{amplitude } \pi"],
+    ),
+    (
+        ["length 5, width 3"],
+        "",
+        ["w=3, l=5", r"l = 5 \text{ cm}, w = 3 \text{ cm}", "a=5, b=3"],
+        ["l=3, w=5", "w=5, l=3", "a=3, b=5"],
+    ),
+    (["E(X)=2, E(Y)=3"], "", ["E[Y]=3, E[X]=2", "2, 3"], ["E[X]=3, E[Y]=2", "3, 2"]),
 ]
 
 
