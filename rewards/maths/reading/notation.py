@@ -223,6 +223,8 @@ def strip_delimiters(text: str) -> str:
         text = _POINT.sub(lambda point: re.sub(_BAR, " , ", point[0].replace(",", ".")), text)
     if "&" in text and "\\begin" not in text:  # a row of `align`
         text = text.replace("\\&", " ").replace("&", " ")
+    elif "&" in text and "ed}" in text:
+        text = _ALIGNED.sub("=", text)
     if "~" in text:
         text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:
@@ -246,6 +248,10 @@ def strip_delimiters(text: str) -> str:
     if text[:1] == "." and not text[1:2].isdigit():
         text = text.lstrip(_EDGES)
     return text
+
+
+# The mark of alignment behind a name, and not at the beginning of a row.
+_ALIGNED = re.compile(r"(?<=[\w})\]])[ ]?&[ ]?=|(?<=[\w})\]])[ ]?=[ ]?&")
 
 
 def squeeze(text: str) -> str:
