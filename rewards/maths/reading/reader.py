@@ -129,6 +129,8 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
         rest = rest.rpartition("}")[0]
     if relation in _BOUNDED and numbers[0] == "r":
         return _BOUNDED[relation].format(rest)
+    if r"\in" in rest:  # a family of values with its parameter
+        return re.sub(r"^\s*x\s*=", "", rest).join((r"x \neq ", ""))
     values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", rest))
     values = re.sub(r",\s*,", ",", values).strip().removeprefix("\\{").removesuffix("\\}")
     return rf"\mathbb{{{'R' if numbers[0] == 'r' else 'Z'}}} \setminus \{{{values}\}}"
