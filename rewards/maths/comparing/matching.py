@@ -331,7 +331,7 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
             return same_relation(gold, answer, judge)
         plain = _condition(gold, answer), _condition(answer, gold)
         if plain != (gold, answer):
-            return matches(*map(without_membership, plain), judge)
+            return matches(without_membership(plain[0]), without_membership(plain[1]), judge)
         return _as_written(gold, answer, judge)
     if is_unsolved(answer) and not is_unsolved(gold):
         return judge.decided(

@@ -893,7 +893,11 @@ LAWS = [
     (
         [r"$f(x) = ax + b$ for constants $a, b$", r"f(x)=ax+b, a,b\in\mathbb{R}"],
         "",
-        ["f(x)=mx+c", r"f(x)=kx+c \text{ for some constants } k, c", r"f(x)=bx+a, a,b\in\mathbb R"],
+        [
+            "f(x)=m x+c",
+            r"f(x)=kx+c \text{ for some constants } k, c",
+            r"f(x)=bx+a, a,b\in\mathbb R",
+        ],
         ["f(x)=x+b", "f(x)=2x+1", "f(x)=ax^2+b", "f(x)=ax+a"],
     ),
     (
