@@ -51,6 +51,8 @@ class Program:
     interface: dict[str, list[str]] = field(default_factory=dict)
     near: list[str] = field(default_factory=list)
     """Wrong solutions that are right but for what a single one of the tests asks."""
+    reference: str = ""
+    """The reference solution of the task."""
 
 
 # --- right programs ---------------------------------------------------------------
@@ -698,6 +700,84 @@ def near_program(draw: Draw) -> Program:
     return Program(form, right, [test], wanted=["f", "g"], near=near)
 
 
+_BAG = "class Bag:\n    def __init__(self, *a):\n        self.a = list(a)\n"
+_OF_BAGS = {
+    "in": (
+        "    def __contains__(self, x):\n        return {}\n",
+        "x % K == 0",
+        "assert 2 * K in b\nassert 2 * K + 1 not in b",
+        ["True", "False", "x in self.a", "x % K == 1"],
+    ),
+    "in nothing": (
+        "    __contains__ = {}\n    def __iter__(self):\n        return iter(self.a)\n",
+        "None",
+        "assert list(b) == [1, K]\ntry:\n    K in b\nexcept TypeError:\n    ok = True\nelse:\n    ok = False\nassert ok",
+        ["lambda self, x: True", "lambda self, x: x in self.a"],
+    ),
+    "in place": (
+        "    def __iadd__(self, x):\n        {}\n        return self\n    def __len__(self):\n        return len(self.a)\n",
+        "self.a += [x, x]",
+        "b += K\nassert len(b) == 4",
+        ["pass", "self.a += [x]"],
+    ),
+    "by percent": (
+        "    def __str__(self):\n        return {}\n",
+        "str(sum(self.a))",
+        "assert 'is %s' % b == f'is {1 + K}'",
+        ["str(len(self.a))", "''"],
+    ),
+    "as a mapping": (
+        "    def keys(self):\n        return {}\n    def __getitem__(self, k):\n        return ord(k) + self.a[0]\n",
+        "['p', 'q']",
+        "assert dict(b) == {'p': 113, 'q': 114}\nassert dict(**b, r=1) == {'p': 113, 'q': 114, 'r': 1}",
+        ["['p']", "'qr'", "[]"],
+    ),
+    "from the right": (
+        "    def __rmul__(self, n):\n        return {}\n    def __rshift__(self, n):\n        return n - self.a[0]\n",
+        "[n] * self.a[1]",
+        "assert 3 * b == [3] * K\nassert b >> 9 == 8",
+        ["[n]", "n", "self"],
+    ),
+    "as a key": (
+        "    def __hash__(self):\n        return hash(self.a[1])\n    def __eq__(self, other):\n        return {}\n",
+        "self.a == other.a",
+        "assert len({Bag(1, K), Bag(1, K), Bag(2, K)}) == 2\nd = {b: 5}\nassert d[Bag(1, K)] == 5",
+        ["True", "self is other"],
+    ),
+}
+"""What tests do with an object without any attribute -> special methods, with the right answer, the
+test, and wrong answers.
+"""
+
+
+def judged_program(draw: Draw) -> Program:
+    """A program in a style that its tests do not show, or that they use by syntax alone."""
+    k = draw.randint(3, 9)
+    kind = draw.choice(sorted(_OF_BAGS))
+    methods, right, test, wrong = _OF_BAGS[kind]
+    extra = draw.choice(
+        [
+            "",
+            "    def __iter__(self):\n        return iter(self.a)\n",
+            "    def __iter__(self):\n        return iter(int, 1)\n",
+        ]
+    )
+    extra *= kind == "in"
+
+    def solution(answer: str) -> str:
+        return (_BAG + extra + methods.format(answer)).replace("K", str(k))
+
+    reference = solution(right) if draw.random() < 0.5 else ""
+    return Program(
+        f"an object {kind}",
+        solution(right),
+        [f"b = Bag(1, {k})\n" + test.replace("K", str(k))],
+        wanted=["Bag"],
+        near=list(map(solution, wrong)),
+        reference=reference,
+    )
+
+
 # --- liars ------------------------------------------------------------------------
 
 _LIAR = """
@@ -1003,8 +1083,8 @@ def plant(name: str) -> Path:
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
     draw = random.Random(f"{seed} {number}")
-    makers = [function_program, special_program, styled_program, near_program]
-    make = draw.choices(makers, [10, 6, 6, 3])[0]
+    makers = [function_program, special_program, styled_program, near_program, judged_program]
+    make = draw.choices(makers, [10, 6, 6, 3, 6])[0]
     program = make(draw)
     liars = [liar(draw, program) for _ in range(LIARS - 1)]
     near = [("near", source) for source in program.near]
@@ -1014,7 +1094,10 @@ def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
 async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     """Return what breaks a law: (law, class, detail)."""
     options = GradeOptions(
-        entry_point=program.entry_point, interface=program.interface, timeout_s=5.0
+        entry_point=program.entry_point,
+        interface=program.interface,
+        reference=program.reference,
+        timeout_s=5.0,
     )
     right = await grade_async(program.solution, program.tests, options=options)
     broken: list[tuple[str, str, str]] = []

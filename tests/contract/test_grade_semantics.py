@@ -164,6 +164,87 @@ async def test_a_class_is_judged_alike_where_the_task_names_it_as_its_entry_poin
             assert verdict.reward == 1.0, (use, options.entry_point, verdict.detail)
 
 
+OBJECTS = {
+    "in, by the object": ("    def __contains__(self, x): return {}\n    def __iter__(self): return iter(self.a)\n", "abs(x) in self.a", "assert -1 in b and 2 in b\nassert 5 not in b", ["True", "False", "x in self.a"]),
+    "in, without items": ("    def __contains__(self, x): return {}\n", "self.a[0] <= x <= self.a[1]", "assert 1.5 in b\nassert 5 not in b", ["True", "x in self.a"]),
+    "in, with endless items": ("    def __contains__(self, x): return {}\n    def __iter__(self): return iter(int, 1)\n", "x % 2 == 0", "assert 4 in b\nassert 3 not in b", ["True", "False"]),
+    "in, by the items alone": ("    def __getitem__(self, i): return {}\n", "self.a[i]", "assert 1 in b and 9 not in b", ["self.a[i + 1]", "9"]),
+    "in, not at all": ("    def __iter__(self): return iter(self.a)\n    __contains__ = {}\n", "None", "try:\n    1 in b\nexcept TypeError:\n    ok = list(b) == [1, 2]\nelse:\n    ok = False\nassert ok", ["lambda self, x: True"]),
+    "in, by an assertion's name": ("    def __contains__(self, x): return {}\n", "abs(x) in self.a", "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        b = Bag(1, 2)\n        self.assertIn(-1, b)\n        self.assertNotIn(5, b)\n", ["True", "x in self.a"]),
+    "a text by percent": ("    def __str__(self): return {}\n", "'S%d' % len(self.a)", "assert '<%s>' % b == '<S2>'", ["'S'", "repr(self)"]),
+    "a mapping": ("    def keys(self): return {}\n    def __getitem__(self, k): return self.a[k == 'y']\n", "['x', 'y']", "assert dict(b) == {'x': 1, 'y': 2} == dict(**b)", ["['y']", "[]"]),
+}  # fmt: skip
+BAG_OF = "class Bag:\n    def __init__(self, *a): self.a = list(a)\n"
+
+
+@pytest.mark.parametrize("use", OBJECTS)
+async def test_an_object_without_attributes_answers_by_its_own_class(
+    sandbox: SlotSandbox, use: str
+) -> None:
+    methods, right, test, wrong = OBJECTS[use]
+    solution = BAG_OF + methods
+    for reference in ("", solution.format(right)):
+        options = GradeOptions(reference=reference)
+        for answer in (right, *wrong):
+            code = solution.replace("{}", answer)
+            verdict = await grade(sandbox, code, ["b = Bag(1, 2)\n" + test], options=options)
+            expected = (Status.OK, float(answer == right))
+            assert (verdict.status, verdict.reward) == expected, (answer, verdict.detail)
+
+
+@pytest.mark.parametrize(
+    ("test", "judged"),
+    [
+        ("assert 3 * b == [3, 3]", True),
+        ("assert b >> 9 == 8", True),
+        ("b += 5\nassert list(b) == [1, 2, 5]", True),
+        ("assert 1 in b and 7 not in Bag(1, 2)", True),
+        ("assert len({Bag(1), Bag(1), Bag(2)}) == 2", False),
+        ("d = {b: 5}\nassert d[Bag(1, 2)] == 5", False),
+        ("assert Bag(1) in [Bag(1)]", False),
+    ],
+)
+async def test_what_the_tests_leave_open_is_settled_by_a_reference_or_refused(
+    sandbox: SlotSandbox, test: str, judged: bool
+) -> None:
+    methods = "    def __rmul__(self, n): return [n] * len(self.a)\n    def __rshift__(self, n): return n - self.a[0]\n    def __iadd__(self, n): return Bag(*self.a, n)\n    def __eq__(self, other): return self.a == other.a\n    def __hash__(self): return hash(self.a[0])\n    def __contains__(self, x): return x in self.a\n    def __iter__(self): return iter(self.a)\n"
+    tests = ["b = Bag(1, 2)\n" + test]
+    of_value = "def Bag(*a): return 7\n"
+    for code in (BAG_OF + methods, of_value):
+        alone = await grade(sandbox, code, tests)
+        if "in b" not in test:
+            assert alone.status is Status.INVALID
+        options = GradeOptions(reference=BAG_OF + methods)
+        settled = await grade(sandbox, code, tests, options=options)
+        assert settled.reward == (float(code != of_value) if judged else None)
+
+
+async def test_a_value_of_a_name_in_capitals_is_not_told_what_the_tests_expect(
+    sandbox: SlotSandbox,
+) -> None:
+    """The tests show no object here: what a liar's operators would decide stays with the tests."""
+    liar = "class Average:\n    def __init__(self, xs): pass\n    def __sub__(self, n): return 0.0\n    def __contains__(self, n): return True\n    def __iter__(self): return iter([0])\n    def __iadd__(self, n): return self\n    def __eq__(self, n): return True\n    def __bool__(self): return True\n"
+    honest = "def Average(xs): return sum(xs) / len(xs)\n"
+    import_it = (
+        "import unittest, math\nclass T(unittest.TestCase):\n    def test_it(self):\n        "
+    )
+    for test in (
+        "assert abs(Average([1, 2]) - 1.5) < 1e-9",
+        "a = Average([1, 2])\na -= 1.5\nassert abs(a) < 1e-9",
+        "def near(x, y): return abs(x - y) < 1e-9\na = Average([1, 2])\nassert near(a, 1.5)",
+        "import operator\na = Average([1, 2])\nassert operator.sub(a, 1.5) == 0",
+        import_it + "self.assertAlmostEqual(Average([1, 2]), 1.5)",
+        import_it + "self.assertTrue(Average([1, 2]))",
+        "import math\nassert math.isclose(Average([1, 2]), 1.5)",
+    ):
+        for options in (GradeOptions(), GradeOptions(reference=honest)):
+            paid = await grade(sandbox, honest, [test], options=options)
+            lied = await grade(sandbox, liar, [test], options=options)
+            assert not lied.reward, (test, lied)
+            assert paid.status is lied.status, (test, paid)
+            assert paid.reward == 1.0 or not options.reference, (test, paid)
+
+
 MONEY = """
 class Money:
     def __init__(self, cents):

@@ -85,6 +85,8 @@ def _doubtful(interface: Interface) -> str:
         return f"change the solution's {name}, which may be data"
     if interface.compares_objects:
         return "compare objects by the solution's own __eq__ or `<`"
+    if name := ", ".join(sorted(interface.unclear)):
+        return f"calculate with results of {name}, which may be values or objects"
     if name := interface.judges_by_equality():
         return f"compare a result with an object that the solution's {name} makes"
     if kind := interface.own_argument():

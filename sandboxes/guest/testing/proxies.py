@@ -75,8 +75,8 @@ class HandleState:
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.known = False
         """Whether it is an object or class under test, or made by one."""
-        self.called = False
-        """Whether the tests made it by calling a class by name."""
+        self.called = ""
+        """The class by whose name the tests called it into being."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
         self.meant = False
@@ -242,7 +242,7 @@ class Abilities:
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         if state.kind == "class" and isinstance(result, Handle):
-            state_of(result).called = True
+            state_of(result).called = state.name
         return result
 
     def __iter__(self: Any) -> Iterator[object]:
@@ -254,9 +254,13 @@ class Abilities:
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
             raise refuse(self, "in")
-        if state_of(self).meant:
+        state = state_of(self)
+        if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
-        return any(item is other or item == other for other in self)
+        found = any(item is other or item == other for other in self)
+        if state.called and found != _exactly(bool, self, "contains", item):
+            raise refuse(self, "in")
+        return found
 
     def __enter__(self: Any) -> object:
         return ask(self, "enter", source=state_of(self).known)
@@ -382,7 +386,7 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     # good. An object that answers each comparison anew could be less than one number and more than
     # another.
     if since != line.effects:
-        plain = ask(handle, "as_plain", operation, state.called)
+        plain = ask(handle, "as_plain", operation, bool(state.called))
         plain = None if isinstance(plain, Handle) else plain
         if plain is not None:
             since, first = taken.get(None, (-1, None))

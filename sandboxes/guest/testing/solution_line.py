@@ -26,7 +26,8 @@ _LONGEST_TOKEN = 40
 
 Job = Mapping[str, object]
 """The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
-`interface` (name -> attributes), `entry_point`.
+`interface` (name -> attributes), `entry_point`, `defined` (`class` or `def`, and name, of the
+reference solution).
 """
 
 
@@ -254,6 +255,7 @@ class TestsLine:
                     tuple((name, tuple(attributes)) for name, attributes in declared.items()),
                     str(self._job.get("module", "solution")),
                     str(self._job.get("entry_point", "")),
+                    tuple((name, kind) for kind, name in self._job.get("defined", ())),  # type: ignore[attr-defined]
                 )
         return self._interface
 

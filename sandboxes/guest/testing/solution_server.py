@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..run import one_core, program
 from ..run.request import Request
 from . import derived, failures, peer, value_wire, values
-from .operations import OPERATIONS, abilities_of
+from .operations import ABILITIES, OPERATIONS, abilities_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -204,12 +204,13 @@ class SolutionServer:
         keywords: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
         """Call a class that the tests name: the new object stays here, even if it derives from a
-        plain type. Named tuples and members of enumerations cross as data.
+        plain type. Named tuples without operators of their own and members of enumerations cross as
+        data.
         """
         result = target(*arguments, **keywords)
         own = isinstance(result, target) and target.__module__ == derived.MODULE
-        crosses = not own or hasattr(result, "_fields") or values.is_member(result)
-        if crosses:
+        is_tuple = hasattr(result, "_fields") and derived.defined_anew(target).isdisjoint(ABILITIES)
+        if not own or is_tuple or values.is_member(result):
             return result
         token = self._name(result)
         # An iterator that the tests have made is an object first, and iterated as one.
