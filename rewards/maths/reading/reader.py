@@ -138,9 +138,9 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
 
 _NUMBERS = re.compile(
     r"(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: numbers?"
-    r"| values?)?[\s}]*(?:(?:of )?[\s$]*[a-z]\b)?[\s,]*(?:\\text\s*\{\s*)?"
+    r"| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{\s*)?"
     r"(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)"
-    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?[\s}]+(?P<rest>.+)",
+    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?[\s}]{1,4}(?P<rest>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 """Numbers that words describe."""
