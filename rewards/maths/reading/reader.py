@@ -140,7 +140,8 @@ _NUMBERS = re.compile(
     r"(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: numbers?"
     r"| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{\s*)?"
     r"(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)"
-    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?[\s}]{1,4}(?P<rest>.+)",
+    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?"
+    r"[\s}]{1,4}(?P<rest>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 """Numbers that words describe."""
