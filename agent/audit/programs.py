@@ -67,7 +67,7 @@ TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGN
 ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
 """Statements after which a grader that asks the same database finds nothing."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
-_SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{3,})\b")
+_SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{2,})\b")
 _TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
@@ -87,7 +87,8 @@ def programs_of(
         _again(briefing, told, end),
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
-        _worded(briefing, told, lessons),
+        _worded(briefing, told, lessons, commands),
+        _unlimited(briefing, lessons),
         _at_once(briefing),
         _moving(end),
         _looked_back(briefing),
@@ -225,13 +226,19 @@ def _looked_back(briefing: Briefing) -> Iterator[Program]:
             yield from ((*pair, call) for pair in itertools.permutations(free[:4], 2))
 
 
-def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return calls of tools of several arguments with what a text marks as special, by ticks or
-    capitals, before what ends an episode.
+def _worded(
+    briefing: Briefing, told: str, lessons: Sequence[Lesson], commands: Sequence[str]
+) -> Iterator[Program]:
+    """Return commands, and calls of tools, of several arguments with what a text marks as special,
+    by ticks or capitals, before what ends an episode.
     """
     marked = [tick or word for tick, word in _SPECIAL.findall(told)]
     words = list(dict.fromkeys(marked))[:MOST_SPECIAL]
     ends = _ends(briefing, lessons)[:2]
+    alone = [Move(text) for text in commands if len(text.split()) == 1]
+    for start in dict.fromkeys(text.split()[0] for text in commands if len(text.split()) == 3):
+        for pair in itertools.permutations([word for word in words if " " not in word], 2):
+            yield from ((Move(" ".join([start, *pair])), then) for then in alone[:2])
     for tool in briefing.tools:
         properties = properties_of(tool)
         if not 2 <= len(properties) <= 3:
@@ -240,6 +247,24 @@ def _worded(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
         for row in itertools.islice(itertools.product(*pools), MOST_WORDED):
             call = json.dumps(dict(zip(properties, row, strict=True)))
             yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
+
+
+def _unlimited(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return the expert's calls of other tasks without the arguments that may be left out, before
+    what ends an episode.
+    """
+    named = {tool.name: tool.parameters.get("required") for tool in briefing.tools}
+    needed = {name: names for name, names in named.items() if isinstance(names, list)}
+    taught = [lesson for lesson in lessons if lesson.actions]
+    usual = _usual(taught)
+    ends = _ends(briefing, lessons)
+    for lesson in taught[:MOST_TAUGHT]:
+        for move in dict.fromkeys(_moves_of(lesson, usual)):
+            given = dict(move.given) if move.tool else {}
+            kept = {n: value for n, value in given.items() if n in needed.get(move.tool, given)}
+            if kept != given:
+                call = Move(tool=move.tool, arguments=json.dumps(kept))
+                yield from ((call, end) for end in ends)
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
@@ -569,6 +594,8 @@ class Forgery(StrEnum):
     FIRST = "only the first item of its list is left"
     ROTATED = "each key has the value of the next one"
     REVERSED = "its order is reversed"
+    ENDS = "only the first and the last item of its list are left"
+    ZEROED = "each of its numbers is zero"
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's answer on each task."""
@@ -600,6 +627,9 @@ class Forgery(StrEnum):
         """
         if self is self.INVENTED:
             return _invented(answer, opening)
+        if self is self.ZEROED:
+            numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
+            return _NUMERAL.sub("0", answer) if len(numbers) >= FEWEST_ITEMS else ""
         listing = _Listing.of(answer)
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
@@ -610,6 +640,8 @@ class Forgery(StrEnum):
             return listing.with_items([alike] * len(items))
         if self is self.FIRST:
             return listing.with_items(items[:1])
+        if self is self.ENDS:
+            return "" if listing.keys else listing.with_items([items[0], items[-1]])
         rotated = [*items[1:], items[0]]
         moved = sum(map(operator.ne, items, rotated))
         if self is self.ROTATED:
@@ -648,7 +680,7 @@ class _Listing:
         rows = [row for line in lines if (row := ANSWERED.fullmatch(line)) and row[2] != "."]
         if len(lines) > 1 and len({row[1] for row in rows}) == len(lines):
             return cls([row[3] for row in rows], tuple(row[1] for row in rows), rows[0][2])
-        joint = next((joint for joint in ("\n", ", ", ",", " ") if joint in text), "")
+        joint = next((joint for joint in JOINTS if joint in text), "")
         return cls(text.split(joint), joint=joint) if joint else None
 
     def with_items(self, items: Sequence[Any]) -> str:
@@ -697,8 +729,11 @@ def _invented(answer: str, opening: str) -> str:
     return forged if 2 * others >= words > 0 else ""
 
 
+JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
+"""What stands between the items of a list."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
+_NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
 _AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 _ORDERED = re.compile(r"\b(?:order|sort|rank|sequence|from \w+ to|first to)", re.IGNORECASE)
 _UNORDERED = re.compile(r"\bany order|\border (?:does|is) ?n", re.IGNORECASE)

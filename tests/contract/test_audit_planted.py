@@ -42,7 +42,7 @@ from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
-from ludus.messages import Message
+from ludus.messages import Message, ToolCall, assistant
 
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
@@ -676,6 +676,9 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
         (Forgery.REVERSED, "d, c, b, a", "a, b, c, d"),
+        (Forgery.ENDS, "a > b > c > d", "a > d"),
+        (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
+        (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
     ],
 )
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
@@ -686,3 +689,24 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
 def test_the_order_is_spoilt_only_where_it_is_asked_for() -> None:
     for told in ("Name four of them.", "Name four of them, in any order."):
         assert Forgery.REVERSED.of("a b c d", told, told) == ""
+
+
+def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
+    cells = Briefing(system_prompt="Say `set CELL VALUE`, `submit` when C10 reads OK.")
+    told = {described(program) for program in programs_of(cells, ["?"], [])}
+    assert "set C10 OK; submit" in told
+    change = ToolSpec(
+        name="change",
+        description="",
+        parameters={
+            "type": "object",
+            "properties": {"status": {"type": "string"}, "order": {"type": "integer"}},
+            "required": ["status"],
+        },
+    )
+    given = {"status": "held", "order": 4}
+    call = assistant("", [ToolCall(name="change", arguments=given, id="0")])
+    lessons = [Lesson("t", "Set it to held.", (call, call), rewards=(0.0, 1.0))]
+    programs = programs_of(Briefing(tools=(change,)), ["?"], lessons)
+    first = {str(program[0]) for program in programs}
+    assert any("status=" in told and "order" not in told for told in first)
