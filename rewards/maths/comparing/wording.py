@@ -101,9 +101,11 @@ def folded(phrase: str) -> str:
 def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     """Return whether two phrases differ only by a noun behind one of them that the prompt has, or
     that names a kind of object: `Odd function` for `odd`, `rechtwinkliges Dreieck` for
-    `rechtwinklig`; or one is the initials of the other.
+    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials of the other.
     """
-    phrases = [folded(as_words(text)).split() for text in (gold, answer)]
+    phrases = [_SYMBOL.sub("", folded(as_words(text))).split() for text in (gold, answer)]
+    if phrases[0] == phrases[1] != [] and phrases[0][0] not in _OPPOSITES:
+        return True
     short, long = sorted(phrases, key=len)
     if len(short) == 1 and len(long) >= MIN_INITIALS:
         initials = "".join(word[:1] for word in long).upper()
@@ -126,6 +128,8 @@ def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     )
 
 
+_SYMBOL = re.compile(r"(?<=[a-z]{3})\s*\((?!no|not|or|if)[a-z]{1,3}\d?\)?$")
+"""A symbol behind its name: `Magnesium (Mg)`."""
 MIN_INITIALS = 3
 """The fewest words that initials may stand for."""
 _KINDS = frozenset(

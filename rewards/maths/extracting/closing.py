@@ -410,6 +410,7 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     """Return the number in words that a closing sentence counts with (`there are two roots`), or
     None. A value in digits that the sentence states comes first.
     """
+    body = _STRESSED_WORD.sub(lambda word: word[0].replace("*", " "), body)
     place, length = start, 0
     for _ in range(MAX_VERBS):
         sentence = _COUNTS.search(body, place, end)
@@ -443,6 +444,7 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
+_STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(r"(?:The|It|So|This|They|He|She|We|There)\s(?:[a-z]+\s){2}")
 """A whole sentence in bold, of which a lower rank takes the value."""
 
