@@ -289,6 +289,12 @@ class Abilities:
 
     __hash__ = Handle.__hash__
 
+    def __get__(self: Any, *_: object) -> object:
+        # The objects of a class of the tests do not cross.
+        raise refuse(self, "a descriptor")
+
+    __set__ = __delete__ = __get__
+
 
 def _copied(handle: Handle, name: str) -> object:
     copied = forward(name, handle)
