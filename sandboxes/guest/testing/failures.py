@@ -70,12 +70,16 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
     }
     if own_module == "solution":  # What the tests' exceptions were raised from is theirs.
         attributes |= {name: getattr(error, name) for name in _CHAIN if getattr(error, name)}
-    # The descriptor of the base class is used, since a class may have an attribute `args` itself.
     # A text has to cross only if a class defines `__str__` in Python.
-    arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
     flat = [part for pair in attributes.items() for part in pair]
-    return [base, tuple(chain), arguments, text, *flat]
+    return [base, tuple(chain), arguments_of(error), text, *flat]
+
+
+def arguments_of(error: BaseException) -> tuple[object, ...]:
+    """Return the arguments; the class may have an attribute `args` itself."""
+    arguments: tuple[object, ...] = BaseException.__dict__["args"].__get__(error)
+    return arguments
 
 
 _CHAIN = ("__cause__", "__context__", "__suppress_context__")
