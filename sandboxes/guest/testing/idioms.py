@@ -212,7 +212,9 @@ class _Reader:
                 case ast.Assign(value=value) if interface.origin(value) in interface.classes:
                     # An object of a suite of tests is no descriptor.
                     if not (kind.bases or kind.name.startswith("Test")):
-                        return f"keep an object of {interface.origin(value)} in a class of their own"
+                        return (
+                            f"keep an object of {interface.origin(value)} in a class of their own"
+                        )
                 case ast.FunctionDef(decorator_list=marks) if any(map(interface.decorates, marks)):
                     if "staticmethod" not in map(last_name, marks):
                         return f"decorate the method {part.name} of their own class"
