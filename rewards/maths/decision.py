@@ -49,7 +49,9 @@ _OPTION = re.compile(
     r"|~)*(?=[^\s=+*/^-]))|(?<=[\d}])\s+\([A-J]\)$"
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
-_PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
+_PART = re.compile(
+    r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?"
+)
 # `20 m/s`: a number, a space and a quotient of units.
 _MEASURED = re.compile(
     r"(-?[\d.,]+(?:\\pi)?)\s+((?:[A-Za-z]{1,4}|\\text\{[A-Za-z]{1,4}\})(?:\^\{?[23]\}?)?"
@@ -192,6 +194,9 @@ def decide(
         )
     ):
         decision = _equal(gold, named, conventions, deep)
+    if not decision.equal and (pair := _in_other_words(gold, answer, prompt)):
+        decision = _equal(*pair, conventions, deep)
+        answer = pair[1] if decision.equal else answer
     # A word may be the gold itself, as `elf` and `once` are, before it is a number.
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
@@ -202,12 +207,51 @@ def decide(
     return decision
 
 
+def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
+    """Return (gold, answer) without what only says one of them again: the digits behind a number in
+    words (`nine (9)`), the calculation before a value (`\\binom{10}{3} = 120`), the name that the
+    question gives the value (`\\text{The tens digit is } 2`), or a unit written beside a formula;
+    None where there is none.
+    """
+    wanted, said = unboxed(gold).strip(" $"), answer.strip(" $")
+    if twice := _SPELT_TWICE.fullmatch(said):
+        with suppress(Unreadable):
+            is_same = read_cleaned(twice["word"].lower()) == read_cleaned(twice["digits"])
+            said = twice["digits"] if is_same else said
+    named = _NAMED.fullmatch(said)
+    if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
+        said = named["value"]
+    calculation, sign, value = wanted.rpartition("=")
+    letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
+    if sign and not letters and "=" not in calculation:
+        wanted = value
+    if (measured := _BESIDE.fullmatch(wanted)) and unit_symbol(measured["unit"]):
+        wanted = rf"{measured['value']}\text{{ {measured['unit']}}}"
+    is_changed = (wanted, said) != (unboxed(gold).strip(" $"), answer.strip(" $"))
+    return (wanted, said) if is_changed else None
+
+
+_SPELT_TWICE = re.compile(
+    r"(?:\\text\s*\{\s*)?(?P<word>[A-Za-z]+(?:[ -][A-Za-z]+){0,3})\s*\((?P<digits>\d+)\)\s*\}?"
+)
+_NAMED = re.compile(
+    r"\\(?:text|mathrm)\s*\{\s*(?:[Tt]he |[Ii]ts )?(?P<name>[A-Za-z ]{3,40}?) (?:is|=|equals):?"
+    r"\s*\}\s*(?P<value>[^A-Za-z\s].*)"
+)
+_BESIDE = re.compile(
+    r"(?P<value>[-\d.\s]*(?:\\times\s*10\^\{?-?\d+\}?|\\sqrt\{\d+\}))\s+(?P<unit>[A-Za-z]{1,4})"
+)
+
+
 def _by_option(prompt: str, gold: str, answer: str) -> tuple[dict[str, str], str, str] | None:
     """Return (options, letter, text) where one of gold and answer is the letter of an option that
     the prompt lists and the other a text; else None.
     """
     wanted = chosen_letter(clean(unboxed(gold))) if len(gold) < MAX_OPTION else None
     alone = as_words(clean(answer_alone(answer))) if len(answer) < MAX_OPTION else ""
+    lettered = re.match(r"\(?([A-J])[).:] (?=.)", alone)
+    if lettered and as_words(listed(prompt).get(lettered[1], "")) == alone[lettered.end() :]:
+        alone = lettered[1]
     given = alone if re.fullmatch("[A-J]", alone) else None
     if wanted and chosen_letter(alone):
         return None

@@ -24,7 +24,7 @@ from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import parts, unboxed
+from .extracting.golds import boxed_apart, parts, unboxed
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -194,7 +194,7 @@ class MathsVerifier:
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
-        has_parts = any(parts(gold) > 1 for gold in golds)
+        has_parts = any(parts(gold) > 1 or boxed_apart(gold, response) for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
         if extraction.rule in _OPEN and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from ..proving.canonical import difference
-from ..proving.judge import Judge
 from ..proving.probe import approximate
 from ..proving.sums import ONE
 from ..reading.nodes import (
@@ -30,8 +29,6 @@ from ..reading.nodes import (
 WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 _INDICES = frozenset("knmjl")
 _CONSTANT_NAMES = frozenset("CcKk")
-_VARIABLES = frozenset("xyztuvwnfg")
-"""Letters that no answer uses for a free constant."""
 _LINE_PRODUCTS = 40
 
 
@@ -92,11 +89,11 @@ def real_numbers(gold: Node) -> frozenset[str]:
     if gold.op != "list" or len(equations) != 1:
         return frozenset()
     stated = [part for part in gold.args if part.op == "rel" and part.note == "in"]
-    letters = {part.args[0].note for part in stated if part.args[1].note == "set R"}
+    letters = {part.args[0].note for part in stated if part.args[1].note.startswith("set ")}
     return frozenset(letters & symbols(equations[0].args[1]) - symbols(equations[0].args[0]))
 
 
-def same_parameter(gold: Node, answer: Node, judge: Judge) -> Node:
+def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.
 
@@ -106,7 +103,7 @@ def same_parameter(gold: Node, answer: Node, judge: Judge) -> Node:
     answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
-    names = WHOLE_NUMBER_NAMES if gold_only <= judge.whole else _INDICES
+    names = WHOLE_NUMBER_NAMES if gold_only <= whole else _INDICES
     is_integer = answer_only | gold_only <= names and _periodic(gold) and _periodic(answer)
     # `n = 3^m` describes the numbers of `n = 3^k`.
     is_integer |= (
@@ -116,9 +113,7 @@ def same_parameter(gold: Node, answer: Node, judge: Judge) -> Node:
         and gold.args[0].note in _INDICES
     )
     added = answer_only <= _added_constants(answer) and gold_only <= _added_constants(gold)
-    free = gold_only <= judge.free and not answer_only & _VARIABLES
-    same = is_integer or added or free
-    return rename(answer, {answer_only.pop(): gold_only.pop()}) if same else answer
+    return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
 
 
 def shifted(gold: Node, answer: Node, whole: frozenset[str]) -> Node:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..proving.judge import Judge
 from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols, text
-from .constants import apart_by_a_constant, same_constants
+from .constants import apart_by_a_constant, same_constants, same_free
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
     aligned_family,
@@ -72,7 +72,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
-            answer = same_parameter(gold, answer, judge)
+            answer = same_parameter(gold, answer, judge.whole)
         if "const" in second.ops and second.names:
             answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
@@ -91,7 +91,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer), judge)
+    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_free(gold, answer, judge.free)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)
@@ -182,7 +183,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     same_names = _by_name(gold, answer, judge)
     if same_names is not None:
         return same_names
-    if {gold.note, answer.note} == {"and", "or"} and not any(map(is_claim, first)):
+    if {gold.note, answer.note} == {"and", "or"} and not all(map(is_claim, first)):
         return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
     if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
         return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
@@ -216,6 +217,17 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)
     )
+
+
+def _condition(node: Node, other: Node) -> Node:
+    """Return the condition of `{x | ...}` where the other side is a bare condition, and the
+    inequality for the real numbers without a family; any other node as it is.
+    """
+    if other.op == "rel" and node.op == "minus" and node.args[0].note == "set R":
+        excluded = generated(node.args[1])
+        return Node("rel", (other.args[0], excluded[0]), 0, "!=") if excluded else node
+    plain = node.op == "such" and node.args[0].op == "sym" and other.op in {"rel", "list"}
+    return node.args[1] if plain else node
 
 
 def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
@@ -317,6 +329,9 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
     if first is None or second is None:
         if gold.op == answer.op == "rel":
             return same_relation(gold, answer, judge)
+        plain = _condition(gold, answer), _condition(answer, gold)
+        if plain != (gold, answer):
+            return matches(without_membership(plain[0]), without_membership(plain[1]), judge)
         return _as_written(gold, answer, judge)
     if is_unsolved(answer) and not is_unsolved(gold):
         return judge.decided(

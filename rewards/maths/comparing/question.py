@@ -483,7 +483,7 @@ def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> 
     """Return why a single number is not the class of numbers that a gold `n = 18 (mod 20)` gives
     to a question of all solutions, or "".
     """
-    if wanted.op != "mod" or symbols(given) - symbols(wanted) or has(given, "mod"):
+    if not has(wanted, "mod") or symbols(given) - symbols(wanted) or has(given, "mod"):
         return ""
     every = asked.solutions and not _REMAINDER.search(_FORMULA.sub(" ", prompt[:MAX_PROMPT]))
     return "the question asks for all solutions" if every else ""

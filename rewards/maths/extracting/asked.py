@@ -464,6 +464,11 @@ def in_words(prompt: str, body: str) -> Named | None:
         return None
     if _of_another(prompt, body[place[0] - len(before) : end]):
         return None
+    asked = _content(prompt)
+    if clause and _content(said["words"]) <= asked and not _content(before) <= asked:
+        return (
+            None  # `Maria is the tallest`: the subject answers, and the rest repeats the question
+        )
     return Named("", said["words"], *said.span("words"))
 
 

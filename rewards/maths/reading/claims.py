@@ -148,31 +148,28 @@ def quantifier(name: str) -> Prefix:
         if sign is not None:
             variables = Node("rel", (variables, _range(parser)), 0, sign)
         parser.colon_ends, parser.bar_ends = outer_ends
-        quantified = call(name, variables)
-        marks = {"sep", "bar"}
-        while parser.here.kind in marks or parser.at("sign", ":") or _such_that(parser):
-            marks.discard(parser.take().kind)
-        ends = parser.here.kind in {"end", "close", "endgroup"}
-        return quantified if ends else claimed(quantified, parser.deeper(Parser.expression))
+        return claim(parser, call(name, variables))
 
     return read
 
 
-def claim(parser: Parser, left: Node) -> Node | None:
-    r"""Read the claim behind a quantifier in brackets: `(\forall x)(\exists y)(x < y)`."""
-    if left.op != "call" or left.note not in QUANTIFIERS or len(left.args) > 1:
-        return None
-    return claimed(left, parser.deeper(Parser.expression))
-
-
-def claimed(quantified: Node, claim: Node) -> Node:
-    """Return a quantifier with its claim, in which the choice of a letter does not matter."""
-    (variables,) = quantified.args
+def claim(parser: Parser, node: Node) -> Node:
+    r"""Return a quantifier with the claim that follows, in which the choice of a letter does not
+    matter; any other node, and a quantifier at the end, as it is.
+    """
+    if node.op != "call" or node.note not in QUANTIFIERS or len(node.args) > 1:
+        return node
+    marks = {"sep", "bar"}
+    while parser.here.kind in marks or parser.at("sign", ":") or _such_that(parser):
+        marks.discard(parser.take().kind)
+    if parser.here.kind in {"end", "close", "endgroup"}:
+        return node
+    claim, (variables,) = parser.deeper(Parser.expression), node.args
     subject = variables.args[0] if variables.op == "rel" else variables
     depth = sum(part.op == "call" and part.note in QUANTIFIERS for part in nodes.walk(claim))
     names = [part.note for part in (subject.args if subject.op == "list" else (subject,))]
     bound = {letter: f"any {depth} {place}" for place, letter in enumerate(names)}
-    return call(quantified.note, nodes.rename(variables, bound), nodes.rename(claim, bound))
+    return call(node.note, nodes.rename(variables, bound), nodes.rename(claim, bound))
 
 
 def _such_that(parser: Parser) -> bool:

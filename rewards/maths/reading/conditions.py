@@ -42,14 +42,20 @@ def given(parser: Parser, node: Node) -> Node | None:
 
 
 _ARTICLES = r"(?:(?:an?|any|some|every|each|all|arbitrary|real|free|{}) ){{0,3}}"
+_LETTERS = (
+    r"(?P<{0}>(?P<first_{0}>(?<!\w)[A-Za-z])(?: ?(?:,|and) ?(?!(?P=first_{0}))[A-Za-z]){{0,2}})"
+)
 _SIGN = "non-?zero|positive|negative"
 _REMARK = re.compile(
     r"[\s,;(]{0,9}(?:(?:for|where|with|and|here) )?(?:"
     + _ARTICLES.format(f"(?P<sign>{_SIGN})")
-    + r"(?:(?:arbitrary )?constant|real|real number) (?P<letter>[A-Za-z])"
-    r"|(?P<subject>[A-Za-z]) ?(?:\\in ?\\mathbb ?\{? ?R ?\}? ?)?,? ?(?:(?:is|being|are) )?"
+    + r"(?:(?:arbitrary )?constants?|reals?|real numbers?|(?P<whole>integers?)) "
+    + _LETTERS.format("of")
+    + "|"
+    + _LETTERS.format("subject")
+    + r" ?(?:\\in ?\\mathbb ?\{? ?R ?\}? ?)?,? ?(?:(?:is|being|are) )?"
     + _ARTICLES.format(f"(?P<kind>{_SIGN})")
-    + r"(?:constant|number|real|parameter|arbitrary))[\s.)]*$"
+    + r"(?:constants?|(?:real )?numbers?|real|parameters?|arbitrary|(?P<entire>integers?)))[\s.)]*$"
 )
 MAX_REMARK = 120
 
@@ -67,16 +73,22 @@ def with_constant(cleaned: str) -> str:
     plain = re.sub(r"\s+", " ", plain)
     start = max(0, len(plain) - MAX_REMARK)
     remark = _REMARK.search(plain, start)
-    letter = remark and (remark["letter"] or remark["subject"])
-    if not remark or not letter or letter not in plain[plain.find("=") : remark.start()]:
+    letter = remark and (remark["of"] or remark["subject"])
+    letters = re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", letter or "")
+    said = plain[plain.find("=") : remark.start()] if remark else ""
+    if not remark or not letters or any(letter not in said for letter in letters):
         return cleaned
+    kind = "Z" if remark["whole"] or remark["entire"] else "R"
     bound = _BOUNDS.get((remark["sign"] or remark["kind"] or "").replace("-", ""), "")
-    bound = bound and f", {letter} {bound} 0"
-    return rf"{plain[: remark.start()]}, {letter} \in \mathbb{{R}}{bound}"
+    sets = [
+        rf", {letter} \in \mathbb{{{kind}}}" + (bound and f", {letter} {bound} 0")
+        for letter in letters
+    ]
+    return plain[: remark.start()] + "".join(sets)
 
 
 _BOUNDS = {"nonzero": r"\ne", "positive": ">", "negative": "<"}
-_DECLARES = re.compile(r"constant|\b(?:real|arbitrary|number|parameter)\b")
+_DECLARES = re.compile(r"constant|\b(?:real|arbitrary|numbers?|parameters?|integers?)\b")
 
 
 def of_a_kind(parser: Parser) -> Node | None:

@@ -63,7 +63,6 @@ GRAMMAR = Grammar(
         "emptyset": (_MULTIPLIES,),
         "bar": (_MULTIPLIES,),
         "open": (
-            Infix(powers.POWER, claims.claim),
             _MULTIPLIES,
             Infix(powers.UNIT, measures.counted),
             Infix(powers.MOD, claims.modulus),

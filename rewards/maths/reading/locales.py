@@ -225,7 +225,7 @@ _JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*)?"
     r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или)|(?P<and>et|und|и)|(?P<letter>y|e))(?![^\s}\\])"
     r"|(?P<or2>または|又は|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))"
-    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[a-z]\s?=)"
+    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[a-z](?:_\{?\d\}?)?\s?=)"
 )
 """The words for "or" and "and" of other languages between two values."""
 

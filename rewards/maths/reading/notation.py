@@ -165,13 +165,13 @@ _BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
 # `L = {2, 3}`: the usual names of a set of solutions say nothing about its members.
 _SOLUTIONS = re.compile(
     r"^\s*(?:\\mathbb\s*\{?\s*[LS]\s*\}?|\\mathcal\s*\{?\s*[LS]\s*\}?\s*(?==\s*(?:\\left\s*)?\\\{)"
-    r"|(?:IL|[LS])\s*(?==\s*(?:(?:\\left\s*)?\\\{|\\emptyset|\\varnothing)))\s*=\s*"
+    r"|(?:IL|[LS])\s*(?==\s*(?:(?:\\left\s*)?(?:\\\{|[\[\]])|\\emptyset|\\varnothing)))\s*=\s*"
 )
 _ANOTHER = re.compile(r"[,;]\s*(?:\\mathbb\s*\{)?[A-Z]\}?\s*=")
 # `(3|1)`, `(3 \mid 1)`: a point, as German writes it; a comma inside starts decimals.
 _BAR = r"(?:\||\\mid(?![a-z])|\\middle\s*\|)"
-_COORDINATE = r"(?:[-+\d\s.,/{}]|\\(?:[dt]?frac|sqrt|pi)(?![a-z]))+"
-_POINT = re.compile(rf"(?<![A-Z])\({_COORDINATE}(?:{_BAR}{_COORDINATE}){{1,2}}(?:\\right\s*)?\)")
+_COORDINATE = r"(?:[-+\d\s.,/{}]|\\[,;: ]|\\(?:[dt]?frac|sqrt|pi)(?![a-z]))+"
+_POINT = re.compile(rf"\({_COORDINATE}(?:{_BAR}{_COORDINATE}){{1,2}}(?:\\right\s*)?\)")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(
     r"\s+|\\[,;:!> ]|~"
@@ -220,9 +220,13 @@ def strip_delimiters(text: str) -> str:
     if "=" in text and not _ANOTHER.search(text):
         text = _SOLUTIONS.sub("", text)
     if "(" in text and ("|" in text or "\\mid" in text):
-        text = _POINT.sub(lambda point: re.sub(_BAR, " , ", point[0].replace(",", ".")), text)
+        text = _POINT.sub(
+            lambda point: re.sub(_BAR, " , ", re.sub(r"(?<!\\),", ".", point[0])), text
+        )
     if "&" in text and "\\begin" not in text:  # a row of `align`
         text = text.replace("\\&", " ").replace("&", " ")
+    elif "&" in text and "ed}" in text:
+        text = _ALIGNED.sub("=", text)
     if "~" in text:
         text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:
@@ -246,6 +250,10 @@ def strip_delimiters(text: str) -> str:
     if text[:1] == "." and not text[1:2].isdigit():
         text = text.lstrip(_EDGES)
     return text
+
+
+# The mark of alignment behind a name, and not at the beginning of a row.
+_ALIGNED = re.compile(r"(?<=[\w})\]])[ ]?&[ ]?=|(?<=[\w})\]])[ ]?=[ ]?&")
 
 
 def squeeze(text: str) -> str:

@@ -129,6 +129,8 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
         rest = rest.rpartition("}")[0]
     if relation in _BOUNDED and numbers[0] == "r":
         return _BOUNDED[relation].format(rest)
+    if r"\in" in rest:  # a family of values with its parameter
+        return re.sub(r"^\s*x\s*=", "", rest).join((r"x \neq ", ""))
     values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", rest))
     values = re.sub(r",\s*,", ",", values).strip().removeprefix("\\{").removesuffix("\\}")
     return rf"\mathbb{{{'R' if numbers[0] == 'r' else 'Z'}}} \setminus \{{{values}\}}"
@@ -136,9 +138,10 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
 
 _NUMBERS = re.compile(
     r"(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: numbers?"
-    r"| values?)?[\s}]*(?:(?:of )?[\s$]*[a-z]\b)?[\s,]*(?:\\text\s*\{\s*)?"
+    r"| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{\s*)?"
     r"(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)"
-    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?[\s}]+(?P<rest>.+)",
+    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?"
+    r"[\s}]{1,4}(?P<rest>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 """Numbers that words describe."""

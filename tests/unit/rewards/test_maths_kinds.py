@@ -890,6 +890,38 @@ LAWS = [
         ["l=3, w=5", "w=5, l=3", "a=3, b=5"],
     ),
     (["E(X)=2, E(Y)=3"], "", ["E[Y]=3, E[X]=2", "2, 3"], ["E[X]=3, E[Y]=2", "3, 2"]),
+    (
+        [r"$f(x) = ax + b$ for constants $a, b$", r"f(x)=ax+b, a,b\in\mathbb{R}"],
+        "",
+        [
+            "f(x)=m x+c",
+            r"f(x)=kx+c \text{ for some constants } k, c",
+            r"f(x)=bx+a, a,b\in\mathbb R",
+        ],
+        ["f(x)=x+b", "f(x)=2x+1", "f(x)=ax^2+b", "f(x)=ax+a"],
+    ),
+    (
+        [r"$n \equiv 1, 5 \pmod 6$"],
+        "Find all integers $n$ that are prime to 6.",
+        [r"n\equiv 1 \pmod 6 \text{ or } n\equiv 5\pmod 6", r"n \equiv \pm1 \pmod 6"],
+        ["1, 5", r"n\equiv 1\pmod 6", r"n\equiv 1, 4\pmod 6"],
+    ),
+    (
+        [r"all real numbers except $x = \frac{\pi}{2} + k\pi$, $k\in\mathbb{Z}$"],
+        "",
+        [
+            r"x\neq\frac{\pi}{2}+n\pi, n\in\mathbb{Z}",
+            r"\{x \mid x \neq \frac{\pi}{2}+k\pi, k\in\mathbb{Z}\}",
+            r"\mathbb{R}\setminus\{\frac{\pi}{2}+k\pi: k\in\mathbb{Z}\}",
+        ],
+        [r"x\neq k\pi, k\in\mathbb{Z}", r"x=\frac{\pi}{2}+k\pi, k\in\mathbb{Z}"],
+    ),
+    (
+        [r"\exists x\in\mathbb{R}: x^2 + 1 = 0 \lor x > 5"],
+        "",
+        [r"(\exists x\in\mathbb{R})\; (x^2+1=0 \lor x>5)"],
+        [r"\exists x\in\mathbb{R}, (x^2+1=0 \land x>5)"],
+    ),
 ]
 
 
