@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import atexit
 import random
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -750,9 +751,96 @@ test, and wrong answers.
 """
 
 
+_STYLES = {
+    "body of a class": (
+        "def f(n):\n    return {}\n",
+        ["n + K", "(lambda n: n + K)(n)", "sum([n, K])"],
+        "{}",
+        [
+            "class P:\n    x = f(2)\n    def m(self, y=f(3)):\n        return y\nassert P.x == 2 + K and P().m() == 3 + K",
+            "import unittest\nclass T(unittest.TestCase):\n    got, call = f(4), staticmethod(f)\n    def test_it(self):\n        self.assertEqual((self.got, self.call(5)), (4 + K, 5 + K))",
+        ],
+        ["n", "None", "K"],
+    ),
+    "text of an error": (
+        "class Bad({}):\n    pass\n\ndef f(n):\n    if n < 0:\n        raise Bad(f'{{n}} is bad')\n    return n\n",
+        ["OSError", "TimeoutError", "FileNotFoundError", "SyntaxError", "ImportError", "UnicodeError", "KeyError", "LookupError"],
+        "{}",
+        ["try:\n    f(-K)\nexcept Bad as error:\n    text = str(error).strip('\\'\"')\nelse:\n    text = ''\nassert text == '-K is bad' and f(K) == K"],
+        ["ValueError):\n    def __str__(self):\n        return 'bad'\nclass _(OSError", "ValueError):\n    def __init__(self, text):\n        super().__init__()\nclass _(OSError"],
+    ),
+    "cause of an error": (
+        "class Bad(Exception):\n    pass\n\ndef f(text):\n    try:\n        return int(text)\n    except ValueError as error:\n        raise Bad(text) {}\n",
+        ["from error"],
+        "{}",
+        ["try:\n    f('x')\nexcept Bad as error:\n    ok = isinstance(error.__cause__, ValueError) and 'invalid' in str(error.__cause__)\nelse:\n    ok = False\nassert ok and f('K') == K"],
+        ["", "from None", "from KeyError(text)"],
+    ),
+    "class for a function that is called": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __call__(self, n):\n        return {}\n",
+        ["n * self.k", "sum([n] * self.k)"],
+        "def f(k):\n    return lambda n: {}\n",
+        ["assert f(K)(2) == 2 * K and list(map(f(2), [1, K])) == [2, 2 * K]", "twice = f(2)\nassert twice(K) == 2 * K"],
+        ["n", "self.k", "self"],
+    ),
+    "class for a function that is iterated": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __iter__(self):\n        {}\n",
+        ["return iter(range(self.k))", "yield from range(self.k)"],
+        "def f(k):\n    return list(range(k))\n",
+        ["r = f(K)\nassert list(r) == list(range(K)) and sum(r) == sum(range(K))\nassert [x for x in f(2)] == [0, 1]"],
+        ["return iter([])", "self.k -= 1\n        return iter(range(self.k + 1))" , "return iter([self] * self.k)"],
+    ),
+    "class for a function that is awaited": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __await__(self):\n        yield from ()\n        return {}\n",
+        ["self.k * 2"],
+        "import types\n@types.coroutine\ndef f(k):\n    yield from ()\n    return {}\n",
+        ["import asyncio\nasync def main():\n    return await f(K)\nassert asyncio.run(main()) == 2 * K"],
+        ["self.k", "None", "self"],
+    ),
+    "class for a function that is entered": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __enter__(self):\n        return {}\n    def __exit__(self, *a):\n        return False\n",
+        ["self.k + 1"],
+        "from contextlib import contextmanager\n@contextmanager\ndef f(k):\n    yield k + 1\n",
+        ["with f(K) as value:\n    assert value == K + 1\n"],
+        ["self.k", "None", "self"],
+    ),
+    "coroutine of types": (
+        "import types\n@types.coroutine\ndef f(k):\n    yield\n    return {}\n",
+        ["k + 1"],
+        "async def f(k):\n    return {}\n",
+        ["import asyncio\nasync def main():\n    return await asyncio.gather(f(K), f(1))\nassert asyncio.run(main()) == [K + 1, 2]"],
+        ["k", "None"],
+    ),
+}  # fmt: skip
+"""Style -> a solution with a hole, right answers, another style (a reference), tests, wrong answers."""
+
+
+def style_program(draw: Draw, k: int) -> Program:
+    """A right program in a style that the tests do not ask for."""
+    kind = draw.choice(sorted(_STYLES))
+    solution, rights, other, tests, wrong = _STYLES[kind]
+    right = draw.choice(rights)
+    by_other = other.format(solution.format(right) if other == "{}" else right.replace("self.", ""))
+
+    def filled(text: str) -> str:
+        return re.sub(r"\bK\b", str(k), text)
+
+    return Program(
+        kind,
+        filled(solution.format(right)),
+        [filled(draw.choice(tests))],
+        wanted=["f"],
+        near=[filled(solution.format(answer)) for answer in wrong],
+        reference=filled(by_other) if draw.random() < 0.3 else "",
+        entry_point="f" if draw.random() < 0.5 else "",
+    )
+
+
 def judged_program(draw: Draw) -> Program:
     """A program in a style that its tests do not show, or that they use by syntax alone."""
     k = draw.randint(3, 9)
+    if draw.random() < 0.5:
+        return style_program(draw, k)
     kind = draw.choice(sorted(_OF_BAGS))
     methods, right, test, wrong = _OF_BAGS[kind]
     extra = draw.choice(

@@ -573,6 +573,10 @@ class Interface:
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
+    def decorates(self, mark: ast.expr) -> str:
+        """Return the solution's name that decorates by itself or by what a call of it returns."""
+        return self.free(mark.func if isinstance(mark, ast.Call) else mark)
+
     def own_argument(self) -> str:
         """Return a class or coroutine function of the tests of which they pass an object to the
         solution, or "".
@@ -580,13 +584,16 @@ class Interface:
         coroutines = {node.name for node in self.nodes if isinstance(node, ast.AsyncFunctionDef)}
         classes = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
         own = coroutines | {node.name for node in classes if not _crosses(node)}
+        itself = coroutines | {node.name for node in classes}
         for node in self.nodes:
+            if isinstance(node, ast.ClassDef) and any(map(self.decorates, node.decorator_list)):
+                return node.name
             if isinstance(node, ast.Call) and (
                 self.free(node.func)
                 or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
             ):
                 for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                    if isinstance(argument, ast.Name) and argument.id in coroutines:
+                    if isinstance(argument, ast.Name) and argument.id in itself:
                         return argument.id
                     if kind := self._own_kind(argument, own):
                         return kind

@@ -75,7 +75,7 @@ ABILITIES = tuple(
     f"__{name}__"
     for name in """
         call iter next reversed contains enter exit aenter aexit aiter await hash len getitem
-        setitem delitem
+        setitem delitem get set delete
         add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod
         radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift
         rdivmod iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import lru_cache
+from itertools import tee
 from opcode import opmap
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,7 +68,9 @@ class HandleState:
         token: the handle token.
     """
 
-    __slots__ = ("abilities", "called", "kind", "known", "line", "meant", "name", "plain", "token")
+    __slots__ = (
+        "abilities", "called", "items", "kind", "known", "line", "meant", "name", "plain", "token"
+    )  # fmt: skip
 
     def __init__(self, line: SolutionLine, token: str) -> None:
         self.line = line
@@ -91,6 +95,8 @@ class HandleState:
         self.kind = ""
         """`function`, `class`, or `misplaced` for a class where the tests ask for a function; empty
         for any other object."""
+        self.items: Any = None
+        """What an object that is not under test has shown when it was first iterated."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -235,21 +241,30 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
+            state.items = None
             return ask(self, "call", arguments, *extra, source=state.known)
-        if state.kind == "misplaced":
-            raise refuse(self, "a class where a function is asked for")
         verb = "make" if state.known else "call"
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
+        # What a class makes is judged as an object, and never as the data that it derives from.
+        is_object = isinstance(result, Handle) or hasattr(result, "ludus_token")
+        if state.kind == "misplaced" and not is_object:
+            raise refuse(self, "a class where a function is asked for")
         if state.kind == "class" and isinstance(result, Handle):
             state_of(result).called = state.name
         return result
 
     def __iter__(self: Any) -> Iterator[object]:
-        iterator = forward("iter", self)
-        if not isinstance(iterator, Iterator):
-            raise refuse(self, "an iterator")
-        return self if getattr(iterator, "ludus_token", "") == state_of(self).token else iterator
+        state = state_of(self)
+        if state.items is None:
+            iterator = ask(self, "iter", source=state.known)
+            if not isinstance(iterator, Iterator):
+                raise refuse(self, "an iterator")
+            if state.known:
+                return self if getattr(iterator, "ludus_token", "") == state.token else iterator
+            (state.items,) = tee(iterator, 1)
+        # Data that a function returns are the same at each look.
+        return copy(state.items)
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
@@ -288,6 +303,12 @@ class Abilities:
         return _pair("add", other, self)
 
     __hash__ = Handle.__hash__
+
+    def __get__(self: Any, *_: object) -> object:
+        # The objects of a class of the tests do not cross.
+        raise refuse(self, "a descriptor")
+
+    __set__ = __delete__ = __get__
 
 
 def _copied(handle: Handle, name: str) -> object:

@@ -29,6 +29,7 @@ PEER = 3
 
 _FRAMES_OF_A_CALL = 6
 """Frames between `run` and a function of the solution, more than while the solution loads."""
+_ITERABLE_COROUTINE = 0x100
 _MAX_ITEMS = 64
 """The most items of an iterator in a single answer."""
 
@@ -107,7 +108,8 @@ class SolutionServer:
         """
         kind = type(item)
         if kind is GeneratorType:
-            return "g"
+            # One of `types.coroutine` is awaited.
+            return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
         asyncio: Any = sys.modules.get("asyncio")
         if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
             return "w"
@@ -151,7 +153,8 @@ class SolutionServer:
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            raise answer.error from None
+            error = answer.error
+        raise error  # outside of the handler, which would become its context
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
