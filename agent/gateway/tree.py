@@ -344,7 +344,12 @@ class Tree:
             for call in line:
                 call.turn.trained = call.untrained is None
                 row_of[call.number] = len(rows)
-                row.turns.append(call.turn if call is not first else _without_context(call.turn))
+                # The context of the first turn stands in the row's prompt.
+                row.turns.append(
+                    call.turn
+                    if call is not first
+                    else msgspec.structs.replace(call.turn, obs_ids=[], obs_images=[])
+                )
             rows.append(row)
             waiting += sorted(forks, key=lambda call: -call.number)
         return rows
@@ -409,11 +414,6 @@ def _bare_key(before: Chain, message: Message) -> bytes:
 
 def _digest(before: bytes, key: bytes) -> bytes:
     return blake2b(key, key=before, digest_size=16).digest()
-
-
-def _without_context(turn: Turn) -> Turn:
-    """Return a turn whose context stands in the row's prompt."""
-    return msgspec.structs.replace(turn, obs_ids=[], obs_images=[])
 
 
 def _line_of(call: PolicyCall) -> str:

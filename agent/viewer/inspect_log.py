@@ -26,6 +26,8 @@ SCORER, MODEL = "ludus_reward", "ludus/policy"
 VERSION = 2
 """The layout of the log."""
 
+_SUMMARISED = "id epoch uuid input target metadata turn_count total_time".split()
+
 
 def write_eval_log(
     path: Path, name: str, created: float, found: Iterator[tuple[Any, Episode]]
@@ -48,7 +50,12 @@ def write_eval_log(
                 epochs[sample_id] += 1
                 sample = _sample(sample_id, epochs[sample_id], row["step"], episode, trajectory)
                 _member(archive, f"samples/{sample_id}_epoch_{sample['epoch']}.json", sample)
-                summaries.append(_summary(sample))
+                summary = {name: sample[name] for name in _SUMMARISED}
+                summary |= {"scores": sample["scores"]} if "scores" in sample else {}
+                summary |= {"error": sample["error"]["message"]} if "error" in sample else {}
+                summaries.append(
+                    {**summary, "completed": True, "message_count": len(sample["messages"])}
+                )
                 rewards.append(trajectory.verdict.reward)
         _member(archive, "_journal/summaries/1.json", summaries)
         _member(archive, "summaries.json", summaries)
@@ -164,14 +171,6 @@ def _output(last: Turn, trajectory: Trajectory) -> dict[str, Any]:
         "completion": said.text,
         "usage": {"input_tokens": 0, "output_tokens": sampled, "total_tokens": sampled},
     }
-
-
-def _summary(sample: dict[str, Any]) -> dict[str, Any]:
-    kept = ("id", "epoch", "uuid", "input", "target", "metadata", "turn_count", "total_time")
-    summary = {name: sample[name] for name in kept}
-    summary |= {"scores": sample["scores"]} if "scores" in sample else {}
-    summary |= {"error": sample["error"]["message"]} if "error" in sample else {}
-    return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 
 def _results(rewards: list[float | None]) -> dict[str, Any]:

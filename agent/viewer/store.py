@@ -116,9 +116,6 @@ class Store:
         """What `counts` returned, and the changes of the index by then."""
         self._sizes: dict[str, int] = {}
         """The bytes of the files that are known whole."""
-        self._open()
-
-    def _open(self) -> None:
         try:
             self.base = self._connected()
         except sqlite3.DatabaseError:  # of another version, or broken: it is disposable
@@ -141,7 +138,9 @@ class Store:
             if not self._sizes:  # what is known from an earlier visit may be gone by now
                 known = self.base.execute("SELECT DISTINCT file FROM episodes").fetchall()
                 self._sizes = {name: -1 for (name,) in known}
-            self._read_index()
+            forget = ["DELETE FROM episodes", "DELETE FROM files WHERE name != 'rollouts.jsonl'"]
+            if self._take(self._folder / INDEX, "episodes", _index_row, forget=forget):
+                self._sizes.clear()
             for path in sorted(self._folder.glob("*.jsonl")):
                 if path.name != INDEX and not self._covered(path):
                     self._scan(path)
@@ -216,11 +215,6 @@ class Store:
             place = path.name, tail.inode, tail.offset
             self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", place)
         return again
-
-    def _read_index(self) -> None:
-        forget = ["DELETE FROM episodes", "DELETE FROM files WHERE name != 'rollouts.jsonl'"]
-        if self._take(self._folder / INDEX, "episodes", _index_row, forget=forget):
-            self._sizes.clear()
 
     def _covered(self, path: Path) -> bool:
         """Whether every byte of a file belongs to an episode that is known."""

@@ -99,16 +99,13 @@ class ShardedLearner(Learner):
 
     def source(self) -> WeightSource:
         """Return the weights for an engine: gathered at reading, piece by piece."""
-        return ShardedWeights(self.model, self.ranks, adapter=self._publishes_adapter)
+        adapter = has_adapter(self.model) and self.config.lora.publish == "adapter"
+        return ShardedWeights(self.model, self.ranks, adapter=adapter)
 
     @property
     def plain(self) -> bool:
         """Whether files of this model name each weight as the model does."""
         return self.files is not None and self.files.plain
-
-    @property
-    def _publishes_adapter(self) -> bool:
-        return has_adapter(self.model) and self.config.lora.publish == "adapter"
 
     def writer(self, tokenizer: object, *, whole: bool = True) -> ShardWriter:
         """Return what writes the shards of all ranks into a checkpoint, and the whole model where

@@ -146,7 +146,12 @@ class StepwiseLearner(Learner):
             ConfigError: there is no gradient, or a setting is out of its range.
             UpdateRefused: the gradient is not finite; weights and optimizer are as before.
         """
-        _refuse_settings(settings)
+        for name in ("learning_rate", "eps", "weight_decay"):
+            if not 0 <= getattr(settings, name) < math.inf:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(settings, name)}")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(settings, name) < 1:
+                raise ConfigError(f"{name} must be in [0, 1), got {getattr(settings, name)}")
         parameters = self._parameters()
         if all(parameter.grad is None for parameter in parameters):
             raise ConfigError("there is no gradient to step with: call forward_backward first")
@@ -235,12 +240,3 @@ def _refuse_broken_row(
             raise ConfigError(
                 f"row {number}: {each!r} has a token outside the {vocabulary} of this model"
             )
-
-
-def _refuse_settings(settings: AdamParams) -> None:
-    for name in ("learning_rate", "eps", "weight_decay"):
-        if not 0 <= getattr(settings, name) < math.inf:
-            raise ConfigError(f"{name} must be at least 0, got {getattr(settings, name)}")
-    for name in ("beta1", "beta2"):
-        if not 0 <= getattr(settings, name) < 1:
-            raise ConfigError(f"{name} must be in [0, 1), got {getattr(settings, name)}")

@@ -85,7 +85,13 @@ class OpenAIResponses:
         return _head(answer, "incomplete" if was_cut else "completed") | {
             "incomplete_details": {"reason": "max_output_tokens"} if was_cut else None,
             "output": _items(answer),
-            "usage": _usage(answer),
+            "usage": {
+                "input_tokens": answer.prompt_tokens,
+                "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+                "output_tokens": answer.sampled,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": answer.prompt_tokens + answer.sampled,
+            },
         }
 
     async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
@@ -242,14 +248,4 @@ def _head(answer: AgentAnswer, status: str) -> dict[str, Any]:
         "tools": [],
         "temperature": None,
         "top_p": None,
-    }
-
-
-def _usage(answer: AgentAnswer) -> dict[str, Any]:
-    return {
-        "input_tokens": answer.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": answer.cached_tokens},
-        "output_tokens": answer.sampled,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": answer.prompt_tokens + answer.sampled,
     }

@@ -235,20 +235,15 @@ def one_line(complaint: str, verb: str) -> str:
         given = number_match["whole"] or number_match["real"]
         message = f"{number_match['option']} takes {kind}, got {given}"
     if message.startswith("unknown options"):
-        message = _names_of_similar(message)
+        unknown, *similar = _SIMILAR.split(message)
+        names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
+        message = f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
     return f"{message} (ludus {verb} --help)"
 
 
 _SIMILAR = re.compile(r"; did you mean (?=--)| Arguments similar to --[\w.-]+:")
 _OPTION = re.compile(r"(--[\w.-]+)(?= [A-Z{\[])")
 """An option before its placeholder or its text."""
-
-
-def _names_of_similar(message: str) -> str:
-    """Shorten tyro's message on similar options to the names of two at most."""
-    unknown, *similar = _SIMILAR.split(message)
-    names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
-    return f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
 
 
 Config = TypeVar("Config")
