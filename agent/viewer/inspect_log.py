@@ -26,7 +26,7 @@ SCORER, MODEL = "ludus_reward", "ludus/policy"
 VERSION = 2
 """The layout of the log."""
 
-_SUMMARISED = "id epoch uuid input target metadata turn_count total_time".split()
+_SUMMARISED = ["id", "epoch", "uuid", "input", "target", "metadata", "turn_count", "total_time"]
 
 
 def write_eval_log(
