@@ -224,10 +224,6 @@ def stages_folder_of(config: TrainConfig) -> Path:
     return Path(config.run.folder).parent
 
 
-async def _train_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
-    return await train(rl_stage(config, number))
-
-
 async def _warm_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
     settings = sft_stage(config, number)
     folder = Path(settings.run.folder)
@@ -293,7 +289,11 @@ async def _play_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
 
 
 Stage = Callable[[TrainConfig, int, Train], Awaitable[TrainResult]]
-KINDS: dict[str, Stage] = {"rl": _train_stage, "sft": _warm_stage, "play": _play_stage}
+KINDS: dict[str, Stage] = {
+    "rl": lambda config, number, train: train(rl_stage(config, number)),
+    "sft": _warm_stage,
+    "play": _play_stage,
+}
 """What runs a stage of each kind."""
 
 

@@ -123,7 +123,10 @@ class ConversationReader:
             return [_said(Role.USER, value)] if value else []
         if isinstance(value, bytes) or not isinstance(value, Sequence):
             raise UnusableRow(f"without messages: a {type(value).__name__} in their place")
-        images = self._images(row.get("images"))
+        given = row.get("images")
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            given = []
+        images = iter([self.image(image) for image in given])
         messages = [self._message(part, images) for part in value]
         if next(images, None) is not None:
             raise UnusableRow("with images that no message shows")
@@ -183,10 +186,6 @@ class ConversationReader:
         if any(isinstance(part, ImagePart) for part in parts):
             return parts
         return "".join(part.text for part in parts if isinstance(part, TextPart))
-
-    def _images(self, value: object) -> Iterator[ImagePart]:
-        given = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else []
-        return iter([self.image(image) for image in given])
 
     def image(self, given: object) -> ImagePart:
         """Return an image from a path, a `data:` URL, or what a data set holds of a file."""

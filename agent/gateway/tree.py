@@ -256,14 +256,12 @@ class Tree:
             return Cause.FORK
         if was_answered:
             return Cause.EDITED
-        return Cause.COMPACTED if any(map(self._quotes, messages)) else Cause.ROOT
-
-    def _quotes(self, message: Message) -> bool:
-        """Return whether somebody else's message holds an answer of this rollout."""
-        if message.role is Role.ASSISTANT:
-            return False
-        texts = (call.shown.text.strip() for call in self.calls if call.shown is not None)
-        return any(len(text) >= MIN_SUMMARY and text in message.text for text in texts)
+        # Somebody else's message may hold an answer of this rollout.
+        shown = [call.shown.text.strip() for call in self.calls if call.shown is not None]
+        summaries = [text for text in shown if len(text) >= MIN_SUMMARY]
+        others = [message.text for message in messages if message.role is not Role.ASSISTANT]
+        is_quoted = any(summary in text for text in others for summary in summaries)
+        return Cause.COMPACTED if is_quoted else Cause.ROOT
 
     def add(
         self,

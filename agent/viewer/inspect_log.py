@@ -46,7 +46,8 @@ def write_eval_log(
         _member(archive, "_journal/start.json", start)
         for row, episode in found:
             for trajectory in episode.trajectories:
-                sample_id = _sample_id(episode, trajectory)
+                is_alone = len(episode.trajectories) == 1
+                sample_id = episode.task if is_alone else f"{episode.task}:{trajectory.role}"
                 epochs[sample_id] += 1
                 sample = _sample(sample_id, epochs[sample_id], row["step"], episode, trajectory)
                 _member(archive, f"samples/{sample_id}_epoch_{sample['epoch']}.json", sample)
@@ -72,12 +73,6 @@ def write_eval_log(
 
 def _member(archive: zipfile.ZipFile, name: str, value: Any) -> None:
     archive.writestr(name, msgspec.json.encode(value, enc_hook=str))
-
-
-def _sample_id(episode: Episode, trajectory: Trajectory) -> str:
-    if len(episode.trajectories) == 1:
-        return episode.task
-    return f"{episode.task}:{trajectory.role}"
 
 
 def _spec(name: str, created: float, ids: list[str]) -> dict[str, Any]:

@@ -451,13 +451,11 @@ def _episodes(reader: RunReader, query: Query) -> Any:
         "total": total,
         "all": _count(reader, "episodes"),
         "rows": [_episode_row(row) for row in rows],
-        "choices": _choices(reader) if query.get("choices") else {},
+        "choices": {
+            name: sorted(filter(None, values))
+            for name, values in (reader.store.counts() if query.get("choices") else {}).items()
+        },
     }
-
-
-def _choices(reader: RunReader) -> dict[str, list[str]]:
-    counts = reader.store.counts()
-    return {name: sorted(filter(None, values)) for name, values in counts.items()}
 
 
 def _episode_row(row: Any) -> dict[str, Any]:
@@ -514,10 +512,6 @@ def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
     return [_episode_row(one) for one in rows]
 
 
-def _compare(runs: Runs, query: Query) -> Any:
-    return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
-
-
 def _counts(reader: RunReader, query: Query) -> Any:
     """Return the counts of episodes by stop, status, split, reason of keeping, and part."""
     counts = reader.store.counts()
@@ -532,7 +526,9 @@ OF_RUNS: dict[str, Callable[[Runs, Query], Any]] = {
     "columns": _columns,
     "series": _series,
     "settings": _settings,
-    "compare": _compare,
+    "compare": lambda runs, query: compare(
+        runs.several(query), by=query.get("by", ""), column=query.get("column", "")
+    ),
 }
 OF_RUN: dict[str, Callable[[RunReader, Query], Any]] = {
     "overview": _overview,

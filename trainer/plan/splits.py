@@ -16,7 +16,6 @@ from ludus.errors import ConfigError
 
 from ..models.loading import outline_model
 from ..models.tiny import find_model
-from ..recipes.algorithm import Algorithm
 from ..recipes.recipe import load_recipe
 from ..recipes.resolution import resolve
 from ..settings.plan import PlanConfig
@@ -82,7 +81,9 @@ class Splits:
                 "no model named; add --model.path with a folder (of which a plan needs config.json "
                 "alone), a released model or tiny"
             )
-        self.algorithm = _algorithm(config)
+        size = config.rollout.group_size
+        chosen = load_recipe(config.recipe, {"sampling": {"group_size": size} if size else {}})
+        self.algorithm = resolve(chosen, max_tokens=config.rollout.max_tokens)
         dtype = "bfloat16" if config.model.dtype == "auto" else config.model.dtype
         recipe = self.algorithm.recipe
         exact = config.model.float32_head or recipe.float32_head
@@ -170,12 +171,6 @@ class Splits:
         each = max(1, rollouts * self.rates.row // ranks)
         training = self.rates.training(ranks, min(tokens, each), scored=scored)
         return Split(ranks, engines, engine, shared, free, tokens, training)
-
-
-def _algorithm(config: PlanConfig) -> Algorithm:
-    size = config.rollout.group_size
-    recipe = load_recipe(config.recipe, {"sampling": {"group_size": size} if size else {}})
-    return resolve(recipe, max_tokens=config.rollout.max_tokens)
 
 
 def split_plan(config: PlanConfig) -> RunPlan:

@@ -191,15 +191,15 @@ class StepwiseLearner(Learner):
         """Return the log-probability of every target, [B, T, K]; 0 where there is none."""
         trained = rows.batch.mask[:, 1:].bool()
         hidden = self._hidden(rows.batch)
-        read = self._read(rows.batch, hidden, _of_targets, rows.targets[:, 1:][trained])
+        read = self._read(
+            rows.batch,
+            hidden,
+            lambda every, chosen: chosen.reshape(len(every), -1),
+            rows.targets[:, 1:][trained],
+        )
         spread = read.new_zeros(rows.targets[:, 1:].shape)
         spread[trained] = read
         return torch.nn.functional.pad(spread, (0, 0, 1, 0))
-
-
-def _of_targets(every: Tensor, chosen: Tensor) -> Tensor:
-    """Return the log-probability of each target, [n, K]."""
-    return chosen.reshape(len(every), -1)
 
 
 def _of_each(data: Sequence[Datum], logp: Tensor) -> list[Array]:
