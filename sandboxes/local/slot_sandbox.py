@@ -337,17 +337,15 @@ class SlotSandbox(Sandbox):
         if uid == 0 and self._tier != UNSAFE:
             borrowed_id = user_ids().take()
             uid = gid = first_user_id() + borrowed_id
-        numeric = kind in (NUMERIC, SESSION) and self._has_numpy
-        certificates = certificate_places() if kind == NETWORK else []
         slot = Slot(
             JailPlan(
                 tier=self._tier,
                 work=self._work_folder(number, gid),
                 uid=uid,
                 gid=gid,
-                readable=readable_places() + self._shown + certificates,
+                readable=self._readable(kind),
                 packages=self._packages,
-                preload=[*_PRELOAD, *(("numpy",) if numeric else ())],
+                preload=self._preload(kind),
                 scoped_signals=uid == os.getuid()
                 and self._tier != UNSAFE
                 and syscalls.landlock_version() >= 6,
@@ -367,6 +365,14 @@ class SlotSandbox(Sandbox):
         if borrowed_id is not None:
             user_ids().lend(borrowed_id, slot)
         return slot
+
+    def _readable(self, kind: str) -> list[str]:
+        places = readable_places() + self._shown
+        return places + (certificate_places() if kind == NETWORK else [])
+
+    def _preload(self, kind: str) -> list[str]:
+        numeric = kind in (NUMERIC, SESSION) and self._has_numpy
+        return [*_PRELOAD, *(("numpy",) if numeric else ())]
 
     def _work_folder(self, number: int, gid: int) -> str:
         if self._work is None:
