@@ -156,7 +156,15 @@ class ConversationReader:
         content = self._content(row.get("content", row.get("value")), images)
         calls = [_call(call) for call in row.get("tool_calls") or ()]
         if str(named) == "function_call":
-            calls, content = _written_calls(content), ""
+            # The role function_call of sharegpt writes its calls as JSON.
+            try:
+                decoded = decoder.decode(content) if isinstance(content, str) else None
+            except (ValueError, RecursionError):
+                decoded = None
+            rows = decoded if isinstance(decoded, list) else [decoded]
+            if not all(isinstance(row, dict) for row in rows):
+                raise UnusableRow("with a call that cannot be read: it is not JSON")
+            calls, content = [_call(row) for row in rows], ""
         message = Message(
             role=role,
             content=content,
@@ -375,15 +383,3 @@ def _call(row: object) -> ToolCall:
     read, fault = read_arguments(arguments)
     identity = row.get("id") if isinstance(row, Mapping) else ""
     return ToolCall(name=function["name"], arguments=read, id=str(identity or ""), error=fault)
-
-
-def _written_calls(content: str | list[Part]) -> list[ToolCall]:
-    """Return the calls that sharegpt writes as JSON in a message of the role function_call."""
-    try:
-        decoded = decoder.decode(content) if isinstance(content, str) else None
-    except (ValueError, RecursionError):
-        decoded = None
-    rows = decoded if isinstance(decoded, list) else [decoded]
-    if not all(isinstance(row, dict) for row in rows):
-        raise UnusableRow("with a call that cannot be read: it is not JSON")
-    return [_call(row) for row in rows]

@@ -472,6 +472,11 @@ def _episode(reader: RunReader, query: Query) -> Any:
     learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
     windows = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
     decode = reader.decoder()
+    same_task = reader.store.rows(
+        "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
+        "ORDER BY step, id LIMIT 60",
+        *(row[name] for name in ("task", "id", "grp", "file")),
+    )
     return {
         "row": _episode_row(row),
         "seed": episode.seed,
@@ -482,7 +487,7 @@ def _episode(reader: RunReader, query: Query) -> Any:
             for number, trajectory in enumerate(episode.trajectories)
         ],
         "siblings": _siblings(reader, row, episode),
-        "same_task": _same_task(reader, row),
+        "same_task": [_episode_row(one) for one in same_task],
     }
 
 
@@ -501,15 +506,6 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
         _episode_row(one) | ({"best": True, "differs": place} if one["id"] == best["id"] else {})
         for one in rows
     ]
-
-
-def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
-    rows = reader.store.rows(
-        "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
-        "ORDER BY step, id LIMIT 60",
-        *(row[name] for name in ("task", "id", "grp", "file")),
-    )
-    return [_episode_row(one) for one in rows]
 
 
 def _counts(reader: RunReader, query: Query) -> Any:

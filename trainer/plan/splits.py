@@ -186,7 +186,14 @@ def split_plan(config: PlanConfig) -> RunPlan:
     best = {gpus: splits.best(gpus) for gpus in numbers}
     last = best[config.gpus]
     if last is None:
-        raise _too_few(splits)
+        ranks = max(1, config.gpus - 1)
+        memory = splits.memory(ranks, splits.rates.free)
+        raise ConfigError(
+            f"the run does not fit on {config.gpus} x {config.gpu}: a rank of {ranks} needs "
+            f"{sized(memory.total)} and has {sized(memory.free)}, beside at least one GPU for an "
+            "engine; add --trainer.checkpoint-layers, --trainer.tokens-per-pass, "
+            "--trainer.lora.rank, or GPUs (--gpus)"
+        )
     memory = splits.memory(last.ranks, last.free)
     parts = [(name, sized(count)) for name, count in memory.rows()]
     peak = ("at the peak", f"{sized(memory.total)} of {sized(memory.free)}")
@@ -219,17 +226,6 @@ def _cluster_lines(config: PlanConfig, split: Split) -> Lines:
             engines=engines,
             gpus_of_engine=gpus,
         )
-    )
-
-
-def _too_few(splits: Splits) -> ConfigError:
-    config = splits.config
-    memory = splits.memory(max(1, config.gpus - 1), splits.rates.free)
-    return ConfigError(
-        f"the run does not fit on {config.gpus} x {config.gpu}: a rank of "
-        f"{max(1, config.gpus - 1)} needs {sized(memory.total)} and has {sized(memory.free)}, "
-        "beside at least one GPU for an engine; add --trainer.checkpoint-layers, "
-        "--trainer.tokens-per-pass, --trainer.lora.rank, or GPUs (--gpus)"
     )
 
 

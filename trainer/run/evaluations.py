@@ -226,23 +226,19 @@ class Evaluations:
     async def _record(self, step: int, scores: HeldOutScores) -> None:
         self._saver.folder.keep_episodes(f"eval-{step:06d}", step, scores.episodes)
         self._saver.folder.log(step, scores.numbers)
-        best = self.history.add(step, scores.mean)
+        is_best = self.history.add(step, scores.mean)
         if self._keeps_best:
-            await self._keep_best(step, new=best)
+            # The weights before the first step are those of `model.path`, and the last step is
+            # saved in any case.
+            best = self.history.best
+            self._saver.pinned = {best.step} if best else set()
+            if is_best and self._waits and 0 < step < self._steps:
+                await self._saver.try_save(step)
+            if best is not None:
+                self._saver.mark_best(best.step)
         if scores.note:
             self._saver.tell(step, "evaluation", scores.note)
         self._calls.heard(step, scores)
         self.stopped = self.history.reason_to_stop(self._settings)
         if self.stopped and step < self._steps:
             self._saver.tell(step, "early_stop", f"the run ends early: {self.stopped}")
-
-    async def _keep_best(self, step: int, *, new: bool) -> None:
-        """Keep the checkpoint of the best step alone; the weights before the first step are those
-        of `model.path`, and the last step is saved in any case.
-        """
-        best = self.history.best
-        self._saver.pinned = {best.step} if best else set()
-        if new and self._waits and 0 < step < self._steps:
-            await self._saver.try_save(step)
-        if best is not None:
-            self._saver.mark_best(best.step)
