@@ -105,7 +105,8 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
         place = folder / f"{number + 1}-{stage.name}"
         if config.tokens and tokens >= config.tokens:
             break
-        ended = _ended(place)
+        told = place / ENDED
+        ended = msgspec.json.decode(told.read_bytes(), type=StageEnd) if told.exists() else None
         if ended is None:
             run = replace(
                 config.run, folder=str(place), resume=bool(checkpoints(place / "checkpoints"))
@@ -295,8 +296,3 @@ KINDS: dict[str, Stage] = {
     "play": _play_stage,
 }
 """What runs a stage of each kind."""
-
-
-def _ended(place: Path) -> StageEnd | None:
-    path = place / ENDED
-    return msgspec.json.decode(path.read_bytes(), type=StageEnd) if path.exists() else None

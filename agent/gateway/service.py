@@ -131,7 +131,9 @@ class Gateway:
             application.router.add_get(f"{prefix}/v1/models", self._models)
         application.router.add_get("/health", self._health)
         application.router.add_post("/rollouts", self._operating(self._open))
-        application.router.add_get("/rollouts/{id}", self._operating(self._look))
+        application.router.add_get(
+            "/rollouts/{id}", self._operating(lambda request, _: _described(self._named(request)))
+        )
         application.router.add_post("/rollouts/{id}/reward", self._operating(self._reward))
         application.router.add_post("/rollouts/{id}/end", self._operating(self._end))
         application.router.add_route("*", "/{path:.*}", self._unknown)
@@ -306,9 +308,6 @@ class Gateway:
         limits = RolloutLimits(max_calls=opening.max_calls, max_tokens=opening.max_tokens)
         rollout = self.open(seed=opening.seed, limits=limits)
         return {"id": rollout.id, "key": rollout.key, "base_url": f"{self.url}/v1"}
-
-    def _look(self, request: web.Request, body: bytes) -> dict[str, Any]:
-        return _described(self._named(request))
 
     def _reward(self, request: web.Request, body: bytes) -> dict[str, Any]:
         rollout = self._named(request)

@@ -27,6 +27,7 @@ from .transcript import first_difference, trajectory_data
 Query = Mapping[str, str]
 MOST_POINTS = 2000
 """Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
+NEWEST_KEPT = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
 STAGES = 40
 """Steps whose stages are shown."""
 TEXTS = frozenset(
@@ -91,10 +92,6 @@ def without_text(value: Any) -> Any:
 # --- runs and numbers -----------------------------------------------------------------------------
 
 
-def _runs(runs: Runs, query: Query) -> Any:
-    return {"runs": [_run_row(reader) for reader in runs.readers.values()]}
-
-
 def _run_row(reader: RunReader) -> dict[str, Any]:
     settings = reader.settings
     model = settings.get("model")
@@ -145,7 +142,7 @@ def _overview(reader: RunReader, query: Query) -> Any:
         ],
         "held_out": _held_out(reader),
         "instructive": _instructive(reader),
-        "kept": _kept(reader),
+        "kept": [_episode_row(row) for row in reader.store.rows(NEWEST_KEPT)],
     }
 
 
@@ -186,12 +183,6 @@ def _instructive(reader: RunReader) -> list[dict[str, Any]]:
         "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
         "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
     )
-
-
-def _kept(reader: RunReader) -> list[dict[str, Any]]:
-    """Return the newest kept episodes of each reason."""
-    kept = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
-    return [_episode_row(row) for row in reader.store.rows(kept)]
 
 
 def _columns(runs: Runs, query: Query) -> Any:
@@ -518,7 +509,7 @@ def _counts(reader: RunReader, query: Query) -> Any:
 
 
 OF_RUNS: dict[str, Callable[[Runs, Query], Any]] = {
-    "runs": _runs,
+    "runs": lambda runs, _: {"runs": [_run_row(reader) for reader in runs.readers.values()]},
     "columns": _columns,
     "series": _series,
     "settings": _settings,

@@ -180,7 +180,12 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
         elif kind in CALLS or item.get("role") == "assistant":
             piece = _piece(item)
             if messages and messages[-1].role is Role.ASSISTANT:
-                piece = _joined(messages.pop(), piece)
+                first = messages.pop()
+                piece = msgspec.structs.replace(
+                    first,
+                    content=first.text + piece.text,
+                    tool_calls=[*first.tool_calls, *piece.tool_calls],
+                )
             messages.append(piece)
         elif kind == "message":
             role = ROLES.get(str(item.get("role")))
@@ -201,12 +206,6 @@ def _piece(item: Body) -> Message:
             role=Role.ASSISTANT, tool_calls=[call_of(name, arguments, item.get("call_id"))]
         )
     return Message(role=Role.ASSISTANT, content=content_of(item.get("content"), "content"))
-
-
-def _joined(first: Message, second: Message) -> Message:
-    return msgspec.structs.replace(
-        first, content=first.text + second.text, tool_calls=[*first.tool_calls, *second.tool_calls]
-    )
 
 
 def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
