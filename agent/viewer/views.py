@@ -27,6 +27,15 @@ from .transcript import first_difference, trajectory_data
 Query = Mapping[str, str]
 MOST_POINTS = 2000
 """Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
+INSTRUCTIVE = (
+    "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
+    "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
+    "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
+    "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
+    "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
+    "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
+)
+"""The held-out tasks whose reward rose most from the first to the last evaluation."""
 NEWEST_KEPT = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
 STAGES = 40
 """Steps whose stages are shown."""
@@ -141,7 +150,7 @@ def _overview(reader: RunReader, query: Query) -> Any:
             if (known := [name for name in names if name in reader.columns])
         ],
         "held_out": _held_out(reader),
-        "instructive": _instructive(reader),
+        "instructive": reader.store.rows(INSTRUCTIVE),
         "kept": [_episode_row(row) for row in reader.store.rows(NEWEST_KEPT)],
     }
 
@@ -171,18 +180,6 @@ def _held_out(reader: RunReader) -> list[dict[str, float]]:
         | ({"error": known[means.steps[end]]} if means.steps[end] in known else {})
         for end in ends
     ]
-
-
-def _instructive(reader: RunReader) -> list[dict[str, Any]]:
-    """Return the held-out tasks whose reward rose most from the first to the last evaluation."""
-    return reader.store.rows(
-        "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
-        "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
-        "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
-        "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
-        "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
-        "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
-    )
 
 
 def _columns(runs: Runs, query: Query) -> Any:

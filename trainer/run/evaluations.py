@@ -168,21 +168,7 @@ class Evaluations:
             self._saver.tell(step, "evaluation_late", late)
             self._late = True
             return
-        self._tell_of_a_cut(step)
-        self._started, self._late = step, False
-        if self._waits:
-            await self._record(step, await self._calls.play())
-            return
-        await self._calls.prepare(step)
-        if self._keeps_best and step and step < self._steps:
-            self._saver.pinned |= {step}  # its score is known when the weights have moved on
-            await self._saver.try_save(step)
-        self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
-
-    def _tell_of_a_cut(self, step: int) -> None:
-        """Say so where an evaluation beside training had not ended when the run did, and the run
-        continues from a later step: the weights of the earlier one are gone.
-        """
+        # The weights of an evaluation that had not ended are gone where a later step is continued.
         every = self._settings.every
         cut = step - step % every if every else 0
         if self._started < cut < step and not self._late:
@@ -193,6 +179,15 @@ class Evaluations:
                 f"continues from step {step}: these weights are scored instead, and the line says "
                 f"step {step}. eval.beside = 'no' lets a checkpoint wait for the score",
             )
+        self._started, self._late = step, False
+        if self._waits:
+            await self._record(step, await self._calls.play())
+            return
+        await self._calls.prepare(step)
+        if self._keeps_best and step and step < self._steps:
+            self._saver.pinned |= {step}  # its score is known when the weights have moved on
+            await self._saver.try_save(step)
+        self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
 
     async def finish(self, step: int) -> None:
         """Wait for the running evaluation, and play the evaluation due after the last step.
