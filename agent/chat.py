@@ -241,7 +241,10 @@ class ChatFormat:
             message = read if calls or not read.tool_calls else message
         if marks:
             return message
-        return msgspec.structs.replace(message, content=_without(message.text, self._marks))
+        plain = message.text
+        for mark in self._marks:
+            plain = plain.replace(mark, "")
+        return msgspec.structs.replace(message, content=plain)
 
     def _opened(self, prompt: Sequence[int]) -> str:
         """Return the mark by which a prompt opens the thoughts; empty without such a mark."""
@@ -415,12 +418,6 @@ def encoded(tokenizer: Tokenizer, text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False)
     ids: list[int] = below.encode(text, add_special_tokens=False).ids
     return ids
-
-
-def _without(text: str, marks: Sequence[str]) -> str:
-    for mark in marks:
-        text = text.replace(mark, "")
-    return text
 
 
 def _keep(cache: dict[K, V], key: K, value: V) -> None:

@@ -307,7 +307,12 @@ class Revised:
         observation, info = await self._session.reset(seed=seed, options=options)
         *before, last = as_messages(observation)
         asked = REVISE.format(answer=self._answer)
-        return [*before, msgspec.structs.replace(last, content=_joined(last, asked))], info
+        content: str | list[Part] = (
+            f"{last.content}\n\n{asked}"
+            if isinstance(last.content, str)
+            else [*last.content, TextPart(text=f"\n\n{asked}")]
+        )
+        return [*before, msgspec.structs.replace(last, content=content)], info
 
     async def step(self, action: str | Message) -> Stepped:
         """Step the session."""
@@ -316,15 +321,6 @@ class Revised:
     async def close(self) -> None:
         """Close the session."""
         await self._session.close()
-
-
-def _joined(message: Message, text: str) -> str | list[Part]:
-    content = message.content
-    return (
-        f"{content}\n\n{text}"
-        if isinstance(content, str)
-        else [*content, TextPart(text=f"\n\n{text}")]
-    )
 
 
 class Reviser:

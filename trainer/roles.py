@@ -150,7 +150,12 @@ async def open_roles(start: RolesStart, stack: AsyncExitStack) -> RolePolicies:
         if role.learns:
             updaters[role.name], policy.engine = await _learning(start, role)
         else:
-            policy.engine = _frozen(start.config, role)
+            path = _same_tokens(start.config, role.name, find_model(role.model))
+            device = pick_device(start.config.model.device)
+            model = load_policy(
+                path, LoraConfig(), dtype=DTYPES[start.config.model.dtype], device=device
+            )
+            policy.engine = LocalEngine(model, engine_limits(start.config))
         stack.push_async_callback(policy.engine.close)
     return RolePolicies(playing, updaters)
 
@@ -173,13 +178,6 @@ def refuse_learners(config: TrainConfig, recipe: Recipe) -> None:
             f"role {learning[0]!r} learns by itself, in this process, which cannot be with "
             f"{', '.join(given)}: leave out role.learns, or that"
         )
-
-
-def _frozen(config: TrainConfig, role: RoleConfig) -> LocalEngine:
-    path = _same_tokens(config, role.name, find_model(role.model))
-    device = pick_device(config.model.device)
-    model = load_policy(path, LoraConfig(), dtype=DTYPES[config.model.dtype], device=device)
-    return LocalEngine(model, engine_limits(config))
 
 
 async def _learning(start: RolesStart, role: RoleConfig) -> tuple[Updater, LocalEngine]:

@@ -105,7 +105,8 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
         place = folder / f"{number + 1}-{stage.name}"
         if config.tokens and tokens >= config.tokens:
             break
-        ended = _ended(place)
+        told = place / ENDED
+        ended = msgspec.json.decode(told.read_bytes(), type=StageEnd) if told.exists() else None
         if ended is None:
             run = replace(
                 config.run, folder=str(place), resume=bool(checkpoints(place / "checkpoints"))
@@ -224,10 +225,6 @@ def stages_folder_of(config: TrainConfig) -> Path:
     return Path(config.run.folder).parent
 
 
-async def _train_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
-    return await train(rl_stage(config, number))
-
-
 async def _warm_stage(config: TrainConfig, number: int, train: Train) -> TrainResult:
     settings = sft_stage(config, number)
     folder = Path(settings.run.folder)
@@ -293,10 +290,9 @@ async def _play_stage(config: TrainConfig, number: int, train: Train) -> TrainRe
 
 
 Stage = Callable[[TrainConfig, int, Train], Awaitable[TrainResult]]
-KINDS: dict[str, Stage] = {"rl": _train_stage, "sft": _warm_stage, "play": _play_stage}
+KINDS: dict[str, Stage] = {
+    "rl": lambda config, number, train: train(rl_stage(config, number)),
+    "sft": _warm_stage,
+    "play": _play_stage,
+}
 """What runs a stage of each kind."""
-
-
-def _ended(place: Path) -> StageEnd | None:
-    path = place / ENDED
-    return msgspec.json.decode(path.read_bytes(), type=StageEnd) if path.exists() else None

@@ -212,7 +212,14 @@ class FoldSteps(ContextManager):
         steps = len(history.actions)
         directives, others = tagged(text, "compress")
         if steps:
-            self._fold(directives, steps)
+            # The newest step is folded as the last directive says, or without a text.
+            blocks = self._folded
+            first, last, said = _read(directives[-1]) if directives else (0, 0, "")
+            if last == steps and first in {steps, *(block.first for block in blocks)}:
+                kept_blocks = [block for block in blocks if block.last < first]
+                self._folded[:] = [*kept_blocks, Block(first, steps, said)]
+            elif not blocks or blocks[-1].last < steps:
+                blocks.append(Block(steps, steps, NOTHING))
         return others
 
     def rehearse(self, action: Message, summarise: Callable[[], str], history: History) -> Message:
@@ -224,16 +231,6 @@ class FoldSteps(ContextManager):
         return msgspec.structs.replace(
             action, content=f"<compress>{directive_text}</compress>{action.text}"
         )
-
-    def _fold(self, directives: list[str], steps: int) -> None:
-        """Fold the newest step as the last directive says, or without a text."""
-        blocks = self._folded
-        first, last, text = _read(directives[-1]) if directives else (0, 0, "")
-        if last == steps and first in {steps, *(block.first for block in blocks)}:
-            kept_blocks = [block for block in blocks if block.last < first]
-            self._folded[:] = [*kept_blocks, Block(first, steps, text)]
-        elif not blocks or blocks[-1].last < steps:
-            blocks.append(Block(steps, steps, NOTHING))
 
 
 def _read(text: str) -> tuple[int, int, str]:

@@ -96,7 +96,12 @@ def register_context(name: str) -> Callable[[Decorated], Decorated]:
 
     def decorate(target: Decorated) -> Decorated:
         _check_name(name)
-        _check_target(name, target)
+        wrong_class = isinstance(target, type) and not issubclass(target, ContextManager)
+        if wrong_class or not callable(target):
+            raise ConfigError(
+                f"cannot register {target!r:.80} as {name!r}: hand in a subclass of "
+                "ContextManager, or a function that makes one"
+            )
         _CONTEXTS.check_free(name, target)
         _CONTEXTS.registered[name] = target
         return target
@@ -171,13 +176,4 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
             f"context manager name {name!r:.80} is not 'name' or 'owner/name', such as 'me/newest'"
-        )
-
-
-def _check_target(name: str, target: object) -> None:
-    wrong_class = isinstance(target, type) and not issubclass(target, ContextManager)
-    if wrong_class or not callable(target):
-        raise ConfigError(
-            f"cannot register {target!r:.80} as {name!r}: hand in a subclass of ContextManager, "
-            "or a function that makes one"
         )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
@@ -189,15 +188,11 @@ def make_context(settings: ContextSettings) -> ContextManager:
         UnknownContext: no manager has that name.
         ConfigError: the settings cannot work.
     """
-    shared = _fields_set(settings)
+    # What was chosen, or has a default for all managers.
+    values = {name: value for name, value in vars(settings).items() if name != "manager"}
+    shared = {name: value for name, value in values.items() if value not in (None, "")}
     managers: list[ContextManager] = []
     for part in settings.manager.split("+"):
         name, options = parse_served(part.strip())
         managers.append(build_context(name, options, shared))
     return managers[0] if len(managers) == 1 else Composed(managers)
-
-
-def _fields_set(settings: ContextSettings) -> dict[str, Any]:
-    """Return the fields that were chosen, or have a default for all managers."""
-    values = {name: value for name, value in vars(settings).items() if name != "manager"}
-    return {name: value for name, value in values.items() if value not in (None, "")}

@@ -360,7 +360,11 @@ class ReSum(TrimmingManager):
 
     def _delegate(self, history: History) -> Delegate:
         assert self.summariser is not None
-        summariser, request = self.summariser, self._request(history.view)
+        transcript = "\n\n".join(
+            f"[{message.role}] {spelled_out(message)}" for message in history.view
+        )
+        request = [system(self.prompt), user(f"The conversation of the agent:\n\n{transcript}")]
+        summariser = self.summariser
 
         async def write() -> str:
             return read_summary(await summariser.write(request, self.summary_tokens))
@@ -373,7 +377,3 @@ class ReSum(TrimmingManager):
             )
 
         return Delegate(write, resume)
-
-    def _request(self, view: Sequence[Message]) -> list[Message]:
-        transcript = "\n\n".join(f"[{message.role}] {spelled_out(message)}" for message in view)
-        return [system(self.prompt), user(f"The conversation of the agent:\n\n{transcript}")]

@@ -123,7 +123,10 @@ class ConversationReader:
             return [_said(Role.USER, value)] if value else []
         if isinstance(value, bytes) or not isinstance(value, Sequence):
             raise UnusableRow(f"without messages: a {type(value).__name__} in their place")
-        images = self._images(row.get("images"))
+        given = row.get("images")
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            given = []
+        images = iter([self.image(image) for image in given])
         messages = [self._message(part, images) for part in value]
         if next(images, None) is not None:
             raise UnusableRow("with images that no message shows")
@@ -153,7 +156,15 @@ class ConversationReader:
         content = self._content(row.get("content", row.get("value")), images)
         calls = [_call(call) for call in row.get("tool_calls") or ()]
         if str(named) == "function_call":
-            calls, content = _written_calls(content), ""
+            # The role function_call of sharegpt writes its calls as JSON.
+            try:
+                decoded = decoder.decode(content) if isinstance(content, str) else None
+            except (ValueError, RecursionError):
+                decoded = None
+            rows = decoded if isinstance(decoded, list) else [decoded]
+            if not all(isinstance(row, dict) for row in rows):
+                raise UnusableRow("with a call that cannot be read: it is not JSON")
+            calls, content = [_call(row) for row in rows], ""
         message = Message(
             role=role,
             content=content,
@@ -183,10 +194,6 @@ class ConversationReader:
         if any(isinstance(part, ImagePart) for part in parts):
             return parts
         return "".join(part.text for part in parts if isinstance(part, TextPart))
-
-    def _images(self, value: object) -> Iterator[ImagePart]:
-        given = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else []
-        return iter([self.image(image) for image in given])
 
     def image(self, given: object) -> ImagePart:
         """Return an image from a path, a `data:` URL, or what a data set holds of a file."""
@@ -376,15 +383,3 @@ def _call(row: object) -> ToolCall:
     read, fault = read_arguments(arguments)
     identity = row.get("id") if isinstance(row, Mapping) else ""
     return ToolCall(name=function["name"], arguments=read, id=str(identity or ""), error=fault)
-
-
-def _written_calls(content: str | list[Part]) -> list[ToolCall]:
-    """Return the calls that sharegpt writes as JSON in a message of the role function_call."""
-    try:
-        decoded = decoder.decode(content) if isinstance(content, str) else None
-    except (ValueError, RecursionError):
-        decoded = None
-    rows = decoded if isinstance(decoded, list) else [decoded]
-    if not all(isinstance(row, dict) for row in rows):
-        raise UnusableRow("with a call that cannot be read: it is not JSON")
-    return [_call(row) for row in rows]

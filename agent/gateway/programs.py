@@ -26,7 +26,7 @@ from ludus.messages import Message
 from ludus.sandboxes.local.slot_sandbox import SlotSandbox
 from ludus.sandboxes.network import NetworkPolicy
 from ludus.sandboxes.open import open_with
-from ludus.sandboxes.protocol import MIB, Execution, ExecutionStatus, Limits
+from ludus.sandboxes.protocol import MIB, ExecutionStatus, Limits
 from ludus.sandboxes.settings import SandboxSettings
 
 MAX_ANSWER_BYTES = 1 << 20
@@ -302,12 +302,6 @@ class SandboxedCommand:
             fetch_files=["answer"],
             network=True,
         )
-        self._refuse(execution)
-        answer = execution.files.get("answer", execution.stdout.encode())
-        return answer[:MAX_ANSWER_BYTES].decode("utf-8", "replace").strip()
-
-    @staticmethod
-    def _refuse(execution: Execution) -> None:
         if execution.status is ExecutionStatus.INFRA_ERROR:
             raise AgentHostFailed(f"the agent's sandbox failed: {execution.detail}")
         if execution.status is ExecutionStatus.TIMEOUT:
@@ -316,6 +310,8 @@ class SandboxedCommand:
             tail = execution.stderr.strip()[-400:]
             how = execution.detail or f"status {execution.exit_code}"
             raise AgentFailed(f"the agent ended with {how}: {tail}")
+        answer = execution.files.get("answer", execution.stdout.encode())
+        return answer[:MAX_ANSWER_BYTES].decode("utf-8", "replace").strip()
 
 
 def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:

@@ -120,7 +120,17 @@ class Rollout:
         if task is not None:
             self.counts["retries"] += 1
         elif self.is_spent:
-            return self._say_stop(request), []
+            # The agent is told to stop by an answer that is no part of any row.
+            self._spent += 1
+            self.counts["calls_over_budget"] += 1
+            if self._spent > MAX_SPENT:
+                raise GatewayRefusal(
+                    f"the budget of rollout {self.id} is spent: {len(self.tree.calls)} calls, "
+                    f"{self.tree.sampled} sampled tokens",
+                    code="budget_spent",
+                )
+            stop = Choice(message=assistant(STOPPED), finish=Finish.STOP)
+            return _answer_of(request, [stop], 0, 0), []
         else:
             calls = self._begin(request)
             task = asyncio.create_task(self._answer(request, calls), name=f"{self.id} call")
@@ -160,19 +170,6 @@ class Rollout:
         """Whether no call is left."""
         has_calls = len(self.tree.calls) < self.limits.max_calls
         return not has_calls or self.tree.sampled >= self.limits.max_tokens
-
-    def _say_stop(self, request: AgentRequest) -> AgentAnswer:
-        """Tell the agent to stop, by an answer that is no part of any row."""
-        self._spent += 1
-        self.counts["calls_over_budget"] += 1
-        if self._spent > MAX_SPENT:
-            raise GatewayRefusal(
-                f"the budget of rollout {self.id} is spent: {len(self.tree.calls)} calls, "
-                f"{self.tree.sampled} sampled tokens",
-                code="budget_spent",
-            )
-        choice = Choice(message=assistant(STOPPED), finish=Finish.STOP)
-        return _answer_of(request, [choice], 0, 0)
 
     async def _answer(self, request: AgentRequest, calls: list[PolicyCall]) -> _Given:
         cached = calls[0].inherited

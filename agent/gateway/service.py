@@ -131,7 +131,9 @@ class Gateway:
             application.router.add_get(f"{prefix}/v1/models", self._models)
         application.router.add_get("/health", self._health)
         application.router.add_post("/rollouts", self._operating(self._open))
-        application.router.add_get("/rollouts/{id}", self._operating(self._look))
+        application.router.add_get(
+            "/rollouts/{id}", self._operating(lambda request, _: _described(self._named(request)))
+        )
         application.router.add_post("/rollouts/{id}/reward", self._operating(self._reward))
         application.router.add_post("/rollouts/{id}/end", self._operating(self._end))
         application.router.add_route("*", "/{path:.*}", self._unknown)
@@ -194,7 +196,9 @@ class Gateway:
 
     def _rollout_of(self, request: web.Request) -> Rollout:
         """Return the rollout whose key the request carries."""
-        rollout = self._by_key.get(_key_of(request))
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        keys = (request.match_info.get("key"), request.headers.get("x-api-key"), bearer)
+        rollout = self._by_key.get(next((key for key in keys if key), ""))
         if rollout is None:
             raise GatewayRefusal(
                 "no rollout has this key: use the key of a rollout that is open, as the API key "
@@ -203,16 +207,6 @@ class Gateway:
                 code="invalid_api_key",
             )
         return rollout
-
-    def _as_operator(self, request: web.Request) -> None:
-        """Refuse a request that does not carry the operator's key."""
-        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if not hmac.compare_digest(bearer.encode(), self.operator_key.encode()):
-            raise GatewayRefusal(
-                "this takes the operator's key, which no agent is given",
-                status=401,
-                code="invalid_api_key",
-            )
 
     def _answering(self, dialect: Dialect) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -223,7 +217,8 @@ class Gateway:
                 if asked.stream:
                     return await self._stream(dialect, rollout, asked, body, request)
                 answer, calls = await rollout.answer(asked, body)
-                arrived = _is_open(request)
+                # The client may have stopped waiting for the answer.
+                arrived = request.transport is not None and not request.transport.is_closing()
                 rollout.delivered(calls, arrived=arrived)
                 return _json(dialect.reply(answer))
             except Exception as error:
@@ -294,7 +289,13 @@ class Gateway:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
-                self._as_operator(request)
+                bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+                if not hmac.compare_digest(bearer.encode(), self.operator_key.encode()):
+                    raise GatewayRefusal(
+                        "this takes the operator's key, which no agent is given",
+                        status=401,
+                        code="invalid_api_key",
+                    )
                 return _json(reply(request, await _body(request)))
             except LudusError as error:
                 refusal = _refusal_of(error)
@@ -307,9 +308,6 @@ class Gateway:
         limits = RolloutLimits(max_calls=opening.max_calls, max_tokens=opening.max_tokens)
         rollout = self.open(seed=opening.seed, limits=limits)
         return {"id": rollout.id, "key": rollout.key, "base_url": f"{self.url}/v1"}
-
-    def _look(self, request: web.Request, body: bytes) -> dict[str, Any]:
-        return _described(self._named(request))
 
     def _reward(self, request: web.Request, body: bytes) -> dict[str, Any]:
         rollout = self._named(request)
@@ -416,17 +414,6 @@ def _read(dialect: Dialect, body: Mapping[str, Any], request: web.Request) -> Ag
     attempt = request.headers.get("x-stainless-retry-count", "0")
     asked.attempt = int(attempt) if attempt.isdecimal() else 0
     return asked
-
-
-def _is_open(request: web.Request) -> bool:
-    """Return whether the client still waits for the answer."""
-    return request.transport is not None and not request.transport.is_closing()
-
-
-def _key_of(request: web.Request) -> str:
-    bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-    keys = (request.match_info.get("key"), request.headers.get("x-api-key"), bearer)
-    return next((key for key in keys if key), "")
 
 
 def _refusal_of(error: BaseException | None) -> GatewayRefusal:

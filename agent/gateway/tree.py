@@ -256,14 +256,12 @@ class Tree:
             return Cause.FORK
         if was_answered:
             return Cause.EDITED
-        return Cause.COMPACTED if any(map(self._quotes, messages)) else Cause.ROOT
-
-    def _quotes(self, message: Message) -> bool:
-        """Return whether somebody else's message holds an answer of this rollout."""
-        if message.role is Role.ASSISTANT:
-            return False
-        texts = (call.shown.text.strip() for call in self.calls if call.shown is not None)
-        return any(len(text) >= MIN_SUMMARY and text in message.text for text in texts)
+        # Somebody else's message may hold an answer of this rollout.
+        shown = [call.shown.text.strip() for call in self.calls if call.shown is not None]
+        summaries = [text for text in shown if len(text) >= MIN_SUMMARY]
+        others = [message.text for message in messages if message.role is not Role.ASSISTANT]
+        is_quoted = any(summary in text for text in others for summary in summaries)
+        return Cause.COMPACTED if is_quoted else Cause.ROOT
 
     def add(
         self,
@@ -344,7 +342,12 @@ class Tree:
             for call in line:
                 call.turn.trained = call.untrained is None
                 row_of[call.number] = len(rows)
-                row.turns.append(call.turn if call is not first else _without_context(call.turn))
+                # The context of the first turn stands in the row's prompt.
+                row.turns.append(
+                    call.turn
+                    if call is not first
+                    else msgspec.structs.replace(call.turn, obs_ids=[], obs_images=[])
+                )
             rows.append(row)
             waiting += sorted(forks, key=lambda call: -call.number)
         return rows
@@ -409,11 +412,6 @@ def _bare_key(before: Chain, message: Message) -> bytes:
 
 def _digest(before: bytes, key: bytes) -> bytes:
     return blake2b(key, key=before, digest_size=16).digest()
-
-
-def _without_context(turn: Turn) -> Turn:
-    """Return a turn whose context stands in the row's prompt."""
-    return msgspec.structs.replace(turn, obs_ids=[], obs_images=[])
 
 
 def _line_of(call: PolicyCall) -> str:

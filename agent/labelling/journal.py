@@ -58,7 +58,15 @@ def row_of(item: LabelItem, annotator: str, label: list[float], seconds: float) 
     Raises:
         ConfigError: the label does not fit the question.
     """
-    _refuse_misfit(item, label)
+    count = len(item.answers)
+    fits = {
+        LabelQuestion.PAIR: len(label) == 2 and sorted(label) in ([1, 1], [1, 2]),
+        LabelQuestion.RANKING: sorted(label) == list(range(1, count + 1)),
+        LabelQuestion.RATING: len(label) == 1 and label[0] in (1, 2, 3, 4, 5),
+        LabelQuestion.CRITERION: len(label) == 1 and label[0] in (0, 1),
+    }
+    if not fits[item.question]:
+        raise ConfigError(f"{label} is no label of a {item.question} of {count} answers")
     row = LabelRow(
         item=item.id,
         annotator=annotator,
@@ -83,18 +91,6 @@ def row_of(item: LabelItem, annotator: str, label: list[float], seconds: float) 
         row.chosen, row.rejected = answers[better], answers[1 - better]
         row.preference = "tie" if label[0] == label[1] else ""
     return row
-
-
-def _refuse_misfit(item: LabelItem, label: list[float]) -> None:
-    count = len(item.answers)
-    fits = {
-        LabelQuestion.PAIR: len(label) == 2 and sorted(label) in ([1, 1], [1, 2]),
-        LabelQuestion.RANKING: sorted(label) == list(range(1, count + 1)),
-        LabelQuestion.RATING: len(label) == 1 and label[0] in (1, 2, 3, 4, 5),
-        LabelQuestion.CRITERION: len(label) == 1 and label[0] in (0, 1),
-    }
-    if not fits[item.question]:
-        raise ConfigError(f"{label} is no label of a {item.question} of {count} answers")
 
 
 class LabelJournal:

@@ -183,10 +183,6 @@ def _write_lines(path: Path, rows: Iterable[Any]) -> None:
         file.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in rows)
 
 
-def _write_document(path: Path, document: Any) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
-
-
 def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     try:
         import pyarrow as arrow
@@ -209,7 +205,9 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 WRITERS: dict[str, Callable[[Path, Any], object]] = {
     ".jsonl": _write_lines,
-    ".json": _write_document,
+    ".json": lambda path, document: path.write_bytes(
+        msgspec.json.format(msgspec.json.encode(document, enc_hook=str))
+    ),
     ".parquet": _write_parquet,
     ".md": lambda path, text: path.write_text(text, encoding="utf-8"),
     ".eval": lambda path, selection: write_eval_log(

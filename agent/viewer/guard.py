@@ -35,7 +35,11 @@ def page_guard(
         if local:
             check_host(request.host)
         if request.method == "POST" and request.match_info.http_exception is None:
-            _refuse_foreign(request)
+            origin = request.headers.get("Origin", "")
+            if origin and origin.partition("://")[2] != request.host:
+                raise web.HTTPForbidden(reason="a request of another page")
+            if request.content_type != "application/json":
+                raise web.HTTPForbidden(reason="a request is JSON")
         given = request.query.get("token", "")
         if named is not None and named(given):
             answer = web.Response(status=303, headers={"Location": root})
@@ -60,16 +64,3 @@ def page_guard(
         return answer
 
     return guard
-
-
-def _refuse_foreign(request: web.Request) -> None:
-    """Refuse what a page of another origin sends.
-
-    Raises:
-        web.HTTPForbidden: the request is of another origin, or no JSON.
-    """
-    origin = request.headers.get("Origin", "")
-    if origin and origin.partition("://")[2] != request.host:
-        raise web.HTTPForbidden(reason="a request of another page")
-    if request.content_type != "application/json":
-        raise web.HTTPForbidden(reason="a request is JSON")

@@ -26,6 +26,8 @@ SCORER, MODEL = "ludus_reward", "ludus/policy"
 VERSION = 2
 """The layout of the log."""
 
+_SUMMARISED = ["id", "epoch", "uuid", "input", "target", "metadata", "turn_count", "total_time"]
+
 
 def write_eval_log(
     path: Path, name: str, created: float, found: Iterator[tuple[Any, Episode]]
@@ -44,11 +46,17 @@ def write_eval_log(
         _member(archive, "_journal/start.json", start)
         for row, episode in found:
             for trajectory in episode.trajectories:
-                sample_id = _sample_id(episode, trajectory)
+                is_alone = len(episode.trajectories) == 1
+                sample_id = episode.task if is_alone else f"{episode.task}:{trajectory.role}"
                 epochs[sample_id] += 1
                 sample = _sample(sample_id, epochs[sample_id], row["step"], episode, trajectory)
                 _member(archive, f"samples/{sample_id}_epoch_{sample['epoch']}.json", sample)
-                summaries.append(_summary(sample))
+                summary = {name: sample[name] for name in _SUMMARISED}
+                summary |= {"scores": sample["scores"]} if "scores" in sample else {}
+                summary |= {"error": sample["error"]["message"]} if "error" in sample else {}
+                summaries.append(
+                    {**summary, "completed": True, "message_count": len(sample["messages"])}
+                )
                 rewards.append(trajectory.verdict.reward)
         _member(archive, "_journal/summaries/1.json", summaries)
         _member(archive, "summaries.json", summaries)
@@ -65,12 +73,6 @@ def write_eval_log(
 
 def _member(archive: zipfile.ZipFile, name: str, value: Any) -> None:
     archive.writestr(name, msgspec.json.encode(value, enc_hook=str))
-
-
-def _sample_id(episode: Episode, trajectory: Trajectory) -> str:
-    if len(episode.trajectories) == 1:
-        return episode.task
-    return f"{episode.task}:{trajectory.role}"
 
 
 def _spec(name: str, created: float, ids: list[str]) -> dict[str, Any]:
@@ -164,14 +166,6 @@ def _output(last: Turn, trajectory: Trajectory) -> dict[str, Any]:
         "completion": said.text,
         "usage": {"input_tokens": 0, "output_tokens": sampled, "total_tokens": sampled},
     }
-
-
-def _summary(sample: dict[str, Any]) -> dict[str, Any]:
-    kept = ("id", "epoch", "uuid", "input", "target", "metadata", "turn_count", "total_time")
-    summary = {name: sample[name] for name in kept}
-    summary |= {"scores": sample["scores"]} if "scores" in sample else {}
-    summary |= {"error": sample["error"]["message"]} if "error" in sample else {}
-    return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 
 def _results(rewards: list[float | None]) -> dict[str, Any]:

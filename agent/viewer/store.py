@@ -116,9 +116,6 @@ class Store:
         """What `counts` returned, and the changes of the index by then."""
         self._sizes: dict[str, int] = {}
         """The bytes of the files that are known whole."""
-        self._open()
-
-    def _open(self) -> None:
         try:
             self.base = self._connected()
         except sqlite3.DatabaseError:  # of another version, or broken: it is disposable
@@ -141,12 +138,23 @@ class Store:
             if not self._sizes:  # what is known from an earlier visit may be gone by now
                 known = self.base.execute("SELECT DISTINCT file FROM episodes").fetchall()
                 self._sizes = {name: -1 for (name,) in known}
-            self._read_index()
+            forget = ["DELETE FROM episodes", "DELETE FROM files WHERE name != 'rollouts.jsonl'"]
+            if self._take(
+                self._folder / INDEX,
+                "episodes",
+                lambda _, line: _cells(_INDEX.decode(line)),
+                forget=forget,
+            ):
+                self._sizes.clear()
             for path in sorted(self._folder.glob("*.jsonl")):
                 if path.name != INDEX and not self._covered(path):
                     self._scan(path)
                     self._sizes.pop(path.name, None)
-            self._forget_gone()
+            for name in list(self._sizes):
+                if not (self._folder / name).exists():
+                    del self._sizes[name]
+                    self.base.execute("DELETE FROM episodes WHERE file=?", (name,))
+                    self.base.execute("DELETE FROM files WHERE name=?", (name,))
         else:
             self._scan(self.source)
         changed = self.base.total_changes != before
@@ -157,11 +165,18 @@ class Store:
 
     def refresh_rollouts(self) -> None:
         """Take over the new lines of `rollouts.jsonl` and of the annotations."""
-        for path, table, row_of in (
-            (self.source / "rollouts.jsonl", "rollouts", _rollout_row),
-            (self.annotations, "learned", _learned_row),
-        ):
-            self._take(path, table, row_of, forget=[f"DELETE FROM {table}"])
+        self._take(
+            self.source / "rollouts.jsonl",
+            "rollouts",
+            lambda _, line: _cells(_ROLLOUT.decode(line)),
+            forget=["DELETE FROM rollouts"],
+        )
+        self._take(
+            self.annotations,
+            "learned",
+            lambda offset, line: (_LEARNED.decode(line).ordinal, offset, len(line)),
+            forget=["DELETE FROM learned"],
+        )
         self.base.commit()
 
     @property
@@ -217,11 +232,6 @@ class Store:
             self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", place)
         return again
 
-    def _read_index(self) -> None:
-        forget = ["DELETE FROM episodes", "DELETE FROM files WHERE name != 'rollouts.jsonl'"]
-        if self._take(self._folder / INDEX, "episodes", _index_row, forget=forget):
-            self._sizes.clear()
-
     def _covered(self, path: Path) -> bool:
         """Whether every byte of a file belongs to an episode that is known."""
         size = 0
@@ -246,13 +256,6 @@ class Store:
 
         forget = ["DELETE FROM episodes WHERE file=:name"]
         self._take(path, "episodes", row_of, forget=forget, unread=True)
-
-    def _forget_gone(self) -> None:
-        for name in list(self._sizes):
-            if not (self._folder / name).exists():
-                del self._sizes[name]
-                self.base.execute("DELETE FROM episodes WHERE file=?", (name,))
-                self.base.execute("DELETE FROM files WHERE name=?", (name,))
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -391,15 +394,3 @@ def _cells(line: msgspec.Struct) -> list[Any]:
         msgspec.json.encode(cell).decode() if isinstance(cell, (dict, list)) else cell
         for cell in msgspec.structs.astuple(line)
     ]
-
-
-def _index_row(_: int, line: bytes) -> Sequence[Any]:
-    return _cells(_INDEX.decode(line))
-
-
-def _rollout_row(_: int, line: bytes) -> Sequence[Any]:
-    return _cells(_ROLLOUT.decode(line))
-
-
-def _learned_row(offset: int, line: bytes) -> Sequence[Any]:
-    return _LEARNED.decode(line).ordinal, offset, len(line)

@@ -59,7 +59,16 @@ def _window(segment: Segment, learned: Mapping[str, Any], excluded: bool, decode
     spans: list[dict[str, Any]] = [{"kind": "shown", "name": "prompt", "ids": segment.prompt_ids}]
     for turn in segment.turns:
         spans.append({"kind": "shown", "name": "observation", "ids": turn.obs_ids})
-        spans.append(_sampled(turn, excluded))
+        spans.append(
+            {
+                "kind": class_of(turn, excluded=excluded),
+                "name": str(turn.kind),
+                "ids": turn.out_ids,
+                "logp": [round(value, 4) for value in turn.logprobs],
+                "versions": turn.versions,
+                "trained": turn.trained,
+            }
+        )
     for span in spans:
         if decode is not None:
             span["pieces"] = pieces(span["ids"], decode)
@@ -71,17 +80,6 @@ def _window(segment: Segment, learned: Mapping[str, Any], excluded: bool, decode
         "cause": segment.cause,
         "parent": segment.parent,
         "learned": {name: learned.get(name, []) for name in ("advantage", "logp", "entropy")},
-    }
-
-
-def _sampled(turn: Turn, excluded: bool) -> dict[str, Any]:
-    return {
-        "kind": class_of(turn, excluded=excluded),
-        "name": str(turn.kind),
-        "ids": turn.out_ids,
-        "logp": [round(value, 4) for value in turn.logprobs],
-        "versions": turn.versions,
-        "trained": turn.trained,
     }
 
 

@@ -27,6 +27,16 @@ from .transcript import first_difference, trajectory_data
 Query = Mapping[str, str]
 MOST_POINTS = 2000
 """Points of a line; of more, the least, the largest and the last of equal stretches are sent."""
+INSTRUCTIVE = (
+    "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
+    "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
+    "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
+    "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
+    "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
+    "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
+)
+"""The held-out tasks whose reward rose most from the first to the last evaluation."""
+NEWEST_KEPT = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
 STAGES = 40
 """Steps whose stages are shown."""
 TEXTS = frozenset(
@@ -91,10 +101,6 @@ def without_text(value: Any) -> Any:
 # --- runs and numbers -----------------------------------------------------------------------------
 
 
-def _runs(runs: Runs, query: Query) -> Any:
-    return {"runs": [_run_row(reader) for reader in runs.readers.values()]}
-
-
 def _run_row(reader: RunReader) -> dict[str, Any]:
     settings = reader.settings
     model = settings.get("model")
@@ -144,8 +150,8 @@ def _overview(reader: RunReader, query: Query) -> Any:
             if (known := [name for name in names if name in reader.columns])
         ],
         "held_out": _held_out(reader),
-        "instructive": _instructive(reader),
-        "kept": _kept(reader),
+        "instructive": reader.store.rows(INSTRUCTIVE),
+        "kept": [_episode_row(row) for row in reader.store.rows(NEWEST_KEPT)],
     }
 
 
@@ -174,24 +180,6 @@ def _held_out(reader: RunReader) -> list[dict[str, float]]:
         | ({"error": known[means.steps[end]]} if means.steps[end] in known else {})
         for end in ends
     ]
-
-
-def _instructive(reader: RunReader) -> list[dict[str, Any]]:
-    """Return the held-out tasks whose reward rose most from the first to the last evaluation."""
-    return reader.store.rows(
-        "SELECT a.task, a.id AS before, b.id AS after, a.reward AS low, b.reward AS high "
-        "FROM episodes a JOIN episodes b ON a.task=b.task AND a.idx=b.idx WHERE "
-        "a.file=(SELECT MIN(file) FROM episodes WHERE file LIKE 'eval-%') AND "
-        "b.file=(SELECT MAX(file) FROM episodes WHERE file LIKE 'eval-%') AND a.file!=b.file "
-        "AND a.reward IS NOT NULL AND b.reward IS NOT NULL "
-        "ORDER BY b.reward - a.reward DESC, a.task LIMIT 6"
-    )
-
-
-def _kept(reader: RunReader) -> list[dict[str, Any]]:
-    """Return the newest kept episodes of each reason."""
-    kept = "SELECT * FROM episodes WHERE kept != '' ORDER BY step DESC, id LIMIT 10"
-    return [_episode_row(row) for row in reader.store.rows(kept)]
 
 
 def _columns(runs: Runs, query: Query) -> Any:
@@ -451,13 +439,11 @@ def _episodes(reader: RunReader, query: Query) -> Any:
         "total": total,
         "all": _count(reader, "episodes"),
         "rows": [_episode_row(row) for row in rows],
-        "choices": _choices(reader) if query.get("choices") else {},
+        "choices": {
+            name: sorted(filter(None, values))
+            for name, values in (reader.store.counts() if query.get("choices") else {}).items()
+        },
     }
-
-
-def _choices(reader: RunReader) -> dict[str, list[str]]:
-    counts = reader.store.counts()
-    return {name: sorted(filter(None, values)) for name, values in counts.items()}
 
 
 def _episode_row(row: Any) -> dict[str, Any]:
@@ -474,6 +460,11 @@ def _episode(reader: RunReader, query: Query) -> Any:
     learned = reader.store.learned(episode.ordinal) if "eval-" not in row["file"] else None
     windows = {(one["role"], one["window"]): one for one in (learned or {}).get("windows", [])}
     decode = reader.decoder()
+    same_task = reader.store.rows(
+        "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
+        "ORDER BY step, id LIMIT 60",
+        *(row[name] for name in ("task", "id", "grp", "file")),
+    )
     return {
         "row": _episode_row(row),
         "seed": episode.seed,
@@ -484,7 +475,7 @@ def _episode(reader: RunReader, query: Query) -> Any:
             for number, trajectory in enumerate(episode.trajectories)
         ],
         "siblings": _siblings(reader, row, episode),
-        "same_task": _same_task(reader, row),
+        "same_task": [_episode_row(one) for one in same_task],
     }
 
 
@@ -505,19 +496,6 @@ def _siblings(reader: RunReader, row: Any, episode: Episode) -> list[dict[str, A
     ]
 
 
-def _same_task(reader: RunReader, row: Any) -> list[dict[str, Any]]:
-    rows = reader.store.rows(
-        "SELECT * FROM episodes WHERE task=? AND id!=? AND (grp!=? OR file!=?) "
-        "ORDER BY step, id LIMIT 60",
-        *(row[name] for name in ("task", "id", "grp", "file")),
-    )
-    return [_episode_row(one) for one in rows]
-
-
-def _compare(runs: Runs, query: Query) -> Any:
-    return compare(runs.several(query), by=query.get("by", ""), column=query.get("column", ""))
-
-
 def _counts(reader: RunReader, query: Query) -> Any:
     """Return the counts of episodes by stop, status, split, reason of keeping, and part."""
     counts = reader.store.counts()
@@ -528,11 +506,13 @@ def _counts(reader: RunReader, query: Query) -> Any:
 
 
 OF_RUNS: dict[str, Callable[[Runs, Query], Any]] = {
-    "runs": _runs,
+    "runs": lambda runs, _: {"runs": [_run_row(reader) for reader in runs.readers.values()]},
     "columns": _columns,
     "series": _series,
     "settings": _settings,
-    "compare": _compare,
+    "compare": lambda runs, query: compare(
+        runs.several(query), by=query.get("by", ""), column=query.get("column", "")
+    ),
 }
 OF_RUN: dict[str, Callable[[RunReader, Query], Any]] = {
     "overview": _overview,

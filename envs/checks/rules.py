@@ -173,27 +173,21 @@ def returns_the_right_types(subject: EnvUnderCheck) -> str:
         observation, info = episode.seen[0][0], episode.infos[0]
         opening_text = "".join(message.text for message in as_messages(observation)).strip()
         pictures = any(message.images for message in as_messages(observation))
-        _declares_its_images(task, episode)
+        # Without the declaration a model that reads text alone would be played without the images.
+        declared = _briefing(episode.infos[0]).shows_images
+        answered = [seen[0] for seen in episode.seen[:-1]]  # no policy answers the last observation
+        if not declared and any(
+            message.images for observation in answered for message in as_messages(observation)
+        ):
+            raise CheckFailed(
+                f"task {task.id!r} shows an image that its briefing does not declare; set "
+                "shows_images = True on the class"
+            )
         if not opening_text and not pictures and not _briefing(info).system_prompt:
             raise CheckFailed(
                 f"task {task.id!r} shows nothing: no system prompt and an empty first observation"
             )
     return f"{len(subject.tasks(4))} episodes"
-
-
-def _declares_its_images(task: Task, episode: Played) -> None:
-    """Refuse images that a policy answers to and the briefing does not declare: a model that reads
-    text alone would be played without them.
-    """
-    declared = _briefing(episode.infos[0]).shows_images
-    answered = [seen[0] for seen in episode.seen[:-1]]  # no policy answers the last observation
-    if not declared and any(
-        message.images for observation in answered for message in as_messages(observation)
-    ):
-        raise CheckFailed(
-            f"task {task.id!r} shows an image that its briefing does not declare; set "
-            "shows_images = True on the class"
-        )
 
 
 def _briefing(info: Info) -> Briefing:

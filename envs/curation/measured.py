@@ -8,7 +8,7 @@ the first part of each prompt and compares what follows by ROUGE-L.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -251,7 +251,12 @@ def _card(
         told["pass_rate"] = {"mean": fmean(rates), "low": estimate.low, "high": estimate.high}
         if len(rates) < 2:
             told["pass_rate"] = {"mean": rates[0]}
-        told["pass_rates"] = _histogram(rates)
+        # Rates of 0 and 1 are apart, since such tasks teach nothing.
+        counts = dict.fromkeys(("0", "to 0.25", "to 0.5", "to 0.75", "below 1", "1"), 0)
+        names = list(counts)
+        for rate in rates:
+            counts[names[bisect_left((0, 0.25, 0.5, 0.75), rate) + (rate == 1)]] += 1
+        told["pass_rates"] = counts
     probed = [measure.completed for measure in measures if measure.completed is not None]
     if probed:
         heart = sum(value >= settings.memorised for value in probed)
@@ -261,12 +266,3 @@ def _card(
             "low": share.low, "high": share.high, "rouge_l": fmean(probed),
         }  # fmt: skip
     return told
-
-
-def _histogram(rates: Sequence[float]) -> Mapping[str, int]:
-    """Count rates by quarters; 0 and 1 are apart, since such tasks teach nothing."""
-    counts = dict.fromkeys(("0", "to 0.25", "to 0.5", "to 0.75", "below 1", "1"), 0)
-    names = list(counts)
-    for rate in rates:
-        counts[names[bisect_left((0, 0.25, 0.5, 0.75), rate) + (rate == 1)]] += 1
-    return counts

@@ -109,7 +109,8 @@ class RubricWriter:
         question, answer = asked
         pages = await self._found(question)
         proposals = await self._proposed(question, pages)
-        reading = f"Here are pages as JSON:\n\n{_shown(pages)}\n\n"
+        shown = "\n".join(map(as_json, pages))
+        reading = f"Here are pages as JSON:\n\n{shown}\n\n"
         informed = await self._responses(question, reading)
         ignorant = await self._responses(question, "")
         items: list[RubricItem] = []
@@ -228,7 +229,3 @@ def _questions(
 def _field(row: Mapping[str, Any], names: Sequence[str]) -> str:
     value = next((row[name] for name in names if isinstance(row.get(name), str)), "")
     return value.strip()
-
-
-def _shown(pages: Sequence[Document]) -> str:
-    return "\n".join(map(as_json, pages))

@@ -232,7 +232,9 @@ class RemoteSession:
         if reply is None:
             reply = await self._create()
         self._begun = _essence(reply)
-        return _reset_result(reply)
+        if not isinstance(reply, ResetReply):
+            raise protocol_error(f"expected the reply to a reset, got {reply!r:.120}")
+        return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}
 
     async def _create(self) -> Reply:
         """Make a session that begins the episode, on a server that accepts new sessions."""
@@ -511,9 +513,3 @@ def _essence(reply: Reply) -> object:
         kept = observation if isinstance(observation, str) else tuple(observation)
         return kept, reply.reward, reply.terminated, reply.truncated
     return None
-
-
-def _reset_result(reply: Reply) -> tuple[Observation, Info]:
-    if not isinstance(reply, ResetReply):
-        raise protocol_error(f"expected the reply to a reset, got {reply!r:.120}")
-    return reply.observation, {**reply.info, "briefing": reply.briefing, "task": reply.task}

@@ -130,7 +130,10 @@ class RemoteServer:
         verdicts: list[Verdict] = []
         for batch in batches_of(scores):
             reply = self._ask("POST", "/v1/score_batch", batch_of(batch), ScoreBatchReply)
-            verdicts += [_verdict(answer) for answer in answers_of(reply, batch)]
+            for answer in answers_of(reply, batch):
+                if isinstance(answer, LudusError):
+                    raise answer
+                verdicts.append(answer)
         return verdicts
 
     def _ask(self, method: str, path: str, body: Body | None, as_type: type[T]) -> T:
@@ -156,12 +159,6 @@ class RemoteServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _verdict(answer: Verdict | LudusError) -> Verdict:
-    if isinstance(answer, LudusError):
-        raise answer
-    return answer
 
 
 def connect(

@@ -232,7 +232,13 @@ class Rubrics:
             return self._all
         if prompt in self._each:
             return self._each[prompt]
-        standing = [question for question in self._each if _fills_lines(question, prompt)]
+        standing = [
+            question
+            for question in self._each
+            if re.search(
+                rf"(?:^|: )[ \t]*{re.escape(question.strip())}[ \t]*$", prompt, re.MULTILINE
+            )
+        ]
         if not standing:
             raise ConfigError(f"{self.path!r} has no rubric for the question {prompt[-200:]!r}")
         return self._each[max(standing, key=len)]
@@ -254,11 +260,6 @@ class Rubrics:
         if not rubrics:
             raise ConfigError(f"{self.path!r} has no row")
         return rubrics
-
-
-def _fills_lines(question: str, prompt: str) -> bool:
-    where = rf"(?:^|: )[ \t]*{re.escape(question.strip())}[ \t]*$"
-    return re.search(where, prompt, re.MULTILINE) is not None
 
 
 class _QuestionRubric(msgspec.Struct):

@@ -115,7 +115,13 @@ class ServedVerifier:
         """
         if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
-        started = self._enter(len(samples))
+        for entered in range(len(samples)):
+            try:
+                self._admission.enter(self.name)
+            except QueueFull:
+                self._leave([], entered, time.perf_counter())
+                raise
+        started = time.perf_counter()
         span = self._tracer.begin("score", self.name, {}) if self._tracer is not None else None
         verdicts: list[Verdict] = []
         try:
@@ -139,15 +145,6 @@ class ServedVerifier:
         finally:
             self._leave(verdicts, 1, started, span)
         return verdicts[0]
-
-    def _enter(self, number: int) -> float:
-        for entered in range(number):
-            try:
-                self._admission.enter(self.name)
-            except QueueFull:
-                self._leave([], entered, time.perf_counter())
-                raise
-        return time.perf_counter()
 
     def _leave(
         self,

@@ -53,8 +53,14 @@ def importance_weights(
     >>> importance_weights(old, mu, torch.ones(1, 2), level="sequence")
     tensor([[0.7500, 0.7500]])
     """
-    difference = log_ratio(old_logp.detach(), sampler_logp, mask, max_log_ratio=None)
-    exponent = _at_level(difference, mask, level)
+    exponent = log_ratio(old_logp.detach(), sampler_logp, mask, max_log_ratio=None)
+    if level != "token":
+        total = exponent.sum(-1, keepdim=True)
+        if level == "geometric":
+            total = total / mask.sum(-1, keepdim=True).clamp(min=1)
+        elif level != "sequence":
+            raise ValueError(f"level is 'token', 'sequence' or 'geometric', got {level!r}")
+        exponent = total.expand_as(exponent)
     if max_log_ratio is not None:
         exponent = exponent.clamp(-max_log_ratio, max_log_ratio)
     return blank(exponent.exp(), mask)
@@ -161,17 +167,6 @@ def guide_weights(
     tensor([[0.2500]])
     """
     return blank(clip(policy_ratio(logp.detach(), sampler_logp, mask), eps_low, eps_high), mask)
-
-
-def _at_level(difference: Tensor, mask: Tensor, level: Level) -> Tensor:
-    if level == "token":
-        return difference
-    total = difference.sum(-1, keepdim=True)
-    if level == "geometric":
-        total = total / mask.sum(-1, keepdim=True).clamp(min=1)
-    elif level != "sequence":
-        raise ValueError(f"level is 'token', 'sequence' or 'geometric', got {level!r}")
-    return total.expand_as(difference)
 
 
 def trust_region_mask(

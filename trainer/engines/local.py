@@ -294,7 +294,11 @@ class LocalEngine:
         # `_fail_all` finds them there.
         room = self.max_rows - len(self._batch.active)
         if not self._batch.active:
-            self._wait_for_company()  # the first request is rarely alone, and a pass can serve many
+            for _ in range(ADMISSION_ROUNDS):
+                waiting = self._waiting.qsize()
+                time.sleep(ADMISSION_WAIT_S)
+                if self._waiting.qsize() == waiting:
+                    break
         wanted = (request for request in taken(self._waiting) if not request.future.cancelled())
         self._arrived = list(islice(wanted, room))
         # This error is raised after the arrivals were taken, so that they fail at once too.
@@ -307,13 +311,6 @@ class LocalEngine:
         self._arrived = []
         if self._batch.active:
             self._batch.decode()
-
-    def _wait_for_company(self) -> None:
-        for _ in range(ADMISSION_ROUNDS):
-            waiting = self._waiting.qsize()
-            time.sleep(ADMISSION_WAIT_S)
-            if self._waiting.qsize() == waiting:
-                break
 
     def _run_jobs(self) -> None:
         for job, future in taken(self._jobs):

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ludus.agent import Finish
-
 from .cached_model import CachedModel, PrefixStore, PromptRow
 from .kv_cache import KeptPrefix
 from .requests import GenerationRequest, deliver, draw, first_of_each
@@ -139,19 +137,7 @@ class RunningBatch:
             for request, finish in zip(self.active, ends, strict=True)
             if finish is not None
         ]
-        self._close_gaps(gone, ends)
-        deliver(leaving)
-
-    def _keep(self, row: int, request: GenerationRequest, length: int) -> KeptPrefix | None:
-        """Keep the keys of the first `length` ids of a row, unless kept already."""
-        if not self.prefixes.wants(ids := request.key(length)):
-            return request.kept
-        kept = self.cached.cache.keep(row, length, request.kept)
-        self.prefixes.put(ids, kept)
-        return kept
-
-    def _close_gaps(self, gone: list[int], ends: list[Finish | None]) -> None:
-        """Move the last remaining rows into the places of finished rows."""
+        # The last remaining rows move into the places of finished rows.
         remaining = len(self.active) - len(gone)
         # The cache needs rows 0 to `remaining` without gaps. A finished row behind them is dropped
         # by the cut below; a finished row among them is overwritten with a later, unfinished one.
@@ -164,3 +150,12 @@ class RunningBatch:
         for row, mover in zip(targets, movers, strict=True):
             self.active[row] = mover
         del self.active[remaining:]
+        deliver(leaving)
+
+    def _keep(self, row: int, request: GenerationRequest, length: int) -> KeptPrefix | None:
+        """Keep the keys of the first `length` ids of a row, unless kept already."""
+        if not self.prefixes.wants(ids := request.key(length)):
+            return request.kept
+        kept = self.cached.cache.keep(row, length, request.kept)
+        self.prefixes.put(ids, kept)
+        return kept

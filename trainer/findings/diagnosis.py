@@ -64,6 +64,10 @@ class Diagnosis:
 
     def _opened(self, rule: FindingRule, number: float) -> RunFinding:
         step = self.history.step
+        # With dashes, as the command line's help writes the settings.
+        remedy = re.sub(
+            r"--[\w.]+", lambda name: name[0].replace("_", "-"), rule.remedy_of(self.history)
+        )
         return RunFinding(
             step=step,
             name=rule.name,
@@ -73,7 +77,7 @@ class Diagnosis:
             number=max(-BIGGEST, min(BIGGEST, number)) if not math.isnan(number) else 0.0,
             threshold=rule.threshold,
             sentence=rule.sentence_of(self.history, number),
-            remedy=_as_typed(rule.remedy_of(self.history)),
+            remedy=remedy,
             evidence=list(rule.evidence),
         )
 
@@ -156,8 +160,3 @@ def events_of(folder: Path) -> list[RunFinding]:
     """
     names = {rule.name for rule in RULES}
     return [each for name, each in newest(read_findings(folder)).items() if name not in names]
-
-
-def _as_typed(remedy: str) -> str:
-    """Write the settings of a remedy as the command line's help writes them, with dashes."""
-    return re.sub(r"--[\w.]+", lambda option: option[0].replace("_", "-"), remedy)

@@ -72,9 +72,9 @@ def explained(diagnosis: Diagnosis, events: Sequence[RunFinding] = ()) -> list[s
             for each in consequences_of(finding, findings)
         ]
         lines += [f"  try {finding.remedy}"] if finding.remedy else []
-    told = [event for event in events if event.severity != "info"]
-    return [*lines, *(["", "events"] if told else []), *map(_event_line, told)]
-
-
-def _event_line(event: RunFinding) -> str:
-    return f"  {event.name}, at step {event.step}: {event.sentence}"
+    told = [
+        f"  {event.name}, at step {event.step}: {event.sentence}"
+        for event in events
+        if event.severity != "info"
+    ]
+    return [*lines, *(["", "events"] if told else []), *told]

@@ -29,27 +29,12 @@ def _shorter(run: RunHistory) -> str:
     return f"--rollout.max_tokens={max(1, round(1.5 * then / turns))}"
 
 
-def _explore(run: RunHistory) -> str:
-    cold = 0 < run.setting("rollout.temperature") < 1
-    return "--rollout.temperature=1.0" if cold else _rate(run, 1 / 3)
-
-
-def _roomier(run: RunHistory) -> str:
-    window = run.setting("rollout.window")
-    return f"--rollout.window={2 * int(window)}" if window else "--context.manager=summarize"
-
-
 def _half(run: RunHistory, name: str) -> str:
     return f"--{name}={max(1, int(run.setting(name)) // 2)}"
 
 
 def _view(run: RunHistory) -> str:
     return f"ludus view {shlex.quote(run.folder)}"
-
-
-def _warm_start(run: RunHistory) -> str:
-    env, model = (shlex.quote(str(run.setting(name))) for name in ("env", "model.path"))
-    return f"ludus sft --env {env} --model.path {model}"
 
 
 def _reweighed(run: RunHistory, part: str, factor: float) -> str:
@@ -142,12 +127,6 @@ def _why_flat(run: RunHistory) -> str:
     )
 
 
-def _more_turns(run: RunHistory) -> str:
-    """Return the option for a longer limit, where the run set one."""
-    limit = int(run.setting("rollout.max_turns"))
-    return f"--rollout.max_turns={2 * limit}" if limit else _view(run)
-
-
 def _what_behind(run: RunHistory) -> str:
     """Say what is known of a training reward that held-out tasks do not confirm."""
     alike = run.mean("reward/std", 3) == 0 and (run.mean("group/identical", 3) or 0.0) < 0.9
@@ -166,17 +145,32 @@ WORDS: dict[str, Callable[[RunHistory], object]] = {
     "slower": lambda run: _rate(run, 1 / 3),
     "wider": _wider,
     "more_tokens": _more_tokens,
-    "more_turns": _more_turns,
+    "more_turns": lambda run: (
+        f"--rollout.max_turns={2 * limit}"
+        if (limit := int(run.setting("rollout.max_turns")))
+        else _view(run)
+    ),
     "shorter": _shorter,
-    "roomier": _roomier,
-    "explore": _explore,
+    "roomier": lambda run: (
+        f"--rollout.window={2 * int(window)}"
+        if (window := run.setting("rollout.window"))
+        else "--context.manager=summarize"
+    ),
+    "explore": lambda run: (
+        "--rollout.temperature=1.0"
+        if 0 < run.setting("rollout.temperature") < 1
+        else _rate(run, 1 / 3)
+    ),
     "fewer_at_once": lambda run: _half(run, "rollout.concurrency"),
     "fresher": lambda run: _half(run, "overlap.max_staleness"),
     "longer_timeout": lambda run: f"{2 * float(run.setting('rollout.episode_timeout_s')):g}",
     "one_more_try": lambda run: 1 + int(run.setting("rollout.retries")),
     "several_updates": lambda run: min(4, run.setting("rollout.tasks_per_step")),
     "view": _view,
-    "warm_start": _warm_start,
+    "warm_start": lambda run: (
+        f"ludus sft --env {shlex.quote(str(run.setting('env')))} "
+        f"--model.path {shlex.quote(str(run.setting('model.path')))}"
+    ),
     "probe": lambda run: f"ludus model probe {shlex.quote(str(run.setting('model.path')))}",
     "audit": lambda run: f"ludus audit {shlex.quote(str(run.setting('env')))} --rl",
     "from_best": lambda run: (

@@ -205,11 +205,17 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
                 RewardedRow(row, [0.0] * length, [UNTRAINED] * length, [UNTRAINED] * length)
             )
         for start, turn in _in_order(segment):
-            places = [] if row is None else _trained(row, start, turn)
+            places: list[int] = []
+            if row is not None and start is not None:
+                own = range(start, start + len(turn.out_ids))
+                places = [place for place in own if row.mask[place]]
             if places:
                 number += 1
                 rewarded = rows[-1]
-                anchor = _anchor(turn)
+                # The state that the turn began in: its anchor, or what was read before it. The
+                # first turns of a group have read the same task, and nothing since.
+                state = turn.anchor or repr(turn.obs_ids)
+                anchor = int.from_bytes(hashlib.blake2b(state.encode(), digest_size=7).digest())
                 for place in places:
                     rewarded.turns[place], rewarded.anchors[place] = number, anchor
                 rewarded.rewards[places[0]] += waiting
@@ -219,21 +225,6 @@ def rewarded_rows(trajectory: Trajectory) -> list[RewardedRow]:
             else:
                 last[0].rewards[last[1]] += turn.reward
     return rows
-
-
-def _anchor(turn: Turn) -> int:
-    """Return a number for the state that a turn began in: its anchor, or what was read before it.
-    The first turns of a group have read the same task, and nothing since.
-    """
-    said = turn.anchor or repr(turn.obs_ids)
-    return int.from_bytes(hashlib.blake2b(said.encode(), digest_size=7).digest())
-
-
-def _trained(row: Row, start: int | None, turn: Turn) -> list[int]:
-    """Return the positions of the trained tokens of a turn whose first token is at `start`."""
-    if start is None:
-        return []
-    return [place for place in range(start, start + len(turn.out_ids)) if row.mask[place]]
 
 
 def _in_order(segment: Segment) -> Iterator[tuple[int | None, Turn]]:

@@ -95,7 +95,9 @@ def learned_episodes(
     for number in sorted(watched):
         episode, trajectory, role = _trajectory(experience, number)
         rows = (experience.rollouts == number).nonzero().flatten().tolist()
-        for row, place in zip(rows, _trained_windows(trajectory), strict=False):
+        segments = enumerate(trajectory.segments)
+        windows_trained = [place for place, segment in segments if as_row(segment) is not None]
+        for row, place in zip(rows, windows_trained, strict=False):
             ids = trained.ids[row, : int(trained.lengths[row])].tolist()
             known = read.get((number, tuple(ids)))
             if known and len(known.logp) != int(experience.batch.mask[row].sum()):
@@ -125,12 +127,6 @@ def _trajectory(experience: Experience, number: int) -> tuple[int, Trajectory, i
     ]
     role, trajectory = kept[before]
     return episode.ordinal, trajectory, role
-
-
-def _trained_windows(trajectory: Trajectory) -> list[int]:
-    """Return the numbers of the windows that are rows, in order."""
-    segments = enumerate(trajectory.segments)
-    return [number for number, segment in segments if as_row(segment) is not None]
 
 
 def _of(values: Tensor | None, mask: Tensor, row: int) -> list[float]:

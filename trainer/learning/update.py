@@ -264,7 +264,9 @@ class Updater:
             return {"refused": 1.0, "updates": 0.0}
         metrics = numbers_of_credit(experience, known, credited, self.algorithm)
         metrics |= self.entropy.begin_step(experience.batch)
-        drift = self._drift(experience)
+        drift: Tensor | None = None
+        if self.tracker is not None:
+            drift = self.tracker.drift(experience.tasks, self.learner.score)
         loss = self.loss_of(credited, experience.version)
         loss.watched = frozenset(
             number
@@ -336,12 +338,6 @@ class Updater:
         rollouts = experience.rollouts[rows].unique().tolist()
         episodes = [experience.episodes[rollout] for rollout in rollouts]
         self.refusals.append(Refusal(str(error), batch.take(rows), episodes))
-
-    def _drift(self, experience: Experience) -> Tensor | None:
-        """Return the tracker's measure of how far the policy moved on each task, [N]."""
-        if self.tracker is None:
-            return None
-        return self.tracker.drift(experience.tasks, self.learner.score)
 
     def _remember(
         self, experience: Experience, credited: Credited, drift: Tensor | None

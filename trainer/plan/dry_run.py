@@ -314,8 +314,11 @@ def _policy_of(
     chat = open_chat(config.model, model_path, tokenizer, images=images)
     context = make_context(config.context)
     stack.push_async_callback(context.close)
+    longest = int(outline.config.get_text_config().max_position_embeddings)
+    if config.engine == "vllm":
+        longest = min(longest, config.vllm.max_model_len)
     policy = TokenPolicy(
-        PlannedEngine(_longest_row(config, outline)),
+        PlannedEngine(min(row_length(config) or longest, longest)),
         chat.chat_format,
         Sampling(max_tokens=config.rollout.max_tokens, temperature=config.rollout.temperature),
         window=config.rollout.window or None,
@@ -344,14 +347,6 @@ def _sections(facts: PlanFacts, path: Path, model_path: str) -> dict[str, Lines]
         "memory (estimate)": memory_lines(facts),
         **asked,
     }
-
-
-def _longest_row(config: TrainConfig, outline: Any) -> int:
-    """Return the most tokens of prompt and answer that the engine would take."""
-    longest = int(outline.config.get_text_config().max_position_embeddings)
-    if config.engine == "vllm":
-        longest = min(longest, config.vllm.max_model_len)
-    return min(row_length(config) or longest, longest)
 
 
 class PlannedEngine:

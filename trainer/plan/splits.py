@@ -16,7 +16,6 @@ from ludus.errors import ConfigError
 
 from ..models.loading import outline_model
 from ..models.tiny import find_model
-from ..recipes.algorithm import Algorithm
 from ..recipes.recipe import load_recipe
 from ..recipes.resolution import resolve
 from ..settings.plan import PlanConfig
@@ -82,7 +81,9 @@ class Splits:
                 "no model named; add --model.path with a folder (of which a plan needs config.json "
                 "alone), a released model or tiny"
             )
-        self.algorithm = _algorithm(config)
+        size = config.rollout.group_size
+        chosen = load_recipe(config.recipe, {"sampling": {"group_size": size} if size else {}})
+        self.algorithm = resolve(chosen, max_tokens=config.rollout.max_tokens)
         dtype = "bfloat16" if config.model.dtype == "auto" else config.model.dtype
         recipe = self.algorithm.recipe
         exact = config.model.float32_head or recipe.float32_head
@@ -172,12 +173,6 @@ class Splits:
         return Split(ranks, engines, engine, shared, free, tokens, training)
 
 
-def _algorithm(config: PlanConfig) -> Algorithm:
-    size = config.rollout.group_size
-    recipe = load_recipe(config.recipe, {"sampling": {"group_size": size} if size else {}})
-    return resolve(recipe, max_tokens=config.rollout.max_tokens)
-
-
 def split_plan(config: PlanConfig) -> RunPlan:
     """Return the plan of a run on 1, 2, 4, ... GPUs up to `config.gpus`.
 
@@ -191,7 +186,14 @@ def split_plan(config: PlanConfig) -> RunPlan:
     best = {gpus: splits.best(gpus) for gpus in numbers}
     last = best[config.gpus]
     if last is None:
-        raise _too_few(splits)
+        ranks = max(1, config.gpus - 1)
+        memory = splits.memory(ranks, splits.rates.free)
+        raise ConfigError(
+            f"the run does not fit on {config.gpus} x {config.gpu}: a rank of {ranks} needs "
+            f"{sized(memory.total)} and has {sized(memory.free)}, beside at least one GPU for an "
+            "engine; add --trainer.checkpoint-layers, --trainer.tokens-per-pass, "
+            "--trainer.lora.rank, or GPUs (--gpus)"
+        )
     memory = splits.memory(last.ranks, last.free)
     parts = [(name, sized(count)) for name, count in memory.rows()]
     peak = ("at the peak", f"{sized(memory.total)} of {sized(memory.free)}")
@@ -224,17 +226,6 @@ def _cluster_lines(config: PlanConfig, split: Split) -> Lines:
             engines=engines,
             gpus_of_engine=gpus,
         )
-    )
-
-
-def _too_few(splits: Splits) -> ConfigError:
-    config = splits.config
-    memory = splits.memory(max(1, config.gpus - 1), splits.rates.free)
-    return ConfigError(
-        f"the run does not fit on {config.gpus} x {config.gpu}: a rank of "
-        f"{max(1, config.gpus - 1)} needs {sized(memory.total)} and has {sized(memory.free)}, "
-        "beside at least one GPU for an engine; add --trainer.checkpoint-layers, "
-        "--trainer.tokens-per-pass, --trainer.lora.rank, or GPUs (--gpus)"
     )
 
 

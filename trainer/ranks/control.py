@@ -171,27 +171,27 @@ class Lead(Control):
             RankLost: a rank has not called in time.
         """
         with self._server:
-            self._accept(time.monotonic() + CONNECT_S)
-
-    def _accept(self, end: float) -> None:
-        while len(self._lines) < len(self.members) - 1:
-            try:
-                self._server.settimeout(max(0.01, end - time.monotonic()))
-                connection, _ = self._server.accept()
-            except TimeoutError:
-                absent = [
-                    str(member) for member in self.members[1:] if member.rank not in self._lines
-                ]
-                raise RankLost(
-                    f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
-                ) from None
-            line = Line(connection, _MAX_BYTES)
-            hello = _receive(line, deadline=time.monotonic() + HELLO_S)
-            if not isinstance(hello, RankHello) or hello.token != self.address.token:
-                connection.close()  # another program, which does not know the group's token
-                continue
-            self._lines[hello.member.rank] = line
-            threading.Thread(target=self._listen, args=(hello.member, line), daemon=True).start()
+            end = time.monotonic() + CONNECT_S
+            while len(self._lines) < len(self.members) - 1:
+                try:
+                    self._server.settimeout(max(0.01, end - time.monotonic()))
+                    connection, _ = self._server.accept()
+                except TimeoutError:
+                    absent = [
+                        str(member) for member in self.members[1:] if member.rank not in self._lines
+                    ]
+                    raise RankLost(
+                        f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
+                    ) from None
+                line = Line(connection, _MAX_BYTES)
+                hello = _receive(line, deadline=time.monotonic() + HELLO_S)
+                if not isinstance(hello, RankHello) or hello.token != self.address.token:
+                    connection.close()  # another program, which does not know the group's token
+                    continue
+                self._lines[hello.member.rank] = line
+                threading.Thread(
+                    target=self._listen, args=(hello.member, line), daemon=True
+                ).start()
 
     def send(self, order: Order) -> None:
         """Give an order to all other ranks.

@@ -99,16 +99,13 @@ class ShardedLearner(Learner):
 
     def source(self) -> WeightSource:
         """Return the weights for an engine: gathered at reading, piece by piece."""
-        return ShardedWeights(self.model, self.ranks, adapter=self._publishes_adapter)
+        adapter = has_adapter(self.model) and self.config.lora.publish == "adapter"
+        return ShardedWeights(self.model, self.ranks, adapter=adapter)
 
     @property
     def plain(self) -> bool:
         """Whether files of this model name each weight as the model does."""
         return self.files is not None and self.files.plain
-
-    @property
-    def _publishes_adapter(self) -> bool:
-        return has_adapter(self.model) and self.config.lora.publish == "adapter"
 
     def writer(self, tokenizer: object, *, whole: bool = True) -> ShardWriter:
         """Return what writes the shards of all ranks into a checkpoint, and the whole model where
@@ -207,13 +204,19 @@ class ShardedLearner(Learner):
         if self.critic is not None:
             unshare(self.critic, self.model)
         self.root: Any = Root(self.model, self.value_head, self.critic)
+        head, files = self.value_head, self.files
+        if head is not None and head.weight.is_meta:
+            head.to_empty(device=self.ranks.device)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+        names = {id(weight): name for name, weight in self.model.named_parameters()}
         shard_modules(
             self.root,
             self.ranks.mesh,
             dtype=self.autocast,
             exact_root=self.head.exact,
             offload=self.offload,
-            fill=self._fill(),
+            fill=lambda part: None if files is None else files.fill(part, names),
         )
         # Layers of a critic and a value head are not run by every pass of scores.
         if self.value_head is None:
@@ -222,16 +225,6 @@ class ShardedLearner(Learner):
             self._room_of_all = SharedShortage(self.ranks, layers, width)
         # After sharding: what is free now is free of this rank's shards alone.
         self._bound = min(self.ranks.gather(self.config.tokens_per_pass or self._room()))
-
-    def _fill(self) -> Callable[[nn.Module], None]:
-        """Return what reads the weights of a module that are not there yet."""
-        head, files = self.value_head, self.files
-        if head is not None and head.weight.is_meta:
-            head.to_empty(device=self.ranks.device)
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
-        names = {id(weight): name for name, weight in self.model.named_parameters()}
-        return lambda part: None if files is None else files.fill(part, names)
 
     def _room(self) -> int:
         """Return how many tokens fit into a pass of this rank."""

@@ -639,7 +639,13 @@ def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor
         earned = torch.zeros_like(mask) if inputs.turn_rewards is None else inputs.turn_rewards
         sums = torch.zeros_like(rollouts.rewards).index_add(0, rollouts.owners, earned.sum(1))
         of_rollout = rollouts.rewards - sums
-        rewards = earned + blank(of_rollout[rollouts.owners], _last_token(mask, rollouts.owners))
+        trained = mask.bool()
+        tokens = trained.sum(1)
+        # Trained tokens in later rows of the rollout.
+        later = earlier(tokens.flip(0), rollouts.owners.flip(0)).flip(0)
+        remaining = trained.flip(1).cumsum(1).flip(1) + later.unsqueeze(1)
+        last_token = trained & (remaining == 1)
+        rewards = earned + blank(of_rollout[rollouts.owners], last_token)
     if settings.kl.place != "reward":
         return rewards
     return algorithms.kl_penalised_rewards(
@@ -654,15 +660,6 @@ def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor
 def _counted_mask(rollouts: Rollouts) -> Tensor:
     """Return [B, T]: the trained tokens of the rollouts that count in the statistics."""
     return rollouts.mask * rollouts.counted[rollouts.owners].unsqueeze(1)
-
-
-def _last_token(mask: Tensor, owners: Tensor) -> Tensor:
-    """Return [B, T] bool: the last trained token of each rollout."""
-    trained = mask.bool()
-    tokens = trained.sum(1)
-    later = earlier(tokens.flip(0), owners.flip(0)).flip(0)  # in later rows of the rollout
-    remaining = trained.flip(1).cumsum(1).flip(1) + later.unsqueeze(1)
-    return trained & (remaining == 1)
 
 
 def _with_correct(inputs: Inputs) -> Inputs:

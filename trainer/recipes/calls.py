@@ -124,7 +124,11 @@ def bind(
                 else _near(option, known)
             )
             raise ConfigError(f"{where}: {name} takes no option {option!r}{hint}")
-    written = {key: value for key, value in options.items() if not _is_share(value)}
+    written = {
+        key: value
+        for key, value in options.items()
+        if not isinstance(value, str) or _SHARE.fullmatch(value) is None
+    }
     check_plain(f"{where}: {name}", function, written)
     free = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
     unset = [option for option in free if option in known and option not in options]
@@ -251,10 +255,6 @@ def _near(name: str, known: set[str] | list[str]) -> str:
         if matches
         else f"; known: {', '.join(sorted(known)) or 'none'}"
     )
-
-
-def _is_share(value: Option) -> bool:
-    return isinstance(value, str) and _SHARE.fullmatch(value) is not None
 
 
 def _amount(value: Option, max_tokens: int | None, where: str) -> Option:

@@ -111,7 +111,12 @@ class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
             weight_decay=config.trainer.weight_decay,
         )
         if start is not None:
-            self._restore(load_state(start), start)
+            state = load_state(start)
+            if "reward_optimizer" not in state:
+                raise ConfigError(f"{str(start)!r} was not written by ludus train reward")
+            self.optimizer.load_state_dict(state["reward_optimizer"])
+            with torch.no_grad():
+                self.length.copy_(state["length"])
 
     async def learn(self) -> dict[str, float]:
         """Make an update on the next examples."""
@@ -180,13 +185,6 @@ class RewardRun(SupervisedRun[RewardModelConfig, ScoredExample]):
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps besides the model."""
         return {"reward_optimizer": self.optimizer.state_dict(), "length": self.length.detach()}
-
-    def _restore(self, state: dict[str, Any], start: Path) -> None:
-        if "reward_optimizer" not in state:
-            raise ConfigError(f"{str(start)!r} was not written by ludus train reward")
-        self.optimizer.load_state_dict(state["reward_optimizer"])
-        with torch.no_grad():
-            self.length.copy_(state["length"])
 
     def _parts(self, drawn: Sequence[ScoredExample]) -> list[list[ScoredExample]]:
         """Split examples into passes; the answers of a ranking stay together."""

@@ -58,12 +58,9 @@ class BestByReward:
         if not self._rows:
             saver.mark_best(0)
 
-    def _after(self, step: int) -> list[Mapping[str, float]]:
-        return [row for row in self._rows if step < row["step"] <= step + WINDOW]
-
     def _weigh(self, step: int) -> None:
         """Score a candidate, or let it wait for the steps that score it."""
-        rows = self._after(step)
+        rows = [row for row in self._rows if step < row["step"] <= step + WINDOW]
         level = level_of(rows)
         if len(rows) < WINDOW or level is None:
             self._pending = step

@@ -168,21 +168,7 @@ class Evaluations:
             self._saver.tell(step, "evaluation_late", late)
             self._late = True
             return
-        self._tell_of_a_cut(step)
-        self._started, self._late = step, False
-        if self._waits:
-            await self._record(step, await self._calls.play())
-            return
-        await self._calls.prepare(step)
-        if self._keeps_best and step and step < self._steps:
-            self._saver.pinned |= {step}  # its score is known when the weights have moved on
-            await self._saver.try_save(step)
-        self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
-
-    def _tell_of_a_cut(self, step: int) -> None:
-        """Say so where an evaluation beside training had not ended when the run did, and the run
-        continues from a later step: the weights of the earlier one are gone.
-        """
+        # The weights of an evaluation that had not ended are gone where a later step is continued.
         every = self._settings.every
         cut = step - step % every if every else 0
         if self._started < cut < step and not self._late:
@@ -193,6 +179,15 @@ class Evaluations:
                 f"continues from step {step}: these weights are scored instead, and the line says "
                 f"step {step}. eval.beside = 'no' lets a checkpoint wait for the score",
             )
+        self._started, self._late = step, False
+        if self._waits:
+            await self._record(step, await self._calls.play())
+            return
+        await self._calls.prepare(step)
+        if self._keeps_best and step and step < self._steps:
+            self._saver.pinned |= {step}  # its score is known when the weights have moved on
+            await self._saver.try_save(step)
+        self._beside = asyncio.create_task(self._calls.play(), name=f"evaluation of step {step}")
 
     async def finish(self, step: int) -> None:
         """Wait for the running evaluation, and play the evaluation due after the last step.
@@ -226,23 +221,19 @@ class Evaluations:
     async def _record(self, step: int, scores: HeldOutScores) -> None:
         self._saver.folder.keep_episodes(f"eval-{step:06d}", step, scores.episodes)
         self._saver.folder.log(step, scores.numbers)
-        best = self.history.add(step, scores.mean)
+        is_best = self.history.add(step, scores.mean)
         if self._keeps_best:
-            await self._keep_best(step, new=best)
+            # The weights before the first step are those of `model.path`, and the last step is
+            # saved in any case.
+            best = self.history.best
+            self._saver.pinned = {best.step} if best else set()
+            if is_best and self._waits and 0 < step < self._steps:
+                await self._saver.try_save(step)
+            if best is not None:
+                self._saver.mark_best(best.step)
         if scores.note:
             self._saver.tell(step, "evaluation", scores.note)
         self._calls.heard(step, scores)
         self.stopped = self.history.reason_to_stop(self._settings)
         if self.stopped and step < self._steps:
             self._saver.tell(step, "early_stop", f"the run ends early: {self.stopped}")
-
-    async def _keep_best(self, step: int, *, new: bool) -> None:
-        """Keep the checkpoint of the best step alone; the weights before the first step are those
-        of `model.path`, and the last step is saved in any case.
-        """
-        best = self.history.best
-        self._saver.pinned = {best.step} if best else set()
-        if new and self._waits and 0 < step < self._steps:
-            await self._saver.try_save(step)
-        if best is not None:
-            self._saver.mark_best(best.step)

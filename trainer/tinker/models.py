@@ -150,12 +150,7 @@ class BaseModel:
         if spec.rank < 1:
             raise ConfigError(f"lora_config.rank must be at least 1, got {spec.rank}")
         model = sharing_copy(self.model)
-        settings = LoraConfig(rank=spec.rank, alpha=ALPHA, targets=self._targets(spec))
-        add_adapter(model, settings, base=self.path, seed=spec.seed or 0)
-        return model
-
-    def _targets(self, spec: LoraSpec) -> str:
-        """Return the names of the decoder's linear layers that get matrices."""
+        # Linear layers of the decoder get matrices.
         names = set[str]()
         for name, module in decoder_layers(self.model)[0].named_modules():
             wanted = spec.train_attn if "attn" in name.partition(".")[0] else spec.train_mlp
@@ -166,7 +161,9 @@ class BaseModel:
                 "nothing is to be trained: set train_attn or train_mlp (the unembedding is not "
                 "adapted here)"
             )
-        return ",".join(sorted(names))
+        settings = LoraConfig(rank=spec.rank, alpha=ALPHA, targets=",".join(sorted(names)))
+        add_adapter(model, settings, base=self.path, seed=spec.seed or 0)
+        return model
 
 
 def sharing_copy(model: CausalLM) -> CausalLM:

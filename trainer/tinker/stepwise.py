@@ -146,7 +146,12 @@ class StepwiseLearner(Learner):
             ConfigError: there is no gradient, or a setting is out of its range.
             UpdateRefused: the gradient is not finite; weights and optimizer are as before.
         """
-        _refuse_settings(settings)
+        for name in ("learning_rate", "eps", "weight_decay"):
+            if not 0 <= getattr(settings, name) < math.inf:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(settings, name)}")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(settings, name) < 1:
+                raise ConfigError(f"{name} must be in [0, 1), got {getattr(settings, name)}")
         parameters = self._parameters()
         if all(parameter.grad is None for parameter in parameters):
             raise ConfigError("there is no gradient to step with: call forward_backward first")
@@ -186,15 +191,15 @@ class StepwiseLearner(Learner):
         """Return the log-probability of every target, [B, T, K]; 0 where there is none."""
         trained = rows.batch.mask[:, 1:].bool()
         hidden = self._hidden(rows.batch)
-        read = self._read(rows.batch, hidden, _of_targets, rows.targets[:, 1:][trained])
+        read = self._read(
+            rows.batch,
+            hidden,
+            lambda every, chosen: chosen.reshape(len(every), -1),
+            rows.targets[:, 1:][trained],
+        )
         spread = read.new_zeros(rows.targets[:, 1:].shape)
         spread[trained] = read
         return torch.nn.functional.pad(spread, (0, 0, 1, 0))
-
-
-def _of_targets(every: Tensor, chosen: Tensor) -> Tensor:
-    """Return the log-probability of each target, [n, K]."""
-    return chosen.reshape(len(every), -1)
 
 
 def _of_each(data: Sequence[Datum], logp: Tensor) -> list[Array]:
@@ -235,12 +240,3 @@ def _refuse_broken_row(
             raise ConfigError(
                 f"row {number}: {each!r} has a token outside the {vocabulary} of this model"
             )
-
-
-def _refuse_settings(settings: AdamParams) -> None:
-    for name in ("learning_rate", "eps", "weight_decay"):
-        if not 0 <= getattr(settings, name) < math.inf:
-            raise ConfigError(f"{name} must be at least 0, got {getattr(settings, name)}")
-    for name in ("beta1", "beta2"):
-        if not 0 <= getattr(settings, name) < 1:
-            raise ConfigError(f"{name} must be in [0, 1), got {getattr(settings, name)}")

@@ -85,7 +85,13 @@ class OpenAIResponses:
         return _head(answer, "incomplete" if was_cut else "completed") | {
             "incomplete_details": {"reason": "max_output_tokens"} if was_cut else None,
             "output": _items(answer),
-            "usage": _usage(answer),
+            "usage": {
+                "input_tokens": answer.prompt_tokens,
+                "input_tokens_details": {"cached_tokens": answer.cached_tokens},
+                "output_tokens": answer.sampled,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": answer.prompt_tokens + answer.sampled,
+            },
         }
 
     async def events(self, answer: AgentAnswer, request: AgentRequest) -> AsyncIterator[bytes]:
@@ -174,7 +180,12 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
         elif kind in CALLS or item.get("role") == "assistant":
             piece = _piece(item)
             if messages and messages[-1].role is Role.ASSISTANT:
-                piece = _joined(messages.pop(), piece)
+                first = messages.pop()
+                piece = msgspec.structs.replace(
+                    first,
+                    content=first.text + piece.text,
+                    tool_calls=[*first.tool_calls, *piece.tool_calls],
+                )
             messages.append(piece)
         elif kind == "message":
             role = ROLES.get(str(item.get("role")))
@@ -195,12 +206,6 @@ def _piece(item: Body) -> Message:
             role=Role.ASSISTANT, tool_calls=[call_of(name, arguments, item.get("call_id"))]
         )
     return Message(role=Role.ASSISTANT, content=content_of(item.get("content"), "content"))
-
-
-def _joined(first: Message, second: Message) -> Message:
-    return msgspec.structs.replace(
-        first, content=first.text + second.text, tool_calls=[*first.tool_calls, *second.tool_calls]
-    )
 
 
 def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
@@ -242,14 +247,4 @@ def _head(answer: AgentAnswer, status: str) -> dict[str, Any]:
         "tools": [],
         "temperature": None,
         "top_p": None,
-    }
-
-
-def _usage(answer: AgentAnswer) -> dict[str, Any]:
-    return {
-        "input_tokens": answer.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": answer.cached_tokens},
-        "output_tokens": answer.sampled,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": answer.prompt_tokens + answer.sampled,
     }

@@ -275,7 +275,11 @@ def draw(rng: random.Random, task: Task, count: int, form: str) -> CodingProblem
     names: dict[str, Any] = {}
     exec(source, names)
     solve: Callable[[list[Any]], Any] = names[NAME]
-    inputs = _inputs(rng, kind)
+    draw_item = _number if kind == NUMBERS else _word
+    lists = [[draw_item(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
+    for items in lists[::2]:  # make a value occur twice
+        items.insert(rng.randrange(len(items)), rng.choice(items))
+    inputs = [*lists, [], [draw_item(rng)]]  # the last two are never shown
     results = [solve(list(sample_input)) for sample_input in inputs]
     if len({repr(value) for value in results}) < _FEWEST_RESULTS:
         return None
@@ -291,15 +295,6 @@ def function_source(steps: list[Edit], result: Edit) -> str:
     """Return the source of the right function."""
     lines = [*(step.does for step in steps), result.does]
     return f"def {NAME}(items):\n" + "".join(f"    {line}\n" for line in lines)
-
-
-def _inputs(rng: random.Random, kind: str) -> list[list[Any]]:
-    """Draw the lists to test with; the empty list and a list of a single item are never shown."""
-    draw_item = _number if kind == NUMBERS else _word
-    lists = [[draw_item(rng) for _ in range(rng.randint(5, 9))] for _ in range(_TESTS)]
-    for items in lists[::2]:  # make a value occur twice
-        items.insert(rng.randrange(len(items)), rng.choice(items))
-    return [*lists, [], [draw_item(rng)]]
 
 
 def _number(rng: random.Random) -> int:

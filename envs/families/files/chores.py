@@ -37,18 +37,14 @@ def draw_tree(rng: random.Random, files: int) -> Tree:
     folders = ["", *[f"{name}/" for name in folders_drawn], *nested]
     names: dict[str, None] = {}
     while len(names) < files:
-        names[_draw_name(rng)] = None
+        name = f"{rng.choice(STEMS)}{rng.randint(1, 99)}"
+        if rng.random() < MARKED_RATE:
+            name = f"{rng.choice(MARKS)}_{name}"
+        if rng.random() < DATED_RATE:
+            name = f"{name}_{rng.choice(YEARS)}"
+        names[f"{name}.{rng.choice(ENDINGS)}"] = None
     placed = {f"{rng.choice(folders)}{name}": name for name in names}
     return {path: _draw_content(rng, name) for path, name in sorted(placed.items())}
-
-
-def _draw_name(rng: random.Random) -> str:
-    name = f"{rng.choice(STEMS)}{rng.randint(1, 99)}"
-    if rng.random() < MARKED_RATE:
-        name = f"{rng.choice(MARKS)}_{name}"
-    if rng.random() < DATED_RATE:
-        name = f"{name}_{rng.choice(YEARS)}"
-    return f"{name}.{rng.choice(ENDINGS)}"
 
 
 def _draw_content(rng: random.Random, name: str) -> str:

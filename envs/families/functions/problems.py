@@ -257,7 +257,15 @@ class Islands(FunctionGame):
         }
         sizes: list[int] = []
         while land:
-            sizes.append(_flooded(land))
+            waiting, size = [land.pop()], 0
+            while waiting:
+                row, column = waiting.pop()
+                size += 1
+                sides = [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+                neighbours = [side for side in sides if side in land]
+                land.difference_update(neighbours)
+                waiting += neighbours
+            sizes.append(size)
         return [len(sizes), max(sizes)]
 
     def expert(self) -> Iterator[ToolCall]:
@@ -272,19 +280,6 @@ class Islands(FunctionGame):
     def text(self) -> str:
         """Return the whole problem as text, to tell problems apart."""
         return f"{self.name} {'/'.join(self.rows)}"
-
-
-def _flooded(land: set[tuple[int, int]]) -> int:
-    """Remove an island from `land` and return the size."""
-    waiting, count = [land.pop()], 0
-    while waiting:
-        row, column = waiting.pop()
-        count += 1
-        sides = [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
-        neighbours = [side for side in sides if side in land]
-        land.difference_update(neighbours)
-        waiting += neighbours
-    return count
 
 
 class Roads(FunctionGame):

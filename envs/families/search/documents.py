@@ -101,11 +101,7 @@ def _load_corpus(source: str, changed: int) -> tuple[Document, ...]:
         else:
             lines[new_document.id] = row.number
             documents.append(new_document)
-    _report_left_out(source, len(documents), left_out)
-    return tuple(documents)
-
-
-def _report_left_out(source: str, count: int, left_out: list[int]) -> None:
+    count = len(documents)
     if not count and not left_out:
         raise ConfigError(f"no document in {source!r}: it has no rows; {_WANTED}")
     if not count:
@@ -118,6 +114,7 @@ def _report_left_out(source: str, count: int, left_out: list[int]) -> None:
             "%s: %d documents; left out %d rows without text, the first at %s",
             source, count, len(left_out), place(source, left_out[0]),
         )  # fmt: skip
+    return tuple(documents)
 
 
 def _read(row: Mapping[str, Any], position: int) -> Document | None:

@@ -121,7 +121,17 @@ class OrsClient(TextEnv):
         calls = [] if isinstance(action, str) else action.tool_calls
         text = action if isinstance(action, str) else action.text
         if not calls:
-            return await self._said(text)
+            if self._terminal is not None:
+                argument = self._terminal.get("arg")
+                name, given = str(self._terminal["name"]), {argument: text} if argument else {}
+            elif "say" in self._names:
+                name, given = "say", {"text": text}
+            else:
+                return NEEDS_A_CALL, 0.0, False, False, {}
+            shown, reward, over = await self._called(
+                ToolCall(name=name, arguments=given, id="said")
+            )
+            return [user(shown)], self._final(reward, over), over, False, {}
         results, total, over = list[Message](), 0.0, False
         for call in calls:
             if call.error or over:
@@ -196,18 +206,6 @@ class OrsClient(TextEnv):
         ]
         self._names = {spec.name for spec in specs}
         return specs
-
-    async def _said(self, text: str) -> Played:
-        """Pass on what the policy said without a call."""
-        if self._terminal is not None:
-            argument = self._terminal.get("arg")
-            name, given = str(self._terminal["name"]), {argument: text} if argument else {}
-        elif "say" in self._names:
-            name, given = "say", {"text": text}
-        else:
-            return NEEDS_A_CALL, 0.0, False, False, {}
-        shown, reward, over = await self._called(ToolCall(name=name, arguments=given, id="said"))
-        return [user(shown)], self._final(reward, over), over, False, {}
 
     async def _called(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
         """Make a call; return the result to show, the reward, and whether the episode ends."""

@@ -157,7 +157,13 @@ def _with_neighbour(message: str, options: type[object], arguments: Sequence[str
     if message.startswith(lacking) and any(word.startswith("--import") for word in arguments):
         verb = message.rpartition("(ludus ")[2].partition(" ")[0]
         return f"--import stands before the verb: ludus --import FILE.py {verb} ..."
-    for name in _positional(options) if message.startswith(lacking) else ():
+    hints = get_type_hints(options, include_extras=True)
+    positional = [
+        name
+        for name, hint in hints.items()
+        if tyro.conf.Positional in getattr(hint, "__metadata__", ())
+    ]
+    for name in positional if message.startswith(lacking) else ():
         if any(word.partition("=")[0] == f"--{name}" for word in arguments):
             end = message.rpartition(" (ludus")[2]
             return (
@@ -171,13 +177,6 @@ def _with_neighbour(message: str, options: type[object], arguments: Sequence[str
     if not nearest:
         return message
     return message.replace(" (ludus", f"; did you mean --{paths[nearest[0]]}? (ludus", 1)
-
-
-def _positional(options: type[object]) -> list[str]:
-    """Return the fields of a dataclass that are given without an option."""
-    hints = get_type_hints(options, include_extras=True)
-    marked = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-    return [name for name, marks in marked.items() if tyro.conf.Positional in marks]
 
 
 def _paths(options: type[object], section: str = "") -> list[str]:
@@ -235,20 +234,15 @@ def one_line(complaint: str, verb: str) -> str:
         given = number_match["whole"] or number_match["real"]
         message = f"{number_match['option']} takes {kind}, got {given}"
     if message.startswith("unknown options"):
-        message = _names_of_similar(message)
+        unknown, *similar = _SIMILAR.split(message)
+        names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
+        message = f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
     return f"{message} (ludus {verb} --help)"
 
 
 _SIMILAR = re.compile(r"; did you mean (?=--)| Arguments similar to --[\w.-]+:")
 _OPTION = re.compile(r"(--[\w.-]+)(?= [A-Z{\[])")
 """An option before its placeholder or its text."""
-
-
-def _names_of_similar(message: str) -> str:
-    """Shorten tyro's message on similar options to the names of two at most."""
-    unknown, *similar = _SIMILAR.split(message)
-    names = list(dict.fromkeys(name for text in similar for name in _OPTION.findall(text)[:2]))
-    return f"{unknown}; did you mean {' or '.join(names)}?" if names else unknown
 
 
 Config = TypeVar("Config")

@@ -103,8 +103,13 @@ def _examine(options: CheckOptions) -> Report:
         )
         if options.exploits is None:
             return report
-        findings = (*report.findings, *_still_open(options.name, exploits).findings)
-        return Report(report.subject, findings)
+        subject = subject_of(options.name)
+        closed = partial(are_closed, exploits=exploits)
+        try:
+            still_open = examine(options.name, subject, [("exploits", closed)])
+        finally:
+            subject.close()
+        return Report(report.subject, (*report.findings, *still_open.findings))
     if options.exploits is not None:
         raise ConfigError(f"--exploits is for an environment; {options.name!r} is a verifier")
     if options.max_return is not None:
@@ -134,20 +139,9 @@ def read_exploits(path: Path) -> list[Exploit]:
     Raises:
         ConfigError: the file cannot be read, or a line is no exploit.
     """
-    return [_exploit(line, path) for line in _lines(path) if line.strip()]
-
-
-def _still_open(name: str, exploits: Sequence[Exploit]) -> Report:
-    subject = subject_of(name)
+    lines = [line for line in _lines(path) if line.strip()]
     try:
-        return examine(name, subject, [("exploits", partial(are_closed, exploits=exploits))])
-    finally:
-        subject.close()
-
-
-def _exploit(line: bytes, path: Path) -> Exploit:
-    try:
-        return msgspec.json.decode(line, type=Exploit)
+        return [msgspec.json.decode(line, type=Exploit) for line in lines]
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is no file of `ludus audit --keep`: {error}") from None
 

@@ -135,15 +135,11 @@ async def serve(options: LearnerOptions, principals: Principals, ranks: Ranks | 
         chaos=Chaos.parse(options.chaos),
     )
     with ending_with_ranks():
-        return await _serve(server, options)
-
-
-async def _serve(server: HttpServer, options: LearnerOptions) -> int:
-    async with listening(server, options.host, options.port) as stop:
-        print(f"serving learner {options.name or options.model} at {server.url}", flush=True)
-        await stop.wait()
-        print("stopping", flush=True)
-    return 0
+        async with listening(server, options.host, options.port) as stop:
+            print(f"serving learner {options.name or options.model} at {server.url}", flush=True)
+            await stop.wait()
+            print("stopping", flush=True)
+        return 0
 
 
 def _base(options: LearnerOptions) -> tuple[ModelConfig, str]:

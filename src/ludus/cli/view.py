@@ -55,7 +55,11 @@ def main(arguments: Sequence[str]) -> int:
     if tokenizer is not None:
         load_detokenizer(tokenizer)  # a mistake is told before anything is read
     if source.is_dir():
-        page = _page_of_folder(source, tokenizer)
+        reader = RunReader(source, source.resolve().name, None, tokenizer=tokenizer)
+        reader.refresh()
+        if not reader.store.query({})[0]:
+            raise ConfigError(f"no episodes in {str(source)!r}; name a .jsonl of ludus eval --out")
+        page = page_of([reader], PageHead(first="episodes"))
         default = source / "view.html"
     else:
         episodes = read_episodes(source)
@@ -67,14 +71,6 @@ def main(arguments: Sequence[str]) -> int:
         default = source.with_suffix(".html")
     print(write_page(page, Path(options.out) if options.out else default))
     return 0
-
-
-def _page_of_folder(folder: Path, tokenizer: Path | None) -> str:
-    reader = RunReader(folder, folder.resolve().name, None, tokenizer=tokenizer)
-    reader.refresh()
-    if not reader.store.query({})[0]:
-        raise ConfigError(f"no episodes in {str(folder)!r}; name a .jsonl of ludus eval --out")
-    return page_of([reader], PageHead(first="episodes"))
 
 
 def page_of_file(

@@ -32,7 +32,7 @@ from ludus.envs.serving.env_wire import EnvCard, TaskQuery
 from ludus.envs.serving.server import EnvService
 from ludus.envs.tasks import SPLITS, Task
 from ludus.errors import ConfigError, LudusError
-from ludus.messages import ImagePart, Message, Observation, Role, ToolCall, as_messages, assistant
+from ludus.messages import ImagePart, Message, Role, ToolCall, as_messages, assistant
 from ludus.wire.codec import decode
 from ludus.wire.faults import QueueFull, Refused, fault_of, status_of
 from ludus.wire.principals import asked_by
@@ -514,16 +514,14 @@ def _succeeded(turn: PlayedTurn) -> str:
     # A turn that earns nothing and does not end the episode has no reward to tell, not one of 0.
     reward = turn.reward if turn.over or turn.reward else None
     output = {
-        "blocks": _shown(turn.observation),
+        "blocks": [
+            block for message in as_messages(turn.observation) for block in blocks(message.content)
+        ],
         "metadata": {"turn": turn.turn, "truncated": turn.truncated},
         "reward": reward,
         "finished": turn.over,
     }
     return json.dumps({"ok": True, "output": output}, separators=(",", ":"))
-
-
-def _shown(observation: Observation) -> list[dict[str, Any]]:
-    return [block for message in as_messages(observation) for block in blocks(message.content)]
 
 
 def _failed(error: str, reason: str) -> str:

@@ -81,7 +81,19 @@ class LudusMessageEnv(_messages.MessageEnv):  # type: ignore[misc]
         """
         # The verdict holds the sum of the rewards so far, and Tinker wants the reward of this step.
         before = self._episode.verdict.reward or 0.0
-        answer = await on_background(self._episode.act(_action_of(message)))
+        text = _renderers.get_text_content(message)
+        calls = [
+            tool_call(call.function.name, call.function.arguments, call.id or f"call_{number}")
+            for number, call in enumerate(message.get("tool_calls") or ())
+        ]
+        # A call that the renderer could not parse is handed on with its error: it is not executed,
+        # and the environment's session answers it with that reason.
+        calls += [
+            ToolCall(name="", id=f"unread_{number}", error=str(call.error))
+            for number, call in enumerate(message.get("unparsed_tool_calls") or ())
+        ]
+        action = assistant(text, calls) if calls else str(text)
+        answer = await on_background(self._episode.act(action))
         self._check()
         self._history += [message, *(_chat_row(reply) for reply in answer)]
         if self._episode.over:
@@ -262,18 +274,3 @@ def _chat_row(message: Message) -> dict[str, Any]:
     if message.name:
         row["name"] = message.name
     return row
-
-
-def _action_of(message: Mapping[str, Any]) -> str | Message:
-    text = _renderers.get_text_content(message)
-    calls = [
-        tool_call(call.function.name, call.function.arguments, call.id or f"call_{number}")
-        for number, call in enumerate(message.get("tool_calls") or ())
-    ]
-    # A call that the renderer could not parse is handed on with its error: it is not executed, and
-    # the environment's session answers it with that reason.
-    calls += [
-        ToolCall(name="", id=f"unread_{number}", error=str(call.error))
-        for number, call in enumerate(message.get("unparsed_tool_calls") or ())
-    ]
-    return assistant(text, calls) if calls else str(text)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import time
 import tomllib
 from collections.abc import Mapping
@@ -200,7 +201,7 @@ def _grants(file: Path) -> Mapping[str, Grant]:
     for name, grant in grants.items():
         if bool(grant.token) == bool(grant.sha256):
             raise ConfigError(f"{file}: {name!r} needs either token or sha256")
-        if grant.sha256 and not _is_digest(grant.sha256):
+        if grant.sha256 and not re.fullmatch("[0-9a-fA-F]{64}", grant.sha256):
             raise ConfigError(f"{file}: sha256 of {name!r} is not 64 hexadecimal digits")
         if name == OPERATOR:
             raise ConfigError(f"{file}: {OPERATOR!r} is the name of the server's own token")
@@ -213,7 +214,3 @@ def _grants(file: Path) -> Mapping[str, Grant]:
                     "train:MODEL, execute, admin and *"
                 )
     return grants
-
-
-def _is_digest(text: str) -> bool:
-    return len(text) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in text)

@@ -564,7 +564,14 @@ class Replicas(ServerGroup):
             self._fleet.bar(replica, f"is the same server as {twins[0].name}")
 
     async def _tick(self) -> None:
-        self._judge_slowness()
+        timed = [one for one in self._fleet.up() if len(one.took_s) >= MIN_CALLS]
+        medians = {one: statistics.median(one.took_s) for one in timed}
+        for one, own in medians.items():
+            others = [median for other, median in medians.items() if other is not one]
+            usual = statistics.median(others) if others else own
+            if own > SLOW * usual and own > usual + SLOW_BY_S:
+                one.slow_until = time.monotonic() + SLOW_FOR_S
+                one.took_s.clear()  # judged anew by what comes
         if len(self._lately) >= 100:
             self._patience_s = max(MIN_HEDGE_S, sorted(self._lately)[int(0.99 * len(self._lately))])
         if self.roster.is_due:
@@ -579,16 +586,6 @@ class Replicas(ServerGroup):
             if replica.is_leaving and not replica.sessions and not replica.running:
                 self.members.remove(replica)
                 await replica.close()
-
-    def _judge_slowness(self) -> None:
-        timed = [one for one in self._fleet.up() if len(one.took_s) >= MIN_CALLS]
-        medians = {one: statistics.median(one.took_s) for one in timed}
-        for one, own in medians.items():
-            others = [median for other, median in medians.items() if other is not one]
-            usual = statistics.median(others) if others else own
-            if own > SLOW * usual and own > usual + SLOW_BY_S:
-                one.slow_until = time.monotonic() + SLOW_FOR_S
-                one.took_s.clear()  # judged anew by what comes
 
 
 class BlockingReplicas(ServerGroup):

@@ -61,7 +61,14 @@ class Roster:
 
     def _read(self) -> list[str]:
         if self.given.startswith(DNS):
-            return _resolved(self.given.removeprefix(DNS))
+            url = self.given.removeprefix(DNS)
+            scheme, host, port = _split(url.rstrip("/"), f"{DNS}{url}")
+            try:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except OSError as error:
+                raise ConfigError(f"{host!r} in {DNS}{url} does not resolve: {error}") from error
+            hosts = sorted({str(address[0]) for *_, address in found})
+            return [f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}" for one in hosts]
         if not self.given.startswith(FILE):
             return _checked(self.given.split(","), f"connect() got {self.given!r}")
         path = Path(self.given.removeprefix(FILE))
@@ -93,14 +100,3 @@ def _split(url: str, origin: str) -> tuple[str, str, int]:
             f"{origin}: a server's address looks like http://127.0.0.1:8765, got {url!r}"
         )
     return parts.scheme, parts.hostname, port
-
-
-def _resolved(url: str) -> list[str]:
-    """Return the addresses that the name in `url` stands for, in a fixed order."""
-    scheme, host, port = _split(url.rstrip("/"), f"{DNS}{url}")
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ConfigError(f"{host!r} in {DNS}{url} does not resolve: {error}") from error
-    hosts = sorted({str(address[0]) for *_, address in found})
-    return [f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}" for one in hosts]

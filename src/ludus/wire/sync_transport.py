@@ -37,6 +37,7 @@ class SyncTransport:
             ServerUnreachable: the connection could not be made, or broke.
         """
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, self._connect_timeout_s))
+        server_name = self._way.server_name
         if self._pool is None:
             way = self._way
             # Without a context of its own httpx would trust other authorities than aiohttp.
@@ -53,7 +54,7 @@ class SyncTransport:
                 content=request.body,
                 headers=dict(request.headers),
                 timeout=timeout,
-                extensions=self._extensions,
+                extensions={"sni_hostname": server_name} if server_name else {},
             )
         except httpx.TimeoutException as error:
             raise RequestTimeout(
@@ -62,11 +63,6 @@ class SyncTransport:
         except httpx.HTTPError as error:
             raise unreachable(request.url, error) from error
         return HttpResponse(response.status_code, response.headers, response.content)
-
-    @property
-    def _extensions(self) -> dict[str, str]:
-        name = self._way.server_name
-        return {"sni_hostname": name} if name else {}
 
     async def sleep(self, seconds: float) -> None:
         """Block the thread for `seconds`."""

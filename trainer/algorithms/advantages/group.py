@@ -246,7 +246,10 @@ def pass_at_k_advantages(
     scale = (
         _safe(group_std(values, groups, ddof=ddof) + eps) if normalise else torch.ones_like(values)
     )
-    for rows in _rows_by_group(groups):
+    index = group_index(groups)
+    order = torch.argsort(index, stable=True)
+    sizes: list[int] = torch.bincount(index).tolist() if index.numel() else []
+    for rows in torch.split(order, sizes):
         if rows.numel() > 1:
             first, second = values[rows].topk(2).values
             best = rows[values[rows].argmax()]
@@ -297,13 +300,6 @@ def supo_advantages(
     if statistics_over != "rollouts":
         raise ValueError(f"statistics_over is 'rollouts' or 'segments', got {statistics_over!r}")
     return grpo_advantages(rewards, groups, ddof=ddof, eps=eps, singleton=singleton)[segments]
-
-
-def _rows_by_group(groups: Tensor) -> list[Tensor]:
-    index = group_index(groups)
-    order = torch.argsort(index, stable=True)
-    sizes: list[int] = torch.bincount(index).tolist() if index.numel() else []
-    return list(torch.split(order, sizes))
 
 
 def _safe(scale: Tensor) -> Tensor:

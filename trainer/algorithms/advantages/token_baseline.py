@@ -119,7 +119,17 @@ def _baseline(
     )
     if not zero_tail:
         return baseline
-    runner_up = _second_longest(mask.sum(1), groups)
+    # The second greatest length in each row's group, equal to the greatest in a tie.
+    lengths = mask.sum(1)
+    index = group_index(groups)
+    # Two stable sorts order the rows by group, and by falling length within a group.
+    order = torch.argsort(lengths, descending=True, stable=True)
+    order = order[torch.argsort(index[order], stable=True)]
+    ids = index[first_rows(groups)]
+    # The row behind a group's first row.
+    seconds = (torch.searchsorted(index[order], ids) + 1).clamp(max=len(lengths) - 1)
+    second_lengths = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
+    runner_up = second_lengths[index]
     return torch.where(mask.cumsum(1) > runner_up.unsqueeze(1), 0.0, baseline)
 
 
@@ -177,22 +187,6 @@ def _column_sums(values: Tensor, groups: Tensor) -> Tensor:
     """Return for each row the column sums over the rows of the same group: [B, T]."""
     index = group_index(groups)
     return torch.zeros_like(values).index_add(0, index, values)[index]
-
-
-def _second_longest(lengths: Tensor, groups: Tensor) -> Tensor:
-    """Return the second greatest length in each row's group, equal to the greatest in a tie.
-
-    The value means nothing in a group of one.
-    """
-    index = group_index(groups)
-    # Two stable sorts order the rows by group, and by falling length within a group.
-    order = torch.argsort(lengths, descending=True, stable=True)
-    order = order[torch.argsort(index[order], stable=True)]
-    ids = index[first_rows(groups)]
-    # The row behind a group's first row.
-    seconds = (torch.searchsorted(index[order], ids) + 1).clamp(max=len(lengths) - 1)
-    second_lengths = torch.where(index[order][seconds] == ids, lengths[order][seconds], -1)
-    return second_lengths[index]
 
 
 def oblr_po_advantages(rewards: Tensor, groups: Tensor, proxies: Tensor, mask: Tensor) -> Tensor:

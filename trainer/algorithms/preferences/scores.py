@@ -34,7 +34,9 @@ def bradley_terry_loss(
     """
     losses: list[Tensor] = []
     for rows in _members(groups):
-        better, worse = _pairs(ranks[rows])
+        # The better and the worse answer of each pair that is no tie.
+        ordered = ranks[rows].unsqueeze(1) < ranks[rows].unsqueeze(0)
+        better, worse = ordered.nonzero(as_tuple=True)
         if not len(better):
             continue
         gaps = scores[rows][better] - scores[rows][worse]
@@ -93,9 +95,3 @@ def _members(groups: Tensor) -> list[Tensor]:
     index = group_index(groups)
     count = int(index.max()) + 1 if len(index) else 0
     return [(index == group).nonzero().flatten() for group in range(count)]
-
-
-def _pairs(ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of the better and of the worse answer of each pair that is no tie."""
-    better, worse = (ranks.unsqueeze(1) < ranks.unsqueeze(0)).nonzero(as_tuple=True)
-    return better, worse

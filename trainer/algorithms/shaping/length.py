@@ -284,7 +284,12 @@ def grpo_lambda_rewards(
     """
     right, size = correct.bool(), floating(lengths)
     accuracy = group_statistics(floating(correct), groups).mean
-    mean, std = _over_right(size, right, groups, ddof)
+    # Mean and standard deviation of lengths over the right answers of each row's group.
+    weight = right.to(size.dtype)
+    count = group_sum(weight, groups)
+    mean = group_sum(size * weight, groups) / count.clamp(min=1)
+    squares = group_sum((size - mean).square() * weight, groups)
+    std = (squares / (count - ddof).clamp(min=1)).sqrt()
     z = torch.where(std > 0, (size - mean) / torch.where(std > 0, std, 1.0), 0.0)
     shortened = torch.where(_top_groups(accuracy, groups, share), 1 - alpha * torch.sigmoid(z), 1.0)
     return torch.where(right, shortened, 0.0)
@@ -426,15 +431,6 @@ def palu_budget(
     if not bool(right.any()) or float(right.double().mean()) < target:
         return max_length
     return float(lengths[right].double().quantile(quantile))
-
-
-def _over_right(size: Tensor, right: Tensor, groups: Tensor, ddof: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of lengths over the right answers of each row's group."""
-    weight = right.to(size.dtype)
-    count = group_sum(weight, groups)
-    mean = group_sum(size * weight, groups) / count.clamp(min=1)
-    squares = group_sum((size - mean).square() * weight, groups)
-    return mean, (squares / (count - ddof).clamp(min=1)).sqrt()
 
 
 def _top_groups(accuracy: Tensor, groups: Tensor, share: float) -> Tensor:

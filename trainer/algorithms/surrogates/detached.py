@@ -59,7 +59,14 @@ def cispo_loss(
         ValueError: an unknown `bounds`, or bounds in the wrong order.
     """
     ratio = policy_ratio(logp.detach(), old_logp, mask, max_log_ratio=max_log_ratio)
-    low, high = _bounds(eps_low, eps_high, bounds)
+    if bounds == "relative":
+        low, high = 1 - eps_low, 1 + eps_high
+    elif bounds == "absolute":
+        low, high = eps_low, eps_high
+    else:
+        raise ValueError(f"bounds is 'relative' or 'absolute', got {bounds!r}")
+    if not torch.as_tensor(low <= high).all():  # bounds of each token are tensors
+        raise ValueError(f"the ratio cannot be held in [{low}, {high}] ({bounds} bounds)")
     return _weighted_score(logp, ratio.clamp(low, high), advantages, mask, weights, agg)
 
 
@@ -268,18 +275,6 @@ def _weighted_score(
 ) -> Sum:
     losses = -coefficient.detach() * blank(advantages.detach(), mask) * blank(logp, mask)
     return aggregate(losses, mask, agg, weights=weights)
-
-
-def _bounds(eps_low: float, eps_high: float, bounds: str) -> tuple[float, float]:
-    if bounds == "relative":
-        low, high = 1 - eps_low, 1 + eps_high
-    elif bounds == "absolute":
-        low, high = eps_low, eps_high
-    else:
-        raise ValueError(f"bounds is 'relative' or 'absolute', got {bounds!r}")
-    if not torch.as_tensor(low <= high).all():  # bounds of each token are tensors
-        raise ValueError(f"the ratio cannot be held in [{low}, {high}] ({bounds} bounds)")
-    return low, high
 
 
 def _least_before(difference: Tensor, mask: Tensor) -> Tensor:

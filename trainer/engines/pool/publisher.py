@@ -83,7 +83,9 @@ class Publisher:
             ),
             check=lambda seat: seat.engine.check(),
             revive=self._revive,
-            is_sure=_is_sure,
+            is_sure=lambda error: (
+                isinstance(error, EngineLost) or not isinstance(error, RemoteError | TimeoutError)
+            ),
             on_loss=on_loss,
             on_tick=on_tick,
         )
@@ -212,8 +214,3 @@ class Publisher:
         for error in results:
             if isinstance(error, BaseException):
                 raise error
-
-
-def _is_sure(error: Exception) -> bool:
-    """Say whether the error of a check means by itself that an engine is lost."""
-    return isinstance(error, EngineLost) or not isinstance(error, RemoteError | TimeoutError)
