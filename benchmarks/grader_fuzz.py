@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import atexit
 import random
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -51,6 +52,8 @@ class Program:
     interface: dict[str, list[str]] = field(default_factory=dict)
     near: list[str] = field(default_factory=list)
     """Wrong solutions that are right but for what a single one of the tests asks."""
+    reference: str = ""
+    """The reference solution of the task."""
 
 
 # --- right programs ---------------------------------------------------------------
@@ -698,6 +701,171 @@ def near_program(draw: Draw) -> Program:
     return Program(form, right, [test], wanted=["f", "g"], near=near)
 
 
+_BAG = "class Bag:\n    def __init__(self, *a):\n        self.a = list(a)\n"
+_OF_BAGS = {
+    "in": (
+        "    def __contains__(self, x):\n        return {}\n",
+        "x % K == 0",
+        "assert 2 * K in b\nassert 2 * K + 1 not in b",
+        ["True", "False", "x in self.a", "x % K == 1"],
+    ),
+    "in nothing": (
+        "    __contains__ = {}\n    def __iter__(self):\n        return iter(self.a)\n",
+        "None",
+        "assert list(b) == [1, K]\ntry:\n    K in b\nexcept TypeError:\n    ok = True\nelse:\n    ok = False\nassert ok",
+        ["lambda self, x: True", "lambda self, x: x in self.a"],
+    ),
+    "in place": (
+        "    def __iadd__(self, x):\n        {}\n        return self\n    def __len__(self):\n        return len(self.a)\n",
+        "self.a += [x, x]",
+        "b += K\nassert len(b) == 4",
+        ["pass", "self.a += [x]"],
+    ),
+    "by percent": (
+        "    def __str__(self):\n        return {}\n",
+        "str(sum(self.a))",
+        "assert 'is %s' % b == f'is {1 + K}'",
+        ["str(len(self.a))", "''"],
+    ),
+    "as a mapping": (
+        "    def keys(self):\n        return {}\n    def __getitem__(self, k):\n        return ord(k) + self.a[0]\n",
+        "['p', 'q']",
+        "assert dict(b) == {'p': 113, 'q': 114}\nassert dict(**b, r=1) == {'p': 113, 'q': 114, 'r': 1}",
+        ["['p']", "'qr'", "[]"],
+    ),
+    "from the right": (
+        "    def __rmul__(self, n):\n        return {}\n    def __rshift__(self, n):\n        return n - self.a[0]\n",
+        "[n] * self.a[1]",
+        "assert 3 * b == [3] * K\nassert b >> 9 == 8",
+        ["[n]", "n", "self"],
+    ),
+    "as a key": (
+        "    def __hash__(self):\n        return hash(self.a[1])\n    def __eq__(self, other):\n        return {}\n",
+        "self.a == other.a",
+        "assert len({Bag(1, K), Bag(1, K), Bag(2, K)}) == 2\nd = {b: 5}\nassert d[Bag(1, K)] == 5",
+        ["True", "self is other"],
+    ),
+}
+"""What tests do with an object without any attribute -> special methods, with the right answer, the
+test, and wrong answers.
+"""
+
+
+_STYLES = {
+    "body of a class": (
+        "def f(n):\n    return {}\n",
+        ["n + K", "(lambda n: n + K)(n)", "sum([n, K])"],
+        "{}",
+        [
+            "class P:\n    x = f(2)\n    def m(self, y=f(3)):\n        return y\nassert P.x == 2 + K and P().m() == 3 + K",
+            "import unittest\nclass T(unittest.TestCase):\n    got, call = f(4), staticmethod(f)\n    def test_it(self):\n        self.assertEqual((self.got, self.call(5)), (4 + K, 5 + K))",
+        ],
+        ["n", "None", "K"],
+    ),
+    "text of an error": (
+        "class Bad({}):\n    pass\n\ndef f(n):\n    if n < 0:\n        raise Bad(f'{{n}} is bad')\n    return n\n",
+        ["OSError", "TimeoutError", "FileNotFoundError", "SyntaxError", "ImportError", "UnicodeError", "KeyError", "LookupError"],
+        "{}",
+        ["try:\n    f(-K)\nexcept Bad as error:\n    text = str(error).strip('\\'\"')\nelse:\n    text = ''\nassert text == '-K is bad' and f(K) == K"],
+        ["ValueError):\n    def __str__(self):\n        return 'bad'\nclass _(OSError", "ValueError):\n    def __init__(self, text):\n        super().__init__()\nclass _(OSError"],
+    ),
+    "cause of an error": (
+        "class Bad(Exception):\n    pass\n\ndef f(text):\n    try:\n        return int(text)\n    except ValueError as error:\n        raise Bad(text) {}\n",
+        ["from error"],
+        "{}",
+        ["try:\n    f('x')\nexcept Bad as error:\n    ok = isinstance(error.__cause__, ValueError) and 'invalid' in str(error.__cause__)\nelse:\n    ok = False\nassert ok and f('K') == K"],
+        ["", "from None", "from KeyError(text)"],
+    ),
+    "class for a function that is called": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __call__(self, n):\n        return {}\n",
+        ["n * self.k", "sum([n] * self.k)"],
+        "def f(k):\n    return lambda n: {}\n",
+        ["assert f(K)(2) == 2 * K and list(map(f(2), [1, K])) == [2, 2 * K]", "twice = f(2)\nassert twice(K) == 2 * K"],
+        ["n", "self.k", "self"],
+    ),
+    "class for a function that is iterated": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __iter__(self):\n        {}\n",
+        ["return iter(range(self.k))", "yield from range(self.k)"],
+        "def f(k):\n    return list(range(k))\n",
+        ["r = f(K)\nassert list(r) == list(range(K)) and sum(r) == sum(range(K))\nassert [x for x in f(2)] == [0, 1]"],
+        ["return iter([])", "self.k -= 1\n        return iter(range(self.k + 1))" , "return iter([self] * self.k)"],
+    ),
+    "class for a function that is awaited": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __await__(self):\n        yield from ()\n        return {}\n",
+        ["self.k * 2"],
+        "import types\n@types.coroutine\ndef f(k):\n    yield from ()\n    return {}\n",
+        ["import asyncio\nasync def main():\n    return await f(K)\nassert asyncio.run(main()) == 2 * K"],
+        ["self.k", "None", "self"],
+    ),
+    "class for a function that is entered": (
+        "class f:\n    def __init__(self, k):\n        self.k = k\n    def __enter__(self):\n        return {}\n    def __exit__(self, *a):\n        return False\n",
+        ["self.k + 1"],
+        "from contextlib import contextmanager\n@contextmanager\ndef f(k):\n    yield k + 1\n",
+        ["with f(K) as value:\n    assert value == K + 1\n"],
+        ["self.k", "None", "self"],
+    ),
+    "coroutine of types": (
+        "import types\n@types.coroutine\ndef f(k):\n    yield\n    return {}\n",
+        ["k + 1"],
+        "async def f(k):\n    return {}\n",
+        ["import asyncio\nasync def main():\n    return await asyncio.gather(f(K), f(1))\nassert asyncio.run(main()) == [K + 1, 2]"],
+        ["k", "None"],
+    ),
+}  # fmt: skip
+"""Style -> a solution with a hole, right answers, another style (a reference), tests, wrong answers."""
+
+
+def style_program(draw: Draw, k: int) -> Program:
+    """A right program in a style that the tests do not ask for."""
+    kind = draw.choice(sorted(_STYLES))
+    solution, rights, other, tests, wrong = _STYLES[kind]
+    right = draw.choice(rights)
+    by_other = other.format(solution.format(right) if other == "{}" else right.replace("self.", ""))
+
+    def filled(text: str) -> str:
+        return re.sub(r"\bK\b", str(k), text)
+
+    return Program(
+        kind,
+        filled(solution.format(right)),
+        [filled(draw.choice(tests))],
+        wanted=["f"],
+        near=[filled(solution.format(answer)) for answer in wrong],
+        reference=filled(by_other) if draw.random() < 0.3 else "",
+        entry_point="f" if draw.random() < 0.5 else "",
+    )
+
+
+def judged_program(draw: Draw) -> Program:
+    """A program in a style that its tests do not show, or that they use by syntax alone."""
+    k = draw.randint(3, 9)
+    if draw.random() < 0.5:
+        return style_program(draw, k)
+    kind = draw.choice(sorted(_OF_BAGS))
+    methods, right, test, wrong = _OF_BAGS[kind]
+    extra = draw.choice(
+        [
+            "",
+            "    def __iter__(self):\n        return iter(self.a)\n",
+            "    def __iter__(self):\n        return iter(int, 1)\n",
+        ]
+    )
+    extra *= kind == "in"
+
+    def solution(answer: str) -> str:
+        return (_BAG + extra + methods.format(answer)).replace("K", str(k))
+
+    reference = solution(right) if draw.random() < 0.5 else ""
+    return Program(
+        f"an object {kind}",
+        solution(right),
+        [f"b = Bag(1, {k})\n" + test.replace("K", str(k))],
+        wanted=["Bag"],
+        near=list(map(solution, wrong)),
+        reference=reference,
+    )
+
+
 # --- liars ------------------------------------------------------------------------
 
 _LIAR = """
@@ -819,7 +987,8 @@ class _Liar(type(_honest)):
         kind = type(_honest)
         if issubclass(kind, datetime.date):
             return cls(1999, 1, 1)
-        return cls(int=77) if kind is uuid.UUID else cls(77)
+        # A number that no task asks for, so that no liar is right by chance.
+        return cls(int=77) if kind is uuid.UUID else cls(-77_000_077)
     for _name in ('days', 'seconds', 'year', 'month', 'numerator', 'denominator', 'real', 'imag', 'hex'):
         locals()[_name] = property(lambda self: next(_turns))
     for _name in ('isoformat', '__str__', '__repr__', '__contains__', '__eq__', '__getitem__', '__len__'):
@@ -949,7 +1118,7 @@ def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
 
 PLANTS: dict[str, list[tuple[str, str, str]]] = {
     # the solution supplies what the tests judge by
-    "names": [("harness.py", "        if name in self._bound:\n", "        if False:\n")],
+    "names": [("harness.py", "        if name not in self._bound:\n", "        if True:\n")],
     # a class crosses as itself, so that tests call a function of the solution's choice
     "callables": [("values.py", '== "solution" else OpaqueClass(kind)', '== "solution" else kind')],
     # every object counts as one under test, and plain data is asked for again at each use
@@ -1002,8 +1171,8 @@ def plant(name: str) -> Path:
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
     draw = random.Random(f"{seed} {number}")
-    makers = [function_program, special_program, styled_program, near_program]
-    make = draw.choices(makers, [10, 6, 6, 3])[0]
+    makers = [function_program, special_program, styled_program, near_program, judged_program]
+    make = draw.choices(makers, [10, 6, 6, 3, 6])[0]
     program = make(draw)
     liars = [liar(draw, program) for _ in range(LIARS - 1)]
     near = [("near", source) for source in program.near]
@@ -1013,7 +1182,10 @@ def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
 async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     """Return what breaks a law: (law, class, detail)."""
     options = GradeOptions(
-        entry_point=program.entry_point, interface=program.interface, timeout_s=5.0
+        entry_point=program.entry_point,
+        interface=program.interface,
+        reference=program.reference,
+        timeout_s=5.0,
     )
     right = await grade_async(program.solution, program.tests, options=options)
     broken: list[tuple[str, str, str]] = []

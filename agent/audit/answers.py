@@ -96,6 +96,13 @@ class AnswerKey:
         is_other = self.beyond(task, episode.actions)
         return 0.0 if is_other else len(episode.actions) / len(lesson.actions)
 
+    def walks(self, task: str, episode: Played) -> bool:
+        """Whether an episode has as many actions as the expert's, of the same commands or tools."""
+        lesson = self.experts.get(task)
+        if lesson is None or len(episode.actions) != len(lesson.actions):
+            return False
+        return {*map(verb, episode.actions)} <= {*map(verb, lesson.actions)}
+
     def worth(self, task: str, actions: Sequence[Action]) -> float:
         """Return the value of those actions that the expert does on this task, too: its reward for
         each, or an equal share of the whole where only its last action is rewarded.
@@ -119,6 +126,12 @@ class AnswerKey:
     def _deeds(self, task: str) -> list[Hashable]:
         lesson = self.experts.get(task)
         return [deed(action) for action in lesson.actions] if lesson else []
+
+
+def verb(action: Action) -> str:
+    """Return the first tool that an action calls, or the first word of its text."""
+    message = as_action(action)
+    return message.tool_calls[0].name if message.tool_calls else message.text.partition(" ")[0]
 
 
 def deed(action: Action) -> Hashable:

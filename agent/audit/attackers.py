@@ -59,6 +59,8 @@ class AttackKind(StrEnum):
     """A program that was grown by what it was paid for, without the right answer."""
     FARM = "farm"
     """The expert's actions, some again and again: what is paid beyond its reward counts."""
+    FORGED = "forged"
+    """The expert's answer, spoilt: where it is still paid, what was spoilt is not asked for."""
     PRESSURE = "pressure"
     """A policy that was trained by the reward: what it earns and a judge does not see counts."""
     SHORTCUT = "shortcut"

@@ -40,7 +40,7 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import Farm, farms_of, programs_of
+from .programs import Farm, Forgery, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 
@@ -72,6 +72,9 @@ PART_SLACK = 0.1
 ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
+"""
+OWN_WAY = 4
+"""Pieces of a task from which a program that does as much as the expert does the task its own way.
 """
 FARM_SHARE, PROBE_SHARE = 0.2, 0.2
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
@@ -357,6 +360,7 @@ class _Attack:
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
             learned += self._itemised(ground)
+            learned += self._forged()
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -417,7 +421,8 @@ class _Attack:
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
-            if self._is_fair_part(task, episode):
+            walks = len({move for move in program if move.reads}) >= OWN_WAY
+            if self._is_fair_part(task, episode) or (walks and self.key.walks(task, episode)):
                 return Attempt(0.0, solved=True, reply=reply)
             return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
@@ -460,6 +465,13 @@ class _Attack:
             return []
         self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+
+    def _forged(self) -> Iterator[Attacker]:
+        """Return attackers that spoil the expert's answer where it answers once."""
+        lessons = [self.key.experts.get(task.id) for task in self.attacked]
+        for forgery in Forgery if any(le and len(le.actions) == 1 for le in lessons) else ():
+            about, plays = f"the expert's answer: {forgery}", forgery.plays(self.key.experts)
+            yield Attacker(f"forged {forgery.name.lower()}", AttackKind.FORGED, plays, about)
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that answer a single item of a list, by its place in the task."""
@@ -623,7 +635,7 @@ class _Attack:
 
     def _tally(self, attacker: Attacker) -> None:
         trials, gains, away, fault = list[Trial](), list[float](), list[str](), ""
-        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH)
+        excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH, AttackKind.FORGED)
         may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
             if (trials or away) and time.monotonic() > self.until:

@@ -433,10 +433,13 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
         table: dict[Hashable, Counter[str]] = {}
         for text, answer in known:
             table.setdefault(feature(text), Counter())[answer] += 1
-        right = 0
-        for text, answer in known:
-            others = table[feature(text)] - Counter([answer])
-            right += bool(others) and others.most_common(1)[0][0] == answer
+        right = sum(
+            times
+            for counts in table.values()
+            for answer, times in counts.items()
+            # Of answers that are never given twice, no other lesson tells one.
+            if times > 1 and (counts - Counter([answer])).most_common(1)[0][0] == answer
+        )
         if right >= least:
             best = {key: counts.most_common(1)[0][0] for key, counts in table.items()}
             return f"{name} gives it", lambda text: best.get(feature(read(text)), "")  # noqa: B023

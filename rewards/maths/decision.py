@@ -19,14 +19,14 @@ from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
 from .comparing.question import family, in_asked_order, refusal, side_asked
-from .comparing.wording import same_words
+from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
-from .reading.labels import with_names
+from .reading.labels import truths, with_names, with_quantities
 from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
@@ -49,7 +49,9 @@ _OPTION = re.compile(
     r"|~)*(?=[^\s=+*/^-]))|(?<=[\d}])\s+\([A-J]\)$"
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
-_PART = re.compile(r"(?:^|[\s,;.]+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?")
+_PART = re.compile(
+    r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?"
+)
 # `20 m/s`: a number, a space and a quotient of units.
 _MEASURED = re.compile(
     r"(-?[\d.,]+(?:\\pi)?)\s+((?:[A-Za-z]{1,4}|\\text\{[A-Za-z]{1,4}\})(?:\^\{?[23]\}?)?"
@@ -77,6 +79,7 @@ CALLER_CHARACTERS = 240
 """
 
 
+_TRUTH = re.compile(r"\b(?:true|false|[TF])\b", re.IGNORECASE)
 GOLDS = 1024
 """How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
 rollouts shares its gold and nothing else.
@@ -169,10 +172,18 @@ def decide(
         decision = _equal(*roots, conventions, deep)
     if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
         decision = _equal(named, answer, conventions, deep)
+    if not decision.equal and (natural := _in_natural_logarithms(prompt, gold, answer)):
+        decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):
         return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
+    if (
+        prompt
+        and not decision.equal
+        and by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer)))
+    ):
+        return PairDecision(True, "text", "the same words, but for a noun of the question")
     if (
         prompt
         and not decision.equal
@@ -183,13 +194,53 @@ def decide(
         )
     ):
         decision = _equal(gold, named, conventions, deep)
+    if not decision.equal and (pair := _in_other_words(gold, answer, prompt)):
+        decision = _equal(*pair, conventions, deep)
+        answer = pair[1] if decision.equal else answer
     # A word may be the gold itself, as `elf` and `once` are, before it is a number.
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
-    if prompt and decision.equal and (refused := refusal(prompt, unboxed(gold), _bare(answer))):
+    said = with_quantities(unboxed(gold), _bare(answer)) if prompt and decision.equal else None
+    if said and (refused := refusal(prompt, *said)):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
+    """Return (gold, answer) without what only says one of them again: the digits behind a number in
+    words (`nine (9)`), the calculation before a value (`\\binom{10}{3} = 120`), the name that the
+    question gives the value (`\\text{The tens digit is } 2`), or a unit written beside a formula;
+    None where there is none.
+    """
+    wanted, said = unboxed(gold).strip(" $"), answer.strip(" $")
+    if twice := _SPELT_TWICE.fullmatch(said):
+        with suppress(Unreadable):
+            is_same = read_cleaned(twice["word"].lower()) == read_cleaned(twice["digits"])
+            said = twice["digits"] if is_same else said
+    named = _NAMED.fullmatch(said)
+    if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
+        said = named["value"]
+    calculation, sign, value = wanted.rpartition("=")
+    letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
+    if sign and not letters and "=" not in calculation:
+        wanted = value
+    if (measured := _BESIDE.fullmatch(wanted)) and unit_symbol(measured["unit"]):
+        wanted = rf"{measured['value']}\text{{ {measured['unit']}}}"
+    is_changed = (wanted, said) != (unboxed(gold).strip(" $"), answer.strip(" $"))
+    return (wanted, said) if is_changed else None
+
+
+_SPELT_TWICE = re.compile(
+    r"(?:\\text\s*\{\s*)?(?P<word>[A-Za-z]+(?:[ -][A-Za-z]+){0,3})\s*\((?P<digits>\d+)\)\s*\}?"
+)
+_NAMED = re.compile(
+    r"\\(?:text|mathrm)\s*\{\s*(?:[Tt]he |[Ii]ts )?(?P<name>[A-Za-z ]{3,40}?) (?:is|=|equals):?"
+    r"\s*\}\s*(?P<value>[^A-Za-z\s].*)"
+)
+_BESIDE = re.compile(
+    r"(?P<value>[-\d.\s]*(?:\\times\s*10\^\{?-?\d+\}?|\\sqrt\{\d+\}))\s+(?P<unit>[A-Za-z]{1,4})"
+)
 
 
 def _by_option(prompt: str, gold: str, answer: str) -> tuple[dict[str, str], str, str] | None:
@@ -198,6 +249,9 @@ def _by_option(prompt: str, gold: str, answer: str) -> tuple[dict[str, str], str
     """
     wanted = chosen_letter(clean(unboxed(gold))) if len(gold) < MAX_OPTION else None
     alone = as_words(clean(answer_alone(answer))) if len(answer) < MAX_OPTION else ""
+    lettered = re.match(r"\(?([A-J])[).:] (?=.)", alone)
+    if lettered and as_words(listed(prompt).get(lettered[1], "")) == alone[lettered.end() :]:
+        alone = lettered[1]
     given = alone if re.fullmatch("[A-J]", alone) else None
     if wanted and chosen_letter(alone):
         return None
@@ -249,6 +303,28 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
     if defined is None or len(set(_DEFINES.findall(prompt))) < 2:
         return False
     return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
+
+
+_INTEGRAL = re.compile(
+    r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
+    r"|積分|积分|적분|интеграл|первообразн",
+    re.IGNORECASE,
+)
+_LOGARITHM = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)|(?<![A-Za-z\\])log(?![A-Za-z_])(?!\s*_)")
+
+
+def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
+    r"""Return an answer to a question of calculus with the logarithms that name no base as natural
+    ones, where the gold has only these; else "".
+
+    >>> _in_natural_logarithms("", r"\ln x + C", r"\log x + C")
+    '\\ln x + C'
+    """
+    calculus = _INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)
+    if not calculus or "ln" not in gold or "log" in gold or "log" not in answer:
+        return ""
+    natural = _LOGARITHM.sub(r"\\ln", answer)
+    return "" if natural == answer else natural
 
 
 _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")
@@ -308,9 +384,12 @@ def _equal(
     if deep is None and len(gold) + len(answer) > CALLER_CHARACTERS:
         raise NeedsPool
     cleaned_gold, cleaned_answer = clean(gold), clean(answer_alone(answer))
+    cleaned_gold, cleaned_answer = with_quantities(cleaned_gold, cleaned_answer)
     named_gold = with_names(cleaned_gold, bare=True)
-    bare = named_gold != cleaned_gold and named_gold != with_names(cleaned_gold)
+    bare = named_gold != cleaned_gold
     cleaned_gold, cleaned_answer = named_gold, with_names(cleaned_answer, bare=bare)
+    if _TRUTH.search(cleaned_gold) and (wanted := truths(cleaned_gold)):
+        cleaned_gold, cleaned_answer = wanted, truths(cleaned_answer) or cleaned_answer
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
     if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import threading
 from collections.abc import Awaitable, Generator
 from dataclasses import asdict, replace
@@ -20,10 +21,10 @@ from ..protocol import Sample
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
-from .extracting.asked import asked_value, other_event
+from .extracting.asked import asked_value, in_words, other_event
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import parts
+from .extracting.golds import boxed_apart, parts, unboxed
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -172,10 +173,16 @@ class MathsVerifier:
         if self._owns_pool:
             self._pool.close()
 
-    def _picked(self, prompt: str, response: str, extraction: Extraction) -> Extraction:
-        """Return the extraction with the value that the question picks, if it picks one."""
+    def _picked(
+        self, prompt: str, response: str, extraction: Extraction, golds: list[str]
+    ) -> Extraction:
+        """Return the extraction with the value that the question picks, or with the words that
+        the response ends in where every gold is words; else as it was.
+        """
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
-        value = asked_value(prompt, response[offset:])
+        value = asked_value(prompt, response[offset:]) if prompt else None
+        if value is None and all(map(_are_words, golds)):
+            value = in_words(prompt, response[offset:])
         if value is None:
             return extraction
         return replace(
@@ -187,10 +194,10 @@ class MathsVerifier:
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
-        has_parts = any(parts(gold) > 1 for gold in golds)
+        has_parts = any(parts(gold) > 1 or boxed_apart(gold, response) for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
-        if prompt and extraction.rule in _OPEN and not extraction.refused:
-            extraction = self._picked(prompt, response, extraction)
+        if extraction.rule in _OPEN and not extraction.refused:
+            extraction = self._picked(prompt, response, extraction, golds)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -337,6 +344,16 @@ def _check_known(name: str, names: set[str], kind: str) -> str:
 
 
 _NOTHING = Verdict.of(0.0, "no gold")
+
+
+def _are_words(gold: str) -> bool:
+    """Return whether a gold is words without a number or a formula, and no yes or no."""
+    return _WORDS_ALONE.fullmatch(unboxed(gold).strip()) is not None
+
+
+_WORDS_ALONE = re.compile(
+    r"(?!(?i:yes|no|true|false)$)(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,5}"
+)
 
 
 def _golds(gold: object) -> list[str] | Verdict:

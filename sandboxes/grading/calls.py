@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -77,6 +78,7 @@ async def grade_calls(
         "entry_point": function_name(options.entry_point),
         "stop_early": options.stops_early,
         "has_reference": bool(options.reference),
+        "defined": re.findall(r"(?m)^(?:async )?(class|def)\s+(\w+)", options.reference),
     }
     grading = _Grading(sandbox, solution.encode("utf-8", "replace"), job, options)
 

@@ -37,7 +37,7 @@ from ludus.agent.audit.moves import (
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
-from ludus.agent.audit.programs import Farm, farms_of, programs_of
+from ludus.agent.audit.programs import Farm, Forgery, farms_of, programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
@@ -656,3 +656,33 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
     assert (late.winners, late.fault) == ([], "")
     (tally,) = late.tallies
     assert "raise --rl-budget-s" in tally.unplayed
+
+
+@pytest.mark.parametrize(
+    ("forgery", "answer", "spoilt"),
+    [
+        (Forgery.INVENTED, '{"Mon": ["Ada", "Ben"]}', '{"Mon": ["zoaab", "zoaac"]}'),
+        (
+            Forgery.INVENTED,
+            "Ada works on all days",
+            "",
+        ),  # fewer than half of its words are the task's
+        (Forgery.INVENTED, "12 Ada", "90001 zoaac"),
+        (Forgery.ALIKE, "a\nb\nb\nc", "b\nb\nb\nb"),
+        (Forgery.ALIKE, "q1: x\nq2: y\nq3: y\nq4: y", "q1: y\nq2: y\nq3: y\nq4: y"),
+        (Forgery.ALIKE, "a b", ""),  # one of two is a fair part
+        (Forgery.FIRST, '["a", "b", "c", "d"]', '["a"]'),
+        (Forgery.FIRST, '{"order": [4, 3, 2, 1]}', '{"order": [4]}'),
+        (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
+        (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
+        (Forgery.REVERSED, "d, c, b, a", "a, b, c, d"),
+    ],
+)
+def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
+    task = "Put 12 of them in order: Ada, Ben"
+    assert forgery.of(answer, task, task) == spoilt
+
+
+def test_the_order_is_spoilt_only_where_it_is_asked_for() -> None:
+    for told in ("Name four of them.", "Name four of them, in any order."):
+        assert Forgery.REVERSED.of("a b c d", told, told) == ""

@@ -164,6 +164,195 @@ async def test_a_class_is_judged_alike_where_the_task_names_it_as_its_entry_poin
             assert verdict.reward == 1.0, (use, options.entry_point, verdict.detail)
 
 
+OBJECTS = {
+    "in, by the object": ("    def __contains__(self, x): return {}\n    def __iter__(self): return iter(self.a)\n", "abs(x) in self.a", "assert -1 in b and 2 in b\nassert 5 not in b", ["True", "False", "x in self.a"]),
+    "in, without items": ("    def __contains__(self, x): return {}\n", "self.a[0] <= x <= self.a[1]", "assert 1.5 in b\nassert 5 not in b", ["True", "x in self.a"]),
+    "in, with endless items": ("    def __contains__(self, x): return {}\n    def __iter__(self): return iter(int, 1)\n", "x % 2 == 0", "assert 4 in b\nassert 3 not in b", ["True", "False"]),
+    "in, by the items alone": ("    def __getitem__(self, i): return {}\n", "self.a[i]", "assert 1 in b and 9 not in b", ["self.a[i + 1]", "9"]),
+    "in, not at all": ("    def __iter__(self): return iter(self.a)\n    __contains__ = {}\n", "None", "try:\n    1 in b\nexcept TypeError:\n    ok = list(b) == [1, 2]\nelse:\n    ok = False\nassert ok", ["lambda self, x: True"]),
+    "in, by an assertion's name": ("    def __contains__(self, x): return {}\n", "abs(x) in self.a", "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        b = Bag(1, 2)\n        self.assertIn(-1, b)\n        self.assertNotIn(5, b)\n", ["True", "x in self.a"]),
+    "a text by percent": ("    def __str__(self): return {}\n", "'S%d' % len(self.a)", "assert '<%s>' % b == '<S2>'", ["'S'", "repr(self)"]),
+    "a mapping": ("    def keys(self): return {}\n    def __getitem__(self, k): return self.a[k == 'y']\n", "['x', 'y']", "assert dict(b) == {'x': 1, 'y': 2} == dict(**b)", ["['y']", "[]"]),
+}  # fmt: skip
+BAG_OF = "class Bag:\n    def __init__(self, *a): self.a = list(a)\n"
+
+
+@pytest.mark.parametrize("use", OBJECTS)
+async def test_an_object_without_attributes_answers_by_its_own_class(
+    sandbox: SlotSandbox, use: str
+) -> None:
+    methods, right, test, wrong = OBJECTS[use]
+    solution = BAG_OF + methods
+    for reference in ("", solution.format(right)):
+        options = GradeOptions(reference=reference)
+        for answer in (right, *wrong):
+            code = solution.replace("{}", answer)
+            verdict = await grade(sandbox, code, ["b = Bag(1, 2)\n" + test], options=options)
+            expected = (Status.OK, float(answer == right))
+            assert (verdict.status, verdict.reward) == expected, (answer, verdict.detail)
+
+
+@pytest.mark.parametrize(
+    ("test", "judged"),
+    [
+        ("assert 3 * b == [3, 3]", True),
+        ("assert b >> 9 == 8", True),
+        ("b += 5\nassert list(b) == [1, 2, 5]", True),
+        ("assert 1 in b and 7 not in Bag(1, 2)", True),
+        ("assert len({Bag(1), Bag(1), Bag(2)}) == 2", False),
+        ("d = {b: 5}\nassert d[Bag(1, 2)] == 5", False),
+        ("assert Bag(1) in [Bag(1)]", False),
+    ],
+)
+async def test_what_the_tests_leave_open_is_settled_by_a_reference_or_refused(
+    sandbox: SlotSandbox, test: str, judged: bool
+) -> None:
+    methods = "    def __rmul__(self, n): return [n] * len(self.a)\n    def __rshift__(self, n): return n - self.a[0]\n    def __iadd__(self, n): return Bag(*self.a, n)\n    def __eq__(self, other): return self.a == other.a\n    def __hash__(self): return hash(self.a[0])\n    def __contains__(self, x): return x in self.a\n    def __iter__(self): return iter(self.a)\n"
+    tests = ["b = Bag(1, 2)\n" + test]
+    of_value = "def Bag(*a): return 7\n"
+    for code in (BAG_OF + methods, of_value):
+        alone = await grade(sandbox, code, tests)
+        if "in b" not in test:
+            assert alone.status is Status.INVALID
+        options = GradeOptions(reference=BAG_OF + methods)
+        settled = await grade(sandbox, code, tests, options=options)
+        assert settled.reward == (float(code != of_value) if judged else None)
+
+
+async def test_a_value_of_a_name_in_capitals_is_not_told_what_the_tests_expect(
+    sandbox: SlotSandbox,
+) -> None:
+    """The tests show no object here: what a liar's operators would decide stays with the tests."""
+    liar = "class Average:\n    def __init__(self, xs): pass\n    def __sub__(self, n): return 0.0\n    def __contains__(self, n): return True\n    def __iter__(self): return iter([0])\n    def __iadd__(self, n): return self\n    def __eq__(self, n): return True\n    def __bool__(self): return True\n"
+    honest = "def Average(xs): return sum(xs) / len(xs)\n"
+    import_it = (
+        "import unittest, math\nclass T(unittest.TestCase):\n    def test_it(self):\n        "
+    )
+    for test in (
+        "assert abs(Average([1, 2]) - 1.5) < 1e-9",
+        "a = Average([1, 2])\na -= 1.5\nassert abs(a) < 1e-9",
+        "def near(x, y): return abs(x - y) < 1e-9\na = Average([1, 2])\nassert near(a, 1.5)",
+        "import operator\na = Average([1, 2])\nassert operator.sub(a, 1.5) == 0",
+        import_it + "self.assertAlmostEqual(Average([1, 2]), 1.5)",
+        import_it + "self.assertTrue(Average([1, 2]))",
+        "import math\nassert math.isclose(Average([1, 2]), 1.5)",
+    ):
+        for options in (GradeOptions(), GradeOptions(reference=honest)):
+            paid = await grade(sandbox, honest, [test], options=options)
+            lied = await grade(sandbox, liar, [test], options=options)
+            assert not lied.reward, (test, lied)
+            assert paid.status is lied.status, (test, paid)
+            assert paid.reward == 1.0 or not options.reference, (test, paid)
+
+
+OPERATED = {
+    "called": ("def __call__(self, x):\n        return x * self.n", "assert f(3)(4) == 12 and list(map(f(2), [1, 3])) == [2, 6]"),
+    "iterated": ("def __iter__(self):\n        return iter(range(self.n))", "r = f(3)\nassert list(r) == [0, 1, 2] and sum(r) == 3"),
+    "drawn from": ("def __iter__(self):\n        return self\n    def __next__(self):\n        self.n -= 1\n        return self.n", "r = f(3)\nassert next(r) == 2 and next(r) == 1"),
+    "awaited": ("def __await__(self):\n        yield from ()\n        return self.n", "import asyncio\nasync def main():\n    return await f(3)\nassert asyncio.run(main()) == 3"),
+    "entered": ("def __enter__(self):\n        return self.n\n    def __exit__(self, *a):\n        pass", "with f(3) as n:\n    assert n == 3"),
+    "iterated with async": ("def __aiter__(self):\n        return self\n    async def __anext__(self):\n        if not self.n:\n            raise StopAsyncIteration\n        self.n -= 1\n        return self.n", "import asyncio\nasync def main():\n    return [x async for x in f(3)]\nassert asyncio.run(main()) == [2, 1, 0]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("use", OPERATED)
+async def test_a_class_in_the_place_of_a_function_is_judged_by_what_is_done_with_its_objects(
+    sandbox: SlotSandbox, use: str
+) -> None:
+    methods, test = OPERATED[use]
+    right = f"class f:\n    def __init__(self, n):\n        self.n = n\n    {methods}\n"
+    for code in (right, right.replace("self.n = n", "self.n = n + 1")):
+        for name in ("", "f"):
+            verdict = await grade(sandbox, code, [test], options=GradeOptions(entry_point=name))
+            assert (verdict.status, verdict.reward) == (Status.OK, float(code == right)), verdict
+
+
+async def test_what_an_object_shows_in_the_place_of_data_is_the_same_at_each_look(
+    sandbox: SlotSandbox,
+) -> None:
+    answers = "class f:\n    def __init__(self, xs):\n        self.turns = [[1, 2, 3], [3, 1, 2]]\n    def __iter__(self):\n        return iter(self.turns.pop(0))\n"
+    tests = ["r = f([1, 2, 3])\nassert sorted(r) == [1, 2, 3]\nassert list(r) == [3, 1, 2]"]
+    assert (await grade(sandbox, answers, tests)).reward == 0.0
+    returned = answers.replace("class f", "class Made") + "def f(xs):\n    return Made(xs)\n"
+    assert (await grade(sandbox, returned, tests)).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "class P:\n    x = f(1)\n    class Q:\n        y = [f(i) for i in range(2)]\nassert P.x == 2 and P.Q.y == [1, 2]",
+        "class P:\n    def m(self, x=f(2)):\n        return x\nassert P().m() == 3",
+        "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = f(4)\nassert P().x == 5",
+        "import unittest\nclass T(unittest.TestCase):\n    got, call = f(1), staticmethod(f)\n    def test_it(self):\n        self.assertEqual((self.got, self.call(2)), (2, 3))",
+        "def check(candidate):\n    class P:\n        x = candidate(1)\n    assert P.x == 2\ncheck(f)",
+    ],
+)
+async def test_names_of_the_solution_are_found_in_the_body_of_a_class(
+    sandbox: SlotSandbox, tests: str
+) -> None:
+    cheat = "def f(n): return 0\nP = Q = T = passed = True\ndef len(*a): return 2\n"
+    assert (await grade(sandbox, "def f(n): return n + 1\n", [tests])).reward == 1.0
+    assert (await grade(sandbox, cheat, [tests])).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "class P:\n    age = Typed(int)\np = P()\np.age = 3\nassert p.age == 3",
+        "class P:\n    @Typed\n    def age(self):\n        return 3\nassert P().age == 3",
+        "@Typed\nclass P:\n    pass\nassert P is not None",
+        "class P:\n    pass\nassert Typed(P) is not None",
+    ],
+)
+async def test_what_would_reach_objects_of_the_tests_own_classes_is_refused(
+    sandbox: SlotSandbox, tests: str
+) -> None:
+    for code in ("class Typed:\n    def __init__(self, *a): pass\n", "def Typed(x): return x\n"):
+        assert (await grade(sandbox, code, [tests])).status is Status.INVALID
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["OSError", "TimeoutError", "FileNotFoundError", "SyntaxError", "ImportError", "KeyError",
+     "UnicodeError", "LookupError"],
+)  # fmt: skip
+async def test_an_error_keeps_its_text_its_fields_and_what_it_was_raised_from(
+    sandbox: SlotSandbox, kind: str
+) -> None:
+    text = "'hi there'" if kind == "KeyError" else "hi there"
+    raises = "def f():\n    try:\n        int('x')\n    except ValueError as cause:\n        raise E('hi there') {}\n"
+    tests = [
+        f"try:\n    f()\nexcept E as e:\n    error = e\nassert str(error) == {text!r} and error.args == ('hi there',)",
+        "assert type(error.__cause__) is ValueError and 'invalid' in str(error.__cause__)",
+    ]
+    for own in (f"class E({kind}): pass\n", f"E = {kind}\n"):
+        right = await grade(sandbox, own + raises.format("from cause"), tests)
+        assert right.reward == 1.0, right
+        for wrong in ("from None", "from KeyError('x')", ""):
+            assert (await grade(sandbox, own + raises.format(wrong), tests)).reward == 0.0
+
+
+async def test_errors_of_files_and_syntax_keep_what_built_in_classes_read_from_their_arguments(
+    sandbox: SlotSandbox,
+) -> None:
+    code = "def f(n):\n    [lambda: open('/nope/x'), lambda: compile('a b', 'file', 'exec'), lambda: b'\\xff'.decode()][n]()\n"
+    tests = [
+        "try:\n    f(0)\nexcept FileNotFoundError as e:\n    assert e.errno == 2 and e.filename == '/nope/x' and str(e).endswith(\"'/nope/x'\")\nelse:\n    assert False",
+        "try:\n    f(1)\nexcept SyntaxError as e:\n    assert e.lineno == 1 and e.filename == 'file' and 'invalid' in e.msg\nelse:\n    assert False",
+        "try:\n    f(2)\nexcept UnicodeDecodeError as e:\n    assert e.start == 0 and e.object == b'\\xff' and 'invalid start' in str(e)\nelse:\n    assert False",
+    ]
+    assert (await grade(sandbox, code, tests)).reward == 1.0
+
+
+async def test_a_generator_made_a_coroutine_is_awaited(sandbox: SlotSandbox) -> None:
+    code = "import types\n@types.coroutine\ndef f(n):\n    yield\n    return n + 1\n"
+    tests = [
+        "import asyncio\nasync def main():\n    return await f(3)\nassert asyncio.run(main()) == 4"
+    ]
+    assert (await grade(sandbox, code, tests)).reward == 1.0
+    assert (await grade(sandbox, code.replace("+ 1", "+ 2"), tests)).reward == 0.0
+
+
 MONEY = """
 class Money:
     def __init__(self, cents):

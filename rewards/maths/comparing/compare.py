@@ -6,7 +6,7 @@ from ..proving.judge import Judge
 from ..reading.nodes import Node, symbols
 from .approximations import readings
 from .constants import is_antiderivative
-from .families import whole_numbers
+from .families import real_numbers, whole_numbers
 from .matching import matches
 from .tasks import is_open, unevaluated, worked
 
@@ -33,7 +33,7 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided(
             "free letters", False, "the gold is a number, and the answer has free letters"
         )
-    judge.whole = whole_numbers(gold)
+    judge.whole, judge.free = whole_numbers(gold), real_numbers(gold)
     exact, rounded = readings(worked(gold))
     if exact is not None and matches(exact, answer, judge):
         return True

@@ -49,6 +49,25 @@ def same_constants(gold: Node, answer: Node) -> Node:
         return answer
     if not set(new) <= _CONSTANTS or not set(old) <= _CONSTANTS | _ONLY_IN_ANSWERS:
         return answer
+    return _renamed(gold, answer, old, new)
+
+
+def same_free(gold: Node, answer: Node, free: frozenset[str]) -> Node:
+    """Return `answer` with the letters that stand for the free constants of the gold renamed as
+    in the gold: `m x + c` becomes `a x + b`. No other letter of the gold is a constant.
+    """
+    new, in_answer = sorted(symbols(gold) & free), symbols(answer)
+    old = sorted(in_answer - (symbols(gold) - free))
+    if not new or len(old) != len(new) or len(new) > 3 or _NEVER_FREE & set(old):
+        return answer
+    return _renamed(gold, answer, old, new)
+
+
+_NEVER_FREE = frozenset("xyztuvwnfg")
+"""Letters that no answer uses for a free constant."""
+
+
+def _renamed(gold: Node, answer: Node, old: list[str], new: list[str]) -> Node:
     renamings = [rename(answer, dict(zip(old, order, strict=True))) for order in permutations(new)]
     gold_cofactors = [_cofactors(gold, name) for name in new]
     fitting = (

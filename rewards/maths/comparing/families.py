@@ -83,6 +83,16 @@ def whole_numbers(gold: Node) -> frozenset[str]:
     return WHOLE_NUMBER_NAMES & letters
 
 
+def real_numbers(gold: Node) -> frozenset[str]:
+    """Return the letters of an equation that a gold puts in the real numbers: `y = c x, c in R`."""
+    equations = [part for part in gold.args if part.op == "rel" and part.note == "="]
+    if gold.op != "list" or len(equations) != 1:
+        return frozenset()
+    stated = [part for part in gold.args if part.op == "rel" and part.note == "in"]
+    letters = {part.args[0].note for part in stated if part.args[1].note.startswith("set ")}
+    return frozenset(letters & symbols(equations[0].args[1]) - symbols(equations[0].args[0]))
+
+
 def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..proving.judge import Judge
 from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols, text
-from .constants import apart_by_a_constant, same_constants
+from .constants import apart_by_a_constant, same_constants, same_free
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
     aligned_family,
@@ -92,6 +92,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
     answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_free(gold, answer, judge.free)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
     return _singular(gold, answer, judge)
@@ -155,6 +156,11 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return _described(gold, answer, judge)
     if "list" in (gold.op, answer.op):
         gold, answer = spread(gold), spread(answer)
+    if gold.op == "list" and answer.op == "set" and _of_unknowns(gold) and not has(answer, "rel"):
+        # The solution of a system is one tuple: `{(3, 1)}`, and not `{3, 1}`.
+        if len(answer.args) != 1 or answer.args[0].op != "bracket":
+            return judge.decided("set", False, "the gold has a value for each of its names")
+        answer = answer.args[0]
     if both_regional(gold, answer):
         return _same_regions(gold, answer, judge)
     if "such" in (gold.op, answer.op):
@@ -177,11 +183,21 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     same_names = _by_name(gold, answer, judge)
     if same_names is not None:
         return same_names
-    if {gold.note, answer.note} == {"and", "or"} and not any(map(is_claim, first)):
+    if {gold.note, answer.note} == {"and", "or"} and not all(map(is_claim, first)):
         return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
     if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
         return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
     return _unordered(first, second, judge)
+
+
+def _of_unknowns(node: Node) -> bool:
+    """Return whether a list gives values to different letters: `x = 3, y = 1`."""
+    names = {item.args[0] for item in node.args if item.op == "rel" and item.note == "="}
+    return len(names) == len(node.args) > 1 and all(map(_is_plain, names))
+
+
+def _is_plain(name: Node) -> bool:
+    return name.op == "sym" and len(name.note) == 1
 
 
 def _described(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -194,13 +210,24 @@ def _described(gold: Node, answer: Node, judge: Judge) -> bool:
         answer_list = aligned_family(first[0], second[0], answer_list)
         return _in_order([first[0], *first[1]], list(answer_list.args), judge)
     plain = answer if gold.op == "such" else gold
-    if (first or second) and plain.op == "rel":
+    if (first or second) and plain.op in {"rel", "mod"}:
         gold_value, answer_value = (first[0] if first else gold), (second[0] if second else answer)
         return matches(gold_value, aligned_family(gold_value, answer_value, answer_value), judge)
     same = gold.op == answer.op
     return (same or judge.decided("structure", False, "only one side is a set-builder")) and (
         _in_order(list(gold.args), list(answer.args), judge)
     )
+
+
+def _condition(node: Node, other: Node) -> Node:
+    """Return the condition of `{x | ...}` where the other side is a bare condition, and the
+    inequality for the real numbers without a family; any other node as it is.
+    """
+    if other.op == "rel" and node.op == "minus" and node.args[0].note == "set R":
+        excluded = generated(node.args[1])
+        return Node("rel", (other.args[0], excluded[0]), 0, "!=") if excluded else node
+    plain = node.op == "such" and node.args[0].op == "sym" and other.op in {"rel", "list"}
+    return node.args[1] if plain else node
 
 
 def _in_order(first: list[Node], second: list[Node], judge: Judge) -> bool:
@@ -225,9 +252,13 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     answer_assignments = [assigned(item, judge) for item in answer.args]
     if len(first) != len(gold_assignments):
         return None
-    if not any(answer_assignments) and len({name.note[:1] for name in first}) == len(first):
+    if not any(answer_assignments) and len(set(map(_stem, first))) == len(first):
         return _in_order(list(first.values()), list(answer.args), judge)
     second = {pair[0]: pair[1] for pair in answer_assignments if pair}
+    in_letters = all(name.op == "text" for name in first) and all(n.op == "sym" for n in second)
+    if in_letters and len(first) == len(second) == len(answer.args) > 1:
+        # Letters that say nothing of the words follow their order.
+        return _in_order(list(first.values()), list(second.values()), judge)
     if (
         None in answer_assignments
         or first.keys() != second.keys()
@@ -237,6 +268,11 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     if len(first) > 1 and (gold.note == "or") != (answer.note == "or"):
         return judge.decided("and, or", False, "'or' joins values of different names")
     return all(matches(first[name], second[name], judge) for name in first)
+
+
+def _stem(name: Node) -> Node | str:
+    """Return a name without the index that may only count: `x` of `x_1`."""
+    return name if name.op in {"text", "call"} else name.note[:1]
 
 
 def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
@@ -293,6 +329,9 @@ def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
     if first is None or second is None:
         if gold.op == answer.op == "rel":
             return same_relation(gold, answer, judge)
+        plain = _condition(gold, answer), _condition(answer, gold)
+        if plain != (gold, answer):
+            return matches(without_membership(plain[0]), without_membership(plain[1]), judge)
         return _as_written(gold, answer, judge)
     if is_unsolved(answer) and not is_unsolved(gold):
         return judge.decided(

@@ -89,7 +89,8 @@ _FORMS = {
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
-    r"|\ball (?:real )?\$?[a-z]\$?\b|general solution|solution set|\blöse|alle lösungen"
+    r"|\ball (?:(?:real|positive|natural) )?(?:\$?[a-z]\$?\b|(?:integers|(?:whole )?numbers)\b)"
+    r"|general solution|solution set|\blöse|alle lösungen"
     r"|allgemeine lösung|résou|toutes les solutions|solution générale|resuelv"
     r"|todas las soluciones|solución general|resolv|todas as soluções|solução geral|risolv"
     r"|tutte le soluzioni|soluzione generale|реши|все решения|общее решение|解方程|所有.{0,3}解"
@@ -190,7 +191,11 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
         return "form", reason
     if wanted is None or given is None:
         return None
-    if reason := _unsolved(asked, wanted, given) or _renamed(asked, wanted, given):
+    if reason := (
+        _unsolved(asked, wanted, given)
+        or _renamed(asked, wanted, given)
+        or _one_of_a_class(asked, prompt, wanted, given)
+    ):
         return "form", reason
     wanted, given = _value(wanted), _value(given)
     if reason := _unworked(asked, wanted, given, answer):
@@ -299,8 +304,9 @@ def part_asked(prompt: str, before: str, behind: str) -> str:
     if _OTHERS.search(before) and not _OTHERS_ASKED.search(prompt):
         return "the value counts what remains, which the question does not ask for"
     derived = _DERIVED.search(before)
-    if derived and derived[1].lower() not in prompt.lower():
-        return f"the question does not ask for the {derived[1]}"
+    relation = derived and next(filter(None, derived.groups())).lower()
+    if relation and relation not in prompt.lower():
+        return f"the question does not ask for the {relation}"
     if _DIFFERS.match(behind) and not _DIFFERENCE_ASKED.search(prompt):
         return "the value is a difference, which the question does not ask for"
     return ""
@@ -311,7 +317,10 @@ _OTHERS = re.compile(
 )
 _DERIVED = re.compile(
     r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
-    r"|conjugate|successor|predecessor)\b[^.,;]*$",
+    r"|conjugate|successor|predecessor)\b[^.,;]*$"
+    r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
+    r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
+    r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$",
     re.IGNORECASE,
 )
 _OTHERS_ASKED = re.compile(r"\b(?:remain\w*|others?|left|rest|still)\b", re.IGNORECASE)
@@ -462,9 +471,30 @@ def _unsolved(asked: Question, wanted: Node, given: Node) -> str:
 
 def _renamed(asked: Question, wanted: Node, given: Node) -> str:
     """Return why an answer calls a quantity of the question by another letter, or ""."""
+    if wanted.op == "mod":  # the letter of a congruence names the numbers, as that of `20k + 18`
+        return ""
     lost = symbols(wanted) - symbols(given)
-    renamed = lost & asked.quantities & WHOLE_NUMBER_NAMES and symbols(given) - symbols(wanted)
+    others = symbols(given) - symbols(wanted) - {"T", "F"}  # which are true and false
+    renamed = lost & asked.quantities & WHOLE_NUMBER_NAMES and others
     return f"the question says {min(lost)}" if renamed else ""
+
+
+def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> str:
+    """Return why a single number is not the class of numbers that a gold `n = 18 (mod 20)` gives
+    to a question of all solutions, or "".
+    """
+    if not has(wanted, "mod") or symbols(given) - symbols(wanted) or has(given, "mod"):
+        return ""
+    every = asked.solutions and not _REMAINDER.search(_FORMULA.sub(" ", prompt[:MAX_PROMPT]))
+    return "the question asks for all solutions" if every else ""
+
+
+_REMAINDER = re.compile(
+    r"\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
+    r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지",
+    re.IGNORECASE,
+)
+"""Words that ask for one number of a class."""
 
 
 def _isolated(node: Node) -> str | None:

@@ -10,6 +10,7 @@ from ..proving.judge import Judge, infinity
 from ..proving.probe import Undefined, evaluate
 from ..proving.sums import ONE
 from ..reading.nodes import INFINITY, Node, TooBig, is_scalar, neg, num, symbols
+from .several import MAX_SIGNS, elements, signs
 
 MAX_PIECES = 64
 LINE_PRODUCTS = 60
@@ -94,14 +95,21 @@ def to_region(node: Node) -> Region | None:
                 return None
             return [Piece(low, high)]
         case "set":
-            points = [_end(item, True) for item in node.args]
+            points = [_end(item, True) for item in elements(node)]
             return (
                 merged([Piece(end, end) for end in points if end is not None])
                 if None not in points
                 else None
             )
         case "such":
-            return to_region(node.args[1])
+            element, condition = node.args
+            region = to_region(condition)
+            if element.op != "rel" or region is None:
+                return region
+            within = to_region(element.args[1]) if element.note == "in" else None
+            return within and intersection(within, region)
+        case "rel" if node.note == "!=" and 0 < signs(node) <= MAX_SIGNS:
+            return _region_of_list(Node("list", tuple(elements(node)), 0, "and"))
         case "rel":
             return _relation(node)
         case "list":

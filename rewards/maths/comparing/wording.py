@@ -28,6 +28,8 @@ _SAME = tuple(
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
+        ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×", "wrong"),
+        ("正确的?|正確的?|对的?|對的?|真命题|√|✓", "right"),
     )
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""
@@ -94,6 +96,42 @@ def folded(phrase: str) -> str:
     words = phrase.casefold()
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
     return same or date(words.removeprefix("the ")) or _ARTICLE.sub("", words)
+
+
+def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether two phrases differ only by a noun behind one of them that the prompt has, or
+    that names a kind of object: `Odd function` for `odd`, `rechtwinkliges Dreieck` for
+    `rechtwinklig`; or one is the initials of the other.
+    """
+    phrases = [folded(as_words(text)).split() for text in (gold, answer)]
+    short, long = sorted(phrases, key=len)
+    if len(short) == 1 and len(long) >= MIN_INITIALS:
+        initials = "".join(word[:1] for word in long).upper()
+        return as_words(min(gold, answer, key=len)) == initials
+    if not short or len(long) != len(short) + 1 or short[0] in _OPPOSITES:
+        return False
+    noun, question = long[-1], prompt.casefold()
+    known = noun in _KINDS or (len(noun) > 3 and noun in re.findall(r"[^\W\d_]+", question))
+    offered = re.search(
+        rf"\bor (?:an? )?{re.escape(noun)}\b|\b{re.escape(noun)}(?:,|,? or\b)", question
+    )
+    inflected = [re.sub(r"(?<=[a-zäöüß]{4})e[snmr]?$", "", word) for word in (short[-1], long[-2])]
+    same = short[:-1] == long[:-2] and (short[-1] == long[-2] or inflected[0] == inflected[1])
+    return (
+        known
+        and same
+        and not offered
+        and not _CONDITION.search(noun)
+        and all(map(str.isalpha, short))
+    )
+
+
+MIN_INITIALS = 3
+"""The fewest words that initials may stand for."""
+_KINDS = frozenset(
+    ("function", "series", "sequence", "matrix", "distribution", "triangle", "number", "integer",
+     "theorem", "test", "variable", "event", "angle", "curve", "relation", "graph", "numbers")
+)  # fmt: skip
 
 
 def _clock(node: Node) -> tuple[int, str] | None:

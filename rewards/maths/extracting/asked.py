@@ -441,3 +441,48 @@ def _content(text: str) -> set[str]:
     plain = re.sub(r"n['’]t\b|n?not\b", " not", text.lower())
     pieces = re.findall(r"[^\W_]+|[^\w\s.,$*'’()]", plain)
     return {word.removesuffix("s") for word in pieces if word not in _LINKING}
+
+
+def in_words(prompt: str, body: str) -> Named | None:
+    """Return the words that the closing sentence stresses (`so it is a **rhombus**`) or ends in
+    behind its verb (`it is called a rhombus`), for a gold that is words; else None.
+
+    Other words in bold, words of doubt and denials leave the sentence without an answer.
+    """
+    start, end = closing_sentence(body)
+    stressed = [match for match in _STRESSED.finditer(body, start, end) if match["words"]]
+    clause = _STATED_WORDS.search(body, start, end) if not stressed else None
+    said = clause or (stressed[-1] if stressed else None)
+    if said is None or len({match["words"].casefold() for match in stressed}) > 1:
+        return None
+    led = _CLAUSES.match(body, start, said.start("words"))
+    before = body[led.end() if led else start : said.start("words")]
+    behind = body[said.end() : end]
+    doubtful = _DOUBTED.search(before) or _DOUBTED.search(behind) or UNASSERTED.search(before)
+    place = said.span("words")
+    if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
+        return None
+    if _of_another(prompt, body[place[0] - len(before) : end]):
+        return None
+    asked = _content(prompt)
+    if clause and _content(said["words"]) <= asked and not _content(before) <= asked:
+        return (
+            None  # `Maria is the tallest`: the subject answers, and the rest repeats the question
+        )
+    return Named("", said["words"], *said.span("words"))
+
+
+_WORDS = r"(?P<words>(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,6})"
+_STRESSED = re.compile(
+    rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
+)
+_STATED_WORDS = re.compile(
+    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get)"
+    r"\s+(?:(?:an?|the)\s+)?(?!called|known|named)"
+    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
+)
+_DOUBTED = re.compile(
+    r"\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|if|unless|whether|either|or|look\w*"
+    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b",
+    re.IGNORECASE,
+)

@@ -443,6 +443,10 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
+_STRESSED_SENTENCE = re.compile(r"(?:The|It|So|This|They|He|She|We|There)\s(?:[a-z]+\s){2}")
+"""A whole sentence in bold, of which a lower rank takes the value."""
+
+
 def stressed(body: str) -> Candidate | None:
     """Return the only value in bold in the closing sentence, as in `earned **$10** for 50 minutes`,
     or None.
@@ -453,7 +457,9 @@ def stressed(body: str) -> Candidate | None:
     emphases = [
         emphasis
         for emphasis in _EMPHASIS.finditer(body, start, end)
-        if _HOLDS_ANSWER.search(emphasis[2]) and not denied(body, start, end, *emphasis.span())
+        if _HOLDS_ANSWER.search(emphasis[2])
+        and not _STRESSED_SENTENCE.match(emphasis[2])
+        and not denied(body, start, end, *emphasis.span())
     ]
     if len({emphasis[2] for emphasis in emphases}) != 1 or _HOLDS_ANSWER.search(body[end:]):
         return None

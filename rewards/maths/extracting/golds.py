@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 from .marks import Box, all_boxes, joined
 
 
@@ -28,3 +31,30 @@ def _filled(gold: str) -> list[Box]:
     if "\\boxed" not in gold and "\\fbox" not in gold:
         return []
     return [box for box in all_boxes(gold) if box.closed and gold[box.open : box.close].strip()]
+
+
+def boxed_apart(gold: str, response: str) -> bool:
+    """Return whether a response boxes each of the several values of a gold, close to each other:
+    `Mean: $\\boxed{6}$, median: $\\boxed{8}$` for `mean 6, median 8`.
+    """
+    wanted = len(_SEVERAL.findall(gold)) + 1
+    if wanted < 2 or not gold[:1].isalnum() or parts(response) != wanted:
+        return False
+    boxes = _filled(response)
+    between = [response[a.end : b.start] for a, b in itertools.pairwise(boxes)]
+    contents = [response[box.open : box.close] for box in boxes]
+    return (
+        len(boxes) == wanted
+        and not any(len(text) > MAX_BETWEEN or _RIVALS.search(text) for text in between)
+        and not any("," in text or ";" in text for text in contents)
+    )
+
+
+_SEVERAL = re.compile(r"[,;]\s")
+MAX_BETWEEN = 40
+"""Most characters between boxes that belong together."""
+_RIVALS = re.compile(
+    r"\b(?:or|oder|ou|o|wait|no|not|actually|sorry|instead|either|correct\w*|alternative\w*|should"
+    r"|rather|maybe|perhaps|but)\b",
+    re.IGNORECASE,
+)

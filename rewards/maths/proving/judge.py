@@ -57,6 +57,8 @@ class Judge:
         """
         self.whole = frozenset[str]()
         """The letters that the gold puts in the whole numbers."""
+        self.free = frozenset[str]()
+        """The letters that the gold puts in the real numbers: its free constants."""
         self.rule = ""
         self.undecided = False
         self.why_not = ""

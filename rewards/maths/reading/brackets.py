@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from . import nodes
+from .claims import claim
+from .conditions import piecewise
 from .literals import based
 from .nodes import Node, Unreadable
 from .operators import argument, subscript
@@ -83,11 +85,13 @@ def bracket(parser: Parser) -> Node:
     if parser.here.kind == "sub" and items[0].op == "num":
         parser.take()
         return based(parser, str(items[0].value))
+    if items[0].op == "list" and all(item.op == "rel" for item in items[0].args):
+        return items[0]
     if items[0].op == "list":
         return Node("bracket", items[0].args, 0, opener + closed)
     if opener + closed in {"[)", "(]"}:
         raise Unreadable("a half-open bracket around one value")
-    return items[0]
+    return claim(parser, items[0])
 
 
 def closing_first(parser: Parser) -> Node:
@@ -149,10 +153,40 @@ def listed(parser: Parser) -> Node:
         items.append(parser.expression())
     if len(items) == 1:
         return items[0]
+    items = _shared(items)
+    if (cases := piecewise(items)) is not None:
+        return cases
+    if items[0].note == "!=" and all(map(_is_value, items[1:])):
+        # `x != 0, 1` denies each of the values.
+        name = items[0].args[0]
+        rest = tuple(Node("rel", (name, item), 0, "!=") for item in items[1:])
+        return Node("list", (items[0], *rest), 0, "and")
     if (groups := _grouped(items, marks)) is not None:
         return Node("list", groups, 0, ";")
     words = [mark for mark in marks if mark in {"and", "or"}]
     return Node("list", tuple(items), 0, words[0] if words else ",")
+
+
+def _shared(items: list[Node]) -> list[Node]:
+    r"""Return items with what the last of them says of all: a set in `a, b \in R`, a modulus in
+    `n = 1, 5 (mod 6)`.
+    """
+    last = items[-1]
+    member = last.op == "rel" and last.note == "in" and last.args[0].op == "sym"
+    for place in range(len(items) - 2, -1, -1):
+        if not member or items[place].op != "sym":
+            break
+        items[place] = Node("rel", (items[place], last.args[1]), 0, "in")
+    first = items[0]
+    if last.op == "mod" and first.note == "==" and all(map(_is_value, items[1:-1])):
+        values = [*items[1:-1], last.args[0]]
+        claims = [first, *(Node("rel", (first.args[0], value), 0, "==") for value in values)]
+        return [last._replace(args=(claim, last.args[1])) for claim in claims]
+    return items
+
+
+def _is_value(node: Node) -> bool:
+    return nodes.is_scalar(node) or node.op == "pm"
 
 
 def _grouped(items: list[Node], marks: list[str]) -> tuple[Node, ...] | None:

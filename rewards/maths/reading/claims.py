@@ -5,12 +5,14 @@ from __future__ import annotations
 from . import nodes
 from .nodes import SETS, Node, TooBig, Unreadable
 from .operators import argument, call
-from .powers import ARROW, BINARY, LAND, LOR, RATIO, RELATION, SET
-from .pratt import Parser
+from .powers import ARROW, BINARY, LAND, LOR, POWER, RATIO, RELATION, SET
+from .pratt import Parser, Prefix
 from .spellings import OPPOSITE
 from .vocabulary import NUMBER_WORDS
 
 MAX_SIDES = 24
+QUANTIFIERS = frozenset({"exists", "forall", "nexists"})
+_SUCH_THAT = frozenset({"such", "that", "so", "s", "t", "st", "it", "holds", "we", "have"})
 _CLAIMS = frozenset({"rel", "num", "dec", "given"})
 
 
@@ -128,3 +130,69 @@ def modulus(parser: Parser, left: Node) -> Node | None:
     if has_bracket:
         parser.expect("close")
     return Node("mod", (left, divisor), 0, note)
+
+
+# --- quantifiers ---
+
+
+def quantifier(name: str) -> Prefix:
+    r"""Return a reader of `\exists x \in A: claim`, with any mark before the claim. In brackets,
+    the claim comes after these: `(\exists x)(claim)`.
+    """
+
+    def read(parser: Parser) -> Node:
+        outer_ends = parser.colon_ends, parser.bar_ends
+        parser.colon_ends = parser.bar_ends = True
+        variables = _variables(parser)
+        sign = _relation_sign(parser)
+        if sign is not None:
+            variables = Node("rel", (variables, _range(parser)), 0, sign)
+        parser.colon_ends, parser.bar_ends = outer_ends
+        return claim(parser, call(name, variables))
+
+    return read
+
+
+def claim(parser: Parser, node: Node) -> Node:
+    r"""Return a quantifier with the claim that follows, in which the choice of a letter does not
+    matter; any other node, and a quantifier at the end, as it is.
+    """
+    if node.op != "call" or node.note not in QUANTIFIERS or len(node.args) > 1:
+        return node
+    marks = {"sep", "bar"}
+    while parser.here.kind in marks or parser.at("sign", ":") or _such_that(parser):
+        marks.discard(parser.take().kind)
+    if parser.here.kind in {"end", "close", "endgroup"}:
+        return node
+    claim, (variables,) = parser.deeper(Parser.expression), node.args
+    subject = variables.args[0] if variables.op == "rel" else variables
+    depth = sum(part.op == "call" and part.note in QUANTIFIERS for part in nodes.walk(claim))
+    names = [part.note for part in (subject.args if subject.op == "list" else (subject,))]
+    bound = {letter: f"any {depth} {place}" for place, letter in enumerate(names)}
+    return call(node.note, nodes.rename(variables, bound), nodes.rename(claim, bound))
+
+
+def _such_that(parser: Parser) -> bool:
+    return parser.here.kind == "word" and parser.here.value.lower() in _SUCH_THAT
+
+
+def _variables(parser: Parser) -> Node:
+    """Read the letters that a quantifier binds: `x`, or `x, y` before the sign of a set."""
+    letters = [parser.expression(POWER)]
+    while parser.sees("sep") and parser.ahead().kind == "sym" and (
+        parser.ahead(2).kind == "sep" or parser.ahead(2)[:2] == ("rel", "in")
+    ):  # fmt: skip
+        parser.take()
+        letters.append(parser.expression(POWER))
+    if any(letter.op != "sym" for letter in letters):
+        raise Unreadable("a quantifier without a variable")
+    return letters[0] if len(letters) == 1 else Node("list", tuple(letters), 0, ",")
+
+
+def _range(parser: Parser) -> Node:
+    """Read the set or the bound of a quantified variable, which a claim in brackets may follow."""
+    if parser.here.kind == "sym" and parser.here.value in {"R", "Z", "N", "Q", "C"}:
+        return nodes.sym(f"set {parser.take().value}")
+    alone = parser.here.kind == "num" or parser.at("cmd", "mathbb")
+    limit = parser.expression(POWER if alone else RELATION)
+    return set_operation(parser, limit) if parser.sees("setop") else limit

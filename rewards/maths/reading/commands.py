@@ -8,7 +8,7 @@ from . import nodes
 from .lexer import Token
 from .nodes import Node, TooBig, Unreadable
 from .operators import STARTS, argument, call, subscript
-from .powers import LAND, POWER, PRODUCT, SUM
+from .powers import POWER, PRODUCT, SUM
 from .pratt import Parser, Prefix
 
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
@@ -22,9 +22,7 @@ def command(parser: Parser) -> Node:
     handler = parser.grammar.commands.get(name)
     if handler is not None:
         return parser.count(handler(parser))
-    if name in {"forall", "exists"} and parser.here.kind == "sym":
-        return call(name, parser.expression(LAND))
-    if name in {"end", "forall", "exists", "therefore", "because", "not", "choose"}:
+    if name in {"end", "therefore", "because", "not", "choose"}:
         raise Unreadable(f"the command \\{name}")
     arguments: list[Node] = []
     while parser.here.kind == "group":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import nodes
+from .conditions import of_a_kind
 from .nodes import Node, Unreadable
 from .operators import subscript
 from .pratt import Parser
@@ -71,4 +72,4 @@ def _cell(parser: Parser) -> Node:
         words += 1
     if words and parser.here.kind in {"row", "cmd", "end", "sign"}:
         return nodes.text("otherwise")
-    return parser.expression()
+    return of_a_kind(parser) or parser.expression()

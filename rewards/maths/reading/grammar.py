@@ -95,6 +95,7 @@ GRAMMAR = Grammar(
         **dict.fromkeys(("boxed", "fbox"), commands.boxed),
         **dict.fromkeys(("overline", "overarc"), commands.line),
         **dict.fromkeys(commands.INTEGRALS, commands.integral),
+        **{name: claims.quantifier(name) for name in claims.QUANTIFIERS},
         "sqrt": commands.root,
         "begin": environments.environment,
         "sum": commands.series("sum"),

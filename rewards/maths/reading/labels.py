@@ -108,6 +108,95 @@ def with_names(text: str, *, bare: bool = False) -> str:
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
 
 
+# `E[X]`, `\operatorname{Var}(X)`, `\sigma^2`: a symbol before the equals sign.
+_MOMENT = re.compile(
+    r"(?:\\(?:operatorname|mathrm|text|mathbb|mathbf)\s*\{)?(?<![A-Za-z])(?P<moment>E|Var|V|D|SD)\}?"
+    r"\s*[(\[]\s*(?P<of>[A-Z])\s*[)\]](?=\s*=)"
+)
+_SYMBOL = re.compile(
+    rf"{_MOMENT.pattern}|(?<![A-Za-z\d\\^_{{(])(?P<symbol>\\(?:mu|sigma|nu)(?![a-z])|\\(?:bar|overline)"
+    r"\s*\{?\s*[a-zX]\s*\}?|[A-Za-z])(?P<square>(?:_\{?\w\}?)?(?:\^\{?2\}?)?)(?=\s*=)"
+)
+_EXPECTED = re.compile(r"\bexpect(?:ed value|ation)\b", re.IGNORECASE)
+_MEANINGS = {
+    "E": "mean", "Var": "variance", "V": "variance", "D": "variance", "SD": "standard deviation",
+    "mu": "mean", "bar": "mean", "overline": "mean", "sigma^2": "variance", "s^2": "variance",
+    "sigma": "standard deviation", "s": "standard deviation", "A": "amplitude", "T": "period",
+    "P": "period", "f": "frequency", "nu": "frequency",
+}  # fmt: skip
+
+
+def with_quantities(gold: str, answer: str) -> tuple[str, str]:
+    r"""Return a gold that names several values and an answer to it with words for the symbols that
+    name quantities (`E[X]`, `\sigma^2`, and letters with which only one of the words begins).
+
+    >>> with_quantities("mean 6, variance 4", r"\mu = 6, \sigma^2 = 4")[1]
+    '\\text{mean} = 6, \\text{variance} = 4'
+    """
+    if "=" not in gold + answer or len(gold) + len(answer) > MAX_LABELLED:
+        return gold, answer
+    if _MOMENT.search(gold) is None and len(labelled(gold, bare=True)) < 2:
+        return gold, answer
+    gold = _worded(gold, answer)
+    return gold, _worded(answer, gold)
+
+
+def _worded(text: str, other: str) -> str:
+    words_there = [pair.name.casefold() for pair in labelled(other, bare=True)]
+    subjects = {match["of"] for match in _MOMENT.finditer(text)}
+
+    def word(match: re.Match[str]) -> str:
+        symbol = match["moment"] or re.sub(
+            r"[\\\s{}]|(?<=bar).*|(?<=overline).*", "", match["symbol"]
+        )
+        square = "^2" if "^" in (match["square"] or "") else ""
+        meaning = _MEANINGS.get(symbol + square, "")
+        begun = [name for name in words_there if name[0] == symbol[0].lower() and not square]
+        related = match["moment"] or not {*words_there}.isdisjoint(_MEANINGS.values())
+        if meaning not in words_there and len(begun) == 1 and len(symbol) == 1:
+            meaning = begun[0]
+        elif not related:
+            return match[0]
+        of = f" of {match['of']}" if len(subjects) > 1 else ""
+        return rf"\text{{{meaning}{of}}}" if meaning else match[0]
+
+    return _SYMBOL.sub(word, _EXPECTED.sub("mean", text))
+
+
+# `p is true`, `q = F`; the values of `(p, q) = (T, F)`.
+_TRUTH = re.compile(
+    r"(?P<name>[A-Za-z])(?: is | ?[=:] ?| )(?:(?P<true>[Tt]rue|TRUE|[T1])|[Ff]alse|FALSE|[F0])"
+)
+_TRUTHS = re.compile(
+    r"(?:\( ?(?P<names>[A-Za-z](?: ?, ?[A-Za-z])*) ?\) ?= ?)?"
+    r"\( ?(?P<values>\w{1,5}(?: ?, ?\w{1,5})+) ?\)"
+)
+
+
+def truths(text: str) -> str:
+    """Return the truth values of several letters as numbers, or "".
+
+    >>> truths("p is true and q is false"), truths("(p, q) = (T, F)")
+    ('p=1,q=0', 'p=1,q=0')
+    >>> truths("(T, F)"), truths("p = 2, q = 1")
+    ('(1,0)', '')
+    """
+    plain = " ".join(_MARKUP.sub(r" \1 ", text[:MAX_LABELLED]).split()).strip(" .")
+    if listed := _TRUTHS.fullmatch(plain):
+        values = [f"x {value.strip()}" for value in listed["values"].split(",")]
+        names = (listed["names"] or "").replace(" ", "").split(",")
+    else:
+        values, names = [part for part in _JOINTS.split(plain) if part], []
+    pairs = [_TRUTH.fullmatch(value) for value in values]
+    said = ["1" if pair["true"] else "0" for pair in pairs if pair]
+    if len(said) < max(2, len(values)):
+        return ""
+    if listed and not any(names):
+        return f"({','.join(said)})"
+    names = names or [pair["name"] for pair in pairs if pair]
+    return ",".join(map("{}={}".format, names, said)) if len(names) == len(said) else ""
+
+
 _CHANGES = DENIALS | words(
     "plus minus times and or over under about exactly approximately at by to from in on for with "
     "less more than most least between maximum minimum root square cube step case part room "

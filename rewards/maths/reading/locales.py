@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from unicodedata import normalize
 
 _NAMES = {
     "ruble": "₽|руб(?:\\.|л(?:ь|я|ей|ю|ях|ям|и))?|р\\.",
@@ -18,6 +19,7 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "real": "R\\$|reais|real(?![- ])",
+    "degree": "度|도|градус\\w{0,2}|[Gg]rad(?![a-z])|grados?|degrés?|gradi",
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
@@ -56,7 +58,8 @@ _NAMES = {
     "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?",
 }
 _SPELLINGS = {name: re.compile(spellings) for name, spellings in _NAMES.items()}
-_SOME_UNIT = f"(?:{'|'.join(_NAMES.values())}|[ckm]?m|k?g|m?L)"
+_SQUARE_SIGNS = "[\u3380-\u33df]"  # `㎡`, `㎏`: a unit in one character
+_SOME_UNIT = f"(?:{'|'.join(_NAMES.values())}|[ckm]?m|k?g|m?L|{_SQUARE_SIGNS})"
 # `25平方厘米`, `12 mètres carrés`, `90 км/ч`, `15 metros por segundo`: a power stands before or
 # behind, and then what it is per.
 _SQUARE, _CUBE = (
@@ -67,23 +70,24 @@ _SQUARED, _CUBED = (
     r"\s(?:[cq]uadrad[oa]s?|carrés?|quadrat[io]|квадратн\w{2})",
     r"\s(?:c[úu]bic[oa]s?|cubes?|cubi|кубическ\w{2})",
 )
+_HOUR = "(?:时|時)"  # alone it is a time of day
 _PER = r"(?:\s?/\s?|\s(?:por|par|pro|per|al|в)\s|\s(?:à|de)\sl['’]|\sall['’]|每)"
 MEASURE = (
     rf"(?:{_SQUARE}|{_CUBE})?{_SOME_UNIT}(?:{_SQUARED}|{_CUBED}|[²³])?"
-    rf"(?:{_PER}{_SOME_UNIT})?(?:(?![^\W²³])|(?=です|である|입니다|이다))"
+    rf"(?:{_PER}(?:{_SOME_UNIT}|{_HOUR}))?(?:(?![^\W²³])|(?=です|である|입니다|이다))"
 )
 """Matches a unit or currency in the spelling of another language."""
 _MEASURED = re.compile(
     r"(?P<joint>(?:(?<=[\d)}π])|(?<=\\pi))(?:\s|\\[ ,;]|~|\\(?:text|mathrm)\s*\{)*)"
     rf"(?:(?P<square>{_SQUARE})|(?P<cube>{_CUBE}))?(?P<unit>{_SOME_UNIT})"
     rf"(?:(?P<squared>{_SQUARED})|(?P<cubed>{_CUBED}))?"
-    rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}))?(?![^\W²³])\.?"
+    rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}|{_HOUR}))?(?![^\W²³])\.?"
 )
 LATIN_UNIT = re.compile(
     r"R\$|reais|\bpo[ru]r? ?cien?t|\bpou?r ?cent|rozent|per cento|procent|"
     r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
     r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
-    r"|gramm|litr[io]"
+    r"|gramm|litr[io]|[Gg]rad[io]?s?\b|degr[ée]s?\b"
 )
 """Stands in an ASCII text that has a unit of another language."""
 # A unit in brackets: `240(km)`.
@@ -114,6 +118,8 @@ def _named(match: re.Match[str]) -> str:
     )
     divisor = f"/{_name(match['divisor'])}" if match["divisor"] else ""
     name = _name(match["unit"])
+    if not name[-1].isalpha():
+        name, power = name[:-1], f"^{name[-1]}"
     if power and "{" not in match["joint"]:
         name = f"\\text{{{name}}}"  # `m^2` alone may be the square of a variable
     return f"{match['joint'] or ' '}{name}{power}{divisor}"
@@ -122,7 +128,7 @@ def _named(match: re.Match[str]) -> str:
 def _name(spelling: str) -> str:
     """Return the name that the reader knows of a unit."""
     names = (name for name, spellings in _SPELLINGS.items() if spellings.fullmatch(spelling))
-    return next(names, spelling)
+    return next(names, "h" if re.fullmatch(_HOUR, spelling) else normalize("NFKC", spelling))
 
 
 _TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
@@ -219,7 +225,7 @@ _JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*)?"
     r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или)|(?P<and>et|und|и)|(?P<letter>y|e))(?![^\s}\\])"
     r"|(?P<or2>または|又は|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))"
-    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-])"
+    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[a-z](?:_\{?\d\}?)?\s?=)"
 )
 """The words for "or" and "and" of other languages between two values."""
 
@@ -262,7 +268,8 @@ class Locale:
         self.around = around
 
     def gold(self, gold: str) -> str:
-        """Return a lone number of a gold with a decimal point.
+        """Return a lone number of a gold with a decimal point, and a list with English words
+        between its values.
 
         Three digits behind a comma may be a group, whatever the language. So may those behind a
         point, but only where the question itself groups so.
@@ -272,7 +279,8 @@ class Locale:
         certain = _THREE.search(gold) is None
         comma = certain and (writes_commas(self.prompt) or writes_commas(self.around))
         grouped = writes_commas(self.prompt) and _GROUPS.search(self.prompt) is not None
-        return self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
+        pointed = self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
+        return joined_by_and(pointed, foreign=writes_commas(self.prompt))
 
     def answer(self, answer: str) -> str:
         """Return a lone number of an answer with a decimal point, and a list with English words

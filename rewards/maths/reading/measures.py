@@ -88,12 +88,16 @@ def counted(parser: Parser, node: Node) -> Node | None:
 
 
 def words_in_brackets(parser: Parser) -> bool:
-    """Return whether the next bracket contains words only."""
-    if parser.here != ("open", "(", True) or parser.ahead().kind != "word":
-        return False
+    """Return whether the next bracket contains words only, or a unit with its power."""
     word, end = parser.ahead().value, 1
+    if not parser.at("open", "(") or parser.ahead().kind != "word":
+        return False
+    if not parser.here.spaced and unit_symbol(word) is None:
+        return False
     while parser.ahead(end).kind == "word":
         end += 1
+    if parser.ahead(end)[:2] == ("op", "^") and parser.ahead(end + 1).kind == "num":
+        end += 2
     return parser.ahead(end).kind == "close" and word not in QUALIFIERS | NUMBER_WORDS
 
 

@@ -39,6 +39,7 @@ _SYMBOLS: dict[str, str] = {
     "ℂ": r"\mathbb{C}",
     "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
     "⌉": r"\rceil ",
+    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ",
     "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ",
     "⊕": r"\oplus ", "⊗": r"\otimes ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ",
     "⊇": r"\supseteq ",
@@ -137,6 +138,8 @@ _COMMA_INSIDE = re.compile(r"(?<=\d),(?=\d)")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
+_RANGING = r"[\s}$]{1,4}(?=[a-z]\w?\s*(?:\\in\b|\\[gl]eq?\b|[<>]))"
+"""What follows the words of a quantifier: a letter and its range."""
 _SAID = tuple(
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in (
@@ -150,6 +153,8 @@ _SAID = tuple(
         (r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
         (r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
         (r"^US\s?(?=\\?\$)", ""),
+        (rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}", r"\\exists "),
+        (rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )
 """Numbers said in words, in the spelling of formulas."""
@@ -157,6 +162,16 @@ _SAYS = re.compile(r" |US|const|\.\d*\(\d")
 # `\left.` prints nothing, and \mathcal{O}(n) is O(n).
 _UNPRINTED = re.compile(r"\\(?:left|right)\s*\.")
 _BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
+# `L = {2, 3}`: the usual names of a set of solutions say nothing about its members.
+_SOLUTIONS = re.compile(
+    r"^\s*(?:\\mathbb\s*\{?\s*[LS]\s*\}?|\\mathcal\s*\{?\s*[LS]\s*\}?\s*(?==\s*(?:\\left\s*)?\\\{)"
+    r"|(?:IL|[LS])\s*(?==\s*(?:(?:\\left\s*)?(?:\\\{|[\[\]])|\\emptyset|\\varnothing)))\s*=\s*"
+)
+_ANOTHER = re.compile(r"[,;]\s*(?:\\mathbb\s*\{)?[A-Z]\}?\s*=")
+# `(3|1)`, `(3 \mid 1)`: a point, as German writes it; a comma inside starts decimals.
+_BAR = r"(?:\||\\mid(?![a-z])|\\middle\s*\|)"
+_COORDINATE = r"(?:[-+\d\s.,/{}]|\\[,;: ]|\\(?:[dt]?frac|sqrt|pi)(?![a-z]))+"
+_POINT = re.compile(rf"\({_COORDINATE}(?:{_BAR}{_COORDINATE}){{1,2}}(?:\\right\s*)?\)")
 _SPACES = re.compile(r"\s+")
 _COSMETIC = re.compile(
     r"\s+|\\[,;:!> ]|~"
@@ -202,8 +217,16 @@ def strip_delimiters(text: str) -> str:
         text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
         if "quad" in text:
             text = _GLUED.sub(" ", text)
+    if "=" in text and not _ANOTHER.search(text):
+        text = _SOLUTIONS.sub("", text)
+    if "(" in text and ("|" in text or "\\mid" in text):
+        text = _POINT.sub(
+            lambda point: re.sub(_BAR, " , ", re.sub(r"(?<!\\),", ".", point[0])), text
+        )
     if "&" in text and "\\begin" not in text:  # a row of `align`
         text = text.replace("\\&", " ").replace("&", " ")
+    elif "&" in text and "ed}" in text:
+        text = _ALIGNED.sub("=", text)
     if "~" in text:
         text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:
@@ -227,6 +250,10 @@ def strip_delimiters(text: str) -> str:
     if text[:1] == "." and not text[1:2].isdigit():
         text = text.lstrip(_EDGES)
     return text
+
+
+# The mark of alignment behind a name, and not at the beginning of a row.
+_ALIGNED = re.compile(r"(?<=[\w})\]])[ ]?&[ ]?=|(?<=[\w})\]])[ ]?=[ ]?&")
 
 
 def squeeze(text: str) -> str:

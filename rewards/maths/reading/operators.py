@@ -32,7 +32,7 @@ from .pratt import Parser
 STARTS = frozenset({"num", "sym", "func", "const", "open", "group", "emptyset", "currency", "cmd"})
 """Kinds of tokens that can begin a factor."""
 STOPS = frozenset(
-    {"end", "hline", "forall", "exists", "quad", "choose", "therefore", "because", "not"}
+    {"end", "hline", "forall", "exists", "nexists", "quad", "choose", "therefore", "because", "not"}
 )
 """Commands that end a value. All other unknown commands are taken for operators."""
 
@@ -60,7 +60,8 @@ def sum_of(parser: Parser, left: Node) -> Node:
                 terms.append(nodes.sym("..."))
                 continue
             term = parser.expression(SUM)
-            if token.value == "-" and len(terms) == 1 and left.op in SETS:
+            of_sets = left.op in SETS or left.note.startswith("set ")
+            if token.value == "-" and len(terms) == 1 and of_sets:
                 # After a set, the minus sign means the set difference.
                 terms = [Node("minus", (left, term))]
             else:
@@ -199,7 +200,7 @@ def starts_factor(parser: Parser, last: Node) -> bool:
         case "sym" if token.value == "U" and last.op in SETS:
             return False
         case "cmd":
-            return token.value in parser.grammar.commands
+            return token.value in parser.grammar.commands and token.value not in STOPS
         case _:
             return token.kind in STARTS
 

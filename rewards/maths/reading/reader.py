@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from fractions import Fraction
 
 from . import nodes
 from .brackets import listed
+from .conditions import with_constant
 from .dates import date
 from .grammar import GRAMMAR
 from .lexer import tokenize
@@ -52,7 +54,9 @@ _NAMED_VALUES = {
 }  # fmt: skip
 _BRACKETS_AND_EQUALS = re.compile(r"\\[{}]|[(){}\[\]]|(?<![!<>:=])=(?!=)")
 # A left side with these words or signs makes a claim and is not a name of the value.
-_NO_LABEL = re.compile(r"\b(?:not|or|no|if)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]")
+_NO_LABEL = re.compile(
+    r"\b(?:not|or|no|if|except|than)\b|\\(?:ne|not|neq|le|ge|leq|geq|lt|gt|pm)\b|[<>]"
+)
 # `no solution`, which the formula grammar would read as the letters n and o with a unit.
 _DATED = re.compile(r"(?:the )?(?:\d{1,4}[-. ]?[^\W\d_]|[^\W\d_]{3,10}\.? \d|\d{4}-\d\d-)")
 """How a date may begin, so that other answers are not searched for one."""
@@ -60,7 +64,7 @@ _NO_ANSWER = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
 # Plain language. An answer with other characters that cannot be parsed is kept as written.
 _PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
 # Two letters such as `mg`: milligrams or, where that cannot be parsed, the product of m and g.
-_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])[a-z]{2}(?![A-Za-z}])")
+_SHORT_UNITS = re.compile(r"(?<![A-Za-z\\{])(?!i[fs]\b)[a-z]{2}(?![A-Za-z}])")
 
 
 def read(source: str) -> Node:
@@ -99,6 +103,10 @@ def read_cleaned(cleaned: str) -> Node:
             return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
+    cleaned = with_constant(cleaned)
+    if "al" in cleaned and (numbers := _NUMBERS.match(cleaned)):
+        with suppress(Unreadable):
+            return read_formula(_in_notation(*numbers.group("set", "but", "rest")))
     dated = _DATED.match(cleaned) and len(cleaned) < MAX_DATE and date(as_words(cleaned))
     if dated or _NO_ANSWER.fullmatch(cleaned):
         return read_words(cleaned)
@@ -108,6 +116,40 @@ def read_cleaned(cleaned: str) -> Node:
         raise
     except Unreadable:
         return _read_labelled(cleaned) or read_words(cleaned)
+
+
+def _in_notation(numbers: str, relation: str, rest: str) -> str:
+    r"""Return numbers in words, such as `all reals except 1 and 2`, in the notation of sets.
+
+    >>> _in_notation("real", "except", "x = 1 and x = 2"), _in_notation("real", "less than", "5")
+    ('\\mathbb{R} \\setminus \\{1 , 2\\}', '(-\\infty, 5)')
+    """
+    rest = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", rest).strip(" .")
+    if rest.count("}") > rest.count("{"):  # of the `\text{` around the whole
+        rest = rest.rpartition("}")[0]
+    if relation in _BOUNDED and numbers[0] == "r":
+        return _BOUNDED[relation].format(rest)
+    if r"\in" in rest:  # a family of values with its parameter
+        return re.sub(r"^\s*x\s*=", "", rest).join((r"x \neq ", ""))
+    values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", rest))
+    values = re.sub(r",\s*,", ",", values).strip().removeprefix("\\{").removesuffix("\\}")
+    return rf"\mathbb{{{'R' if numbers[0] == 'r' else 'Z'}}} \setminus \{{{values}\}}"
+
+
+_NUMBERS = re.compile(
+    r"(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: numbers?"
+    r"| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{\s*)?"
+    r"(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)"
+    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?"
+    r"[\s}]{1,4}(?P<rest>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Numbers that words describe."""
+_BOUNDED = {
+    "greater than": r"({}, \infty)", "greater than or equal to": r"[{}, \infty)",
+    "less than": r"(-\infty, {})", "less than or equal to": r"(-\infty, {}]",
+    "at least": r"[{}, \infty)", "at most": r"(-\infty, {}]",
+}  # fmt: skip
 
 
 def _read_labelled(cleaned: str) -> Node | None:

@@ -12,7 +12,7 @@ import builtins
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 own_names: Mapping[str, object] = {}
@@ -62,15 +62,39 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
             if not name.startswith("__"):
                 with suppress(Exception):  # A property that raises counts as absent.
                     attributes[name] = getattr(error, name)
-    attributes = {name: value for name, value in attributes.items() if plain([value])}
-    if isinstance(error, OSError) and error.filename is not None:
-        attributes["filename"] = error.filename
-    # The descriptor of the base class is used, since a class may have an attribute `args` itself.
+    kept = {name: getattr(error, name) for name in slots_of(type(error))}
+    attributes = {
+        name: value
+        for name, value in {**attributes, **kept}.items()
+        if plain([value]) and not (value is None and name in kept)
+    }
+    if own_module == "solution":  # What the tests' exceptions were raised from is theirs.
+        attributes |= {name: getattr(error, name) for name in _CHAIN if getattr(error, name)}
     # A text has to cross only if a class defines `__str__` in Python.
-    arguments = BaseException.__dict__["args"].__get__(error)
     text = str(error) if isinstance(type(error).__str__, FunctionType) else None
     flat = [part for pair in attributes.items() for part in pair]
-    return [base, tuple(chain), arguments, text, *flat]
+    return [base, tuple(chain), arguments_of(error), text, *flat]
+
+
+def arguments_of(error: BaseException) -> tuple[object, ...]:
+    """Return the arguments; the class may have an attribute `args` itself."""
+    arguments: tuple[object, ...] = BaseException.__dict__["args"].__get__(error)
+    return arguments
+
+
+_CHAIN = ("__cause__", "__context__", "__suppress_context__")
+
+
+def slots_of(kind: type[BaseException]) -> list[str]:
+    """Return the attributes that built-in exceptions keep apart from all others, like `errno`."""
+    bases = [base for base in kind.__mro__ if base.__module__ == "builtins"]
+    slots = {name: slot for base in bases[:-2] for name, slot in vars(base).items()}
+    kept = [name for name, slot in slots.items() if type(slot) is MemberDescriptorType]
+    return [name for name in kept if name != "obj"]  # That may be anything of the solution.
+
+
+def _builtin(kind: type[BaseException]) -> Any:
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
 def build(parts: list[object]) -> BaseException:
@@ -82,13 +106,15 @@ def build(parts: list[object]) -> BaseException:
     kind = class_of(base, chain)
     positional: Any = arguments
     try:
-        # `__init__` is not called: a class of the solution may want other arguments there.
+        # The `__init__` of the built-in class: one of the solution's may want other arguments.
         error: BaseException = kind.__new__(kind, *positional)
+        _builtin(kind).__init__(error, *positional)
         error.args = positional
-        if isinstance(error, OSError):
-            error.filename = attributes.pop("filename", None)
     except TypeError:
         error = RuntimeError(kind.__name__, *positional)
+    for name in {*slots_of(type(error)), *_CHAIN} & attributes.keys():
+        with suppress(TypeError):  # What contains itself comes as the name of its type.
+            setattr(error, name, attributes.pop(name))
     vars(error).update(attributes)
     if type(text) is str:
         vars(error)[_TEXT] = text
@@ -136,5 +162,4 @@ def _text(error: BaseException) -> str:
     message = vars(error).get(_TEXT)
     if type(message) is str:
         return message
-    base: Any = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-    return str(base.__str__(error))
+    return str(_builtin(type(error)).__str__(error))

@@ -53,15 +53,16 @@ _OF_MATHS = dict.fromkeys(
 """Likewise for what tests calculate with, where the task names another entry point."""
 
 
-class TestGlobals(dict[str, object]):
-    """The globals of the tests. What the tests never bind is looked up in the solution.
+class TestBuiltins(dict[str, object]):
+    """What CPython asks for the names that the tests do not bind, in functions and in bodies of
+    classes: the built-in names, and then the solution.
 
     Nothing of the solution is ever written here, so that it cannot replace what the tests bind.
-    CPython asks `__missing__` for a global only where the globals are a subclass of `dict`.
+    `__missing__` is asked for where the built-ins are a subclass of `dict`; `import` alone is not.
     """
 
     def __init__(self, look_up: Callable[[str], object]) -> None:
-        super().__init__(__name__="tests")
+        super().__init__(__import__=builtins.__import__)
         self._look_up = look_up
 
     def __missing__(self, name: str) -> object:
@@ -73,8 +74,8 @@ class TestHarness(TestsLine):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self.names = failures.own_names = TestGlobals(self.look_up)
-        self.names[PLAIN] = plain
+        self._builtins = TestBuiltins(self.look_up)
+        self.names = failures.own_names = {"__name__": "tests", PLAIN: plain}
         self._bound: set[str] = set(_BUILTIN_NAMES)
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
@@ -148,12 +149,13 @@ class TestHarness(TestsLine):
         """
         words = all_names(tests)
         if prelude := str(job["prelude"]):
-            names: dict[str, object] = {**self.names}
+            names = {**self.names}
             try:
                 exec(compile(prelude, "prelude", "exec", dont_inherit=True), names)
             except BaseException as error:
                 raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
             self.names.update(names)
+        self.names["__builtins__"] = self._builtins
         self.begin(job, words)
         sources = sources_of(job)
         entry_point = str(job.get("entry_point", ""))
@@ -232,14 +234,14 @@ class TestHarness(TestsLine):
     # --- names ------------------------------------------------------------------
 
     def look_up(self, name: str) -> object:
-        """Return what a global name of the tests means in the solution.
+        """Return what a name means that the tests do not bind.
 
         Raises:
-            KeyError: the name is not the solution's, or the solution does not define it.
+            KeyError: the tests bind the name later, or the solution does not define it.
         """
-        if name in self._bound:
-            raise KeyError(name)
-        return self.of_solution(name)
+        if name not in self._bound:
+            return self.of_solution(name)
+        return vars(builtins)[name]
 
     def of_solution(self, name: str) -> object:
         """Return what the solution defines under a name.

@@ -40,8 +40,8 @@ _BY_REASON = {
         isasyncgenfunction isfunction ismethod isclass getmembers getmodule
     """,
     "look into the solution's objects": """
-        __code__ __closure__ __globals__ __mro__ __bases__ __subclasses__ __slots__ __cause__
-        __context__ __traceback__ __notes__ dataclasses.asdict dataclasses.astuple
+        __code__ __closure__ __globals__ __mro__ __bases__ __subclasses__ __slots__ __traceback__
+        __notes__ dataclasses.asdict dataclasses.astuple
         dataclasses.is_dataclass dataclasses.fields dataclasses.replace
     """,
 }

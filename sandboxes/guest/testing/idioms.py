@@ -85,6 +85,8 @@ def _doubtful(interface: Interface) -> str:
         return f"change the solution's {name}, which may be data"
     if interface.compares_objects:
         return "compare objects by the solution's own __eq__ or `<`"
+    if name := ", ".join(sorted(interface.unclear)):
+        return f"calculate with results of {name}, which may be values or objects"
     if name := interface.judges_by_equality():
         return f"compare a result with an object that the solution's {name} makes"
     if kind := interface.own_argument():
@@ -189,9 +191,8 @@ class _Reader:
                 return self._of_patch(node)
             case ast.ExceptHandler(name=str(name)):
                 self._errors.add(name)
-            case ast.ClassDef(bases=bases):
-                names = sorted(set(map(self._interface.free, bases)) - {""})
-                return f"derive a class from the solution's {', '.join(names)}" if names else ""
+            case ast.ClassDef():
+                return self._of_class(node)
             case ast.With(items=items, body=body):
                 if any(self._interface.origin(item.context_expr) for item in items):
                     return self._of_body(body)
@@ -199,6 +200,24 @@ class _Reader:
                 return "match patterns of the solution's classes"
             case ast.TryStar():
                 return "use groups of exceptions"
+        return ""
+
+    def _of_class(self, kind: ast.ClassDef) -> str:
+        """Find a class of the tests whose objects the solution would have to reach."""
+        interface = self._interface
+        if names := sorted(set(map(interface.free, kind.bases)) - {""}):
+            return f"derive a class from the solution's {', '.join(names)}"
+        for part in kind.body:
+            match part:
+                case ast.Assign(value=value) if interface.origin(value) in interface.classes:
+                    # An object of a suite of tests is no descriptor.
+                    if not (kind.bases or kind.name.startswith("Test")):
+                        return (
+                            f"keep an object of {interface.origin(value)} in a class of their own"
+                        )
+                case ast.FunctionDef(decorator_list=marks) if any(map(interface.decorates, marks)):
+                    if "staticmethod" not in map(last_name, marks):
+                        return f"decorate the method {part.name} of their own class"
         return ""
 
     def _of_method(self, method: ast.Attribute) -> str:

@@ -6,7 +6,9 @@ is the name of the solution whose call made it, followed through variables, fixt
 A name of the solution is *a class* where the tests use it so: its objects have attributes that no
 plain value has, or attributes are set on them, or `isinstance` names it, or a name in CapWords is
 called and the result is never compared with a value, calculated with or asserted. A function is *a
-maker* where its result is used in that way. The option `interface` declares the rest.
+maker* where its result is used in that way. Where the tests only calculate with the result of a
+name in CapWords, they do not show what it is. The classes that a reference solution defines, and
+the option `interface`, say the rest.
 
 Of objects, the tests may use the attributes that occur in the tests and that no plain value has,
 and other attributes where they are used on what a class or a maker made. A name like `startswith`
@@ -23,7 +25,13 @@ from functools import cached_property, lru_cache
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
 from .scopes import ALIASES, MODULE_NAMES
 
-_LOOKING = ("hash", "set", "frozenset", "dict", "Counter", "index", "count", "remove", "add")
+_LOOKING = ("hash", "index", "count", "remove", "add")
+_COLLECTING = ("set", "frozenset", "dict", "Counter")
+"""What looks up the items of what it is given, and not the argument itself."""
+_CLOSE = ("isclose", "allclose", "array_equal")
+_UNCOMPARING = ("assertIs", "assertTrue", "assertFalse", "assertRaises")
+_DECIDED = ("assertIn", "assertNotIn", "assertTrue", "assertFalse")
+"""Assertions whose first argument is compared or is true, and is no collection."""
 _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
 """Syntax that takes a value as a truth value."""
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
@@ -56,6 +64,11 @@ def _crosses(kind: ast.ClassDef) -> bool:
     return bool(kind.bases or defined & {"__call__", "__next__"})
 
 
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """Return the parts of a list, tuple or set that is written down."""
+    return node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else []
+
+
 _COPYING = ("copy", "deepcopy")
 
 
@@ -70,7 +83,19 @@ def _sides(node: ast.AST) -> list[ast.expr]:
             return []
         case ast.Compare(left=left, comparators=others):
             return [left, *others]
+        case ast.Call(func=function, args=[left, right, *_]):
+            name = last_name(function)
+            compares = name.startswith("assert") and not name.startswith((*_UNCOMPARING, *_DECIDED))
+            return [left, right] if compares or name in _CLOSE else []
     return []
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Return whether an expression puts values into a text by `%`."""
+    match node:
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
+            return True
+    return False
 
 
 class Interface:
@@ -81,6 +106,7 @@ class Interface:
         declared: name of the solution -> attributes, from the option `interface`.
         module: the name under which the tests import the solution.
         entry_point: the function or class under test, if the task names one.
+        reference: name -> `class` or `def`, of what the reference solution defines.
     """
 
     def __init__(
@@ -89,6 +115,7 @@ class Interface:
         declared: Mapping[str, Iterable[str]],
         module: str,
         entry_point: str = "",
+        reference: Mapping[str, str] | None = None,
     ) -> None:
         nodes = (node for tree in trees for node in ast.walk(tree))
         self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
@@ -131,9 +158,16 @@ class Interface:
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
+        self.kept: set[str] = set()
+        """Classes of whose objects, which the tests keep in variables or make of nothing, no
+        attribute is used. `in` asks them, and arithmetic with plain values does not: a value may be
+        compared by it in a helper (`abs(a - b)`)."""
+        self.unclear: set[str] = set()
+        """Names in CapWords with whose results the tests calculate and that nothing else shows to
+        be classes."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
         declared_class = entry_point in declared or entry_point[:1].isupper()
-        self._read_uses("" if declared_class else entry_point)
+        self._read_uses("" if declared_class else entry_point, reference or {})
 
     # --- what names are bound to ----------------------------------------------
 
@@ -331,7 +365,7 @@ class Interface:
                 ]
                 origins = set(map(self.loose_origin, values))
                 return origins.pop() if len(origins) == 1 else ""
-            case ast.BinOp(left=left, right=right):
+            case ast.BinOp(left=left, right=right) if not _is_text(node):
                 return self.loose_origin(left) or self.loose_origin(right)
             case ast.UnaryOp(operand=operand):
                 return self.loose_origin(operand)
@@ -345,11 +379,16 @@ class Interface:
 
     # --- what it is used for --------------------------------------------------
 
-    def _read_uses(self, function: str) -> None:
-        """Find the classes, makers and attributes; `function`: a name that is neither."""
+    def _read_uses(self, function: str, reference: Mapping[str, str]) -> None:
+        """Find the classes, makers and attributes.
+
+        `function`: a name that is neither; `reference`: what the reference solution defines.
+        """
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
+        mapped: set[str] = set()
+        kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
                 case ast.Attribute(value=value, attr=name):
@@ -365,23 +404,35 @@ class Interface:
                     self.said.add(str(said))
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
+                case (
+                    ast.Call(func=ast.Name(id="dict"), args=[mapping])
+                    | ast.keyword(arg=None, value=mapping)
+                ):
+                    self.said.add("keys")
+                    mapped.add(self.origin(mapping))
+                case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
+                    kept.add(self.free(made))
                 case ast.Compare():
                     alike.add(self._compares_its_like(node))
         arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
         plain = PLAIN_ATTRIBUTES | arrays
-        compared = self._compared()
-        objects |= alike - compared
+        compared, calculated = self._compared()
+        objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
         if function not in uses:
             objects.discard(function)
+        objects |= {name for name, kind in reference.items() if kind == "class"} - compared
         objects &= self.names
         self.makers |= objects
-        self.classes |= objects
+        undecided = self.names - self.makers - compared - {function}
+        undecided = {n for n in undecided if n[:1].isupper() and reference.get(n) != "def"}
+        self.unclear = undecided & calculated
+        self.classes |= objects | (undecided - calculated)
         self.shown |= self.makers
-        undecided = self.names - objects - compared - {function}
-        self.classes |= {name for name in undecided if name[:1].isupper()}
+        self.kept = (self.classes & kept) - uses.keys()
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
+        self.attributes |= {"keys"} if mapped & (self.shown | self.kept) else set()
         self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
@@ -419,12 +470,12 @@ class Interface:
             return False
         return not isinstance(self._parents.get(call), _DECIDING)
 
-    def _compared(self) -> set[str]:
-        """Return the names whose results are compared with values, calculated with or asserted.
-
-        These names make plain values.
+    def _compared(self) -> tuple[set[str], set[str]]:
+        """Return the names whose results are compared with values or asserted, which make plain
+        values, and those whose results are calculated with.
         """
         compared: set[str] = set()
+        calculated: set[str] = set()
         alike = {
             inner
             for node in self.nodes
@@ -438,13 +489,22 @@ class Interface:
                     ast.Assert(test=result)
                     | ast.Compare(left=result, ops=[ast.In() | ast.NotIn(), *_])
                 ):
+                    others = getattr(node, "comparators", [])
+                    parts = {self.origin(part) for other in others for part in _parts(other)}
+                    compared |= {self.origin(result)} - parts
+                case ast.Call(func=ast.Attribute(attr=name), args=[result, *_]) if name in _DECIDED:
                     compared.add(self.origin(result))
-                case ast.Compare():
+                case ast.Compare() | ast.Call():
                     origins = set(map(self.loose_origin, _sides(node)))
-                case ast.BinOp(left=left, right=right) if node not in alike:
-                    origins = {self.origin(left), self.origin(right)}
-            compared |= origins if len(origins) > 1 else set()
-        return compared
+                case (
+                    ast.BinOp(left=left, right=right) | ast.AugAssign(target=left, value=right)
+                ) if node not in alike and not _is_text(node):
+                    parts = {self.origin(left), self.origin(right)}
+                    calculated |= parts if len(parts) > 1 else set()
+            if len(origins) > 1:
+                compared |= set(map(self.origin, _sides(node)))
+                calculated |= origins
+        return compared, calculated
 
     def _compares_its_like(self, node: ast.Compare) -> str:
         """Return the CapWords name whose results (or values calculated from results) are on all
@@ -466,7 +526,7 @@ class Interface:
             case ast.BinOp(left=left, right=right):
                 return self._means_objects(left) or self._means_objects(right)
             case ast.expr() as expression:
-                return self.is_object(expression)
+                return self.origin(expression) in self.classes | self.shown
         return False
 
     @property
@@ -479,14 +539,21 @@ class Interface:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
                 return looks and sum(map(self._means_objects, [left, *others])) > 1
-            case ast.Set() | ast.Dict():
-                return self._means_objects(node)
-            case ast.Subscript(slice=key):
-                return self.is_object(key)
+            case ast.Dict(keys=parts) | ast.Set(elts=parts):
+                return any(map(self._means_objects, parts))
+            case ast.Subscript(value=value, slice=key) if not self.is_object(value):
+                return self._means_objects(key) and not isinstance(value, (ast.List, ast.Tuple))
+            case ast.Call(func=ast.Attribute(value=value)) if self.is_object(value):
+                return False  # A method of the object's own.
             case ast.Call(func=function, args=given) if not self.free(function):
                 name = last_name(function)
-                looks = name in _LOOKING or name.startswith("assert")
-                return looks and any(map(self._means_objects, given))
+                if name in _COLLECTING:
+                    given = [part for part in given if not self.origin(part)]
+                elif name in _DECIDED:
+                    given = given[:1] * name.endswith("In")
+                elif name not in _LOOKING:
+                    given = _sides(node)
+                return any(map(self._means_objects, given))
         return False
 
     def judges_by_equality(self) -> str:
@@ -506,6 +573,10 @@ class Interface:
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
+    def decorates(self, mark: ast.expr) -> str:
+        """Return the solution's name that decorates by itself or by what a call of it returns."""
+        return self.free(mark.func if isinstance(mark, ast.Call) else mark)
+
     def own_argument(self) -> str:
         """Return a class or coroutine function of the tests of which they pass an object to the
         solution, or "".
@@ -513,13 +584,16 @@ class Interface:
         coroutines = {node.name for node in self.nodes if isinstance(node, ast.AsyncFunctionDef)}
         classes = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
         own = coroutines | {node.name for node in classes if not _crosses(node)}
+        itself = coroutines | {node.name for node in classes}
         for node in self.nodes:
+            if isinstance(node, ast.ClassDef) and any(map(self.decorates, node.decorator_list)):
+                return node.name
             if isinstance(node, ast.Call) and (
                 self.free(node.func)
                 or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
             ):
                 for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                    if isinstance(argument, ast.Name) and argument.id in coroutines:
+                    if isinstance(argument, ast.Name) and argument.id in itself:
                         return argument.id
                     if kind := self._own_kind(argument, own):
                         return kind
@@ -561,8 +635,10 @@ def interface_of(
     declared: tuple[tuple[str, tuple[str, ...]], ...],
     module: str,
     entry_point: str,
+    reference: tuple[tuple[str, str], ...],
 ) -> Interface:
     """Return the interface that tests show; kept, since a test runner meets the tests of a task
     with many solutions. Bounded, since it holds the tests' syntax trees.
     """
-    return Interface(map(ast.parse, sources), dict(declared), module, entry_point)
+    trees = map(ast.parse, sources)
+    return Interface(trees, dict(declared), module, entry_point, dict(reference))

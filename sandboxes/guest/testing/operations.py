@@ -75,7 +75,7 @@ ABILITIES = tuple(
     f"__{name}__"
     for name in """
         call iter next reversed contains enter exit aenter aexit aiter await hash len getitem
-        setitem delitem
+        setitem delitem get set delete
         add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod
         radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift
         rdivmod iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift
@@ -95,4 +95,7 @@ def abilities_of(item: object) -> int:
         members.update(vars(base))
     if isinstance(item, type) and hasattr(item, "__class_getitem__"):
         members["__getitem__"] = True
-    return sum(1 << place for place, name in enumerate(ABILITIES) if members.get(name) is not None)
+    # A class that sets a method to None has it, and raises where it is used.
+    has_hash = members.get("__hash__") is not None
+    present = members.keys() - (set() if has_hash else {"__hash__"})
+    return sum(1 << place for place, name in enumerate(ABILITIES) if name in present)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import lru_cache
+from itertools import tee, zip_longest
 from opcode import opmap
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,7 +68,9 @@ class HandleState:
         token: the handle token.
     """
 
-    __slots__ = ("abilities", "called", "kind", "known", "line", "meant", "name", "plain", "token")
+    __slots__ = (
+        "abilities", "called", "items", "kind", "known", "line", "meant", "name", "plain", "token"
+    )  # fmt: skip
 
     def __init__(self, line: SolutionLine, token: str) -> None:
         self.line = line
@@ -75,8 +79,8 @@ class HandleState:
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.known = False
         """Whether it is an object or class under test, or made by one."""
-        self.called = False
-        """Whether the tests made it by calling a class by name."""
+        self.called = ""
+        """The class by whose name the tests called it into being."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
         self.meant = False
@@ -91,6 +95,8 @@ class HandleState:
         self.kind = ""
         """`function`, `class`, or `misplaced` for a class where the tests ask for a function; empty
         for any other object."""
+        self.items: Any = None
+        """What an object that is not under test has shown when it was first iterated."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -235,28 +241,41 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
+            state.items = None
             return ask(self, "call", arguments, *extra, source=state.known)
-        if state.kind == "misplaced":
-            raise refuse(self, "a class where a function is asked for")
         verb = "make" if state.known else "call"
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
+        # What a class makes is judged as an object, and never as the data that it derives from.
+        is_object = isinstance(result, Handle) or hasattr(result, "ludus_token")
+        if state.kind == "misplaced" and not is_object:
+            raise refuse(self, "a class where a function is asked for")
         if state.kind == "class" and isinstance(result, Handle):
-            state_of(result).called = True
+            state_of(result).called = state.name
         return result
 
     def __iter__(self: Any) -> Iterator[object]:
-        iterator = forward("iter", self)
+        state = state_of(self)
+        iterator = ask(self, "iter", source=state.known)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
-        return self if getattr(iterator, "ludus_token", "") == state_of(self).token else iterator
+        if state.known:
+            return self if getattr(iterator, "ludus_token", "") == state.token else iterator
+        if state.items is None:
+            (state.items,) = tee(iterator, 1)
+            return copy(state.items)
+        return _same_items(self, copy(state.items), iterator)
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
             raise refuse(self, "in")
-        if state_of(self).meant:
+        state = state_of(self)
+        if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
-        return any(item is other or item == other for other in self)
+        found = any(item is other or item == other for other in self)
+        if state.called and found != _exactly(bool, self, "contains", item):
+            raise refuse(self, "in")
+        return found
 
     def __enter__(self: Any) -> object:
         return ask(self, "enter", source=state_of(self).known)
@@ -284,6 +303,24 @@ class Abilities:
         return _pair("add", other, self)
 
     __hash__ = Handle.__hash__
+
+    def __get__(self: Any, *_: object) -> object:
+        # The objects of a class of the tests do not cross.
+        raise refuse(self, "a descriptor")
+
+    __set__ = __delete__ = __get__
+
+
+def _same_items(
+    handle: Handle, first: Iterator[object], again: Iterator[object]
+) -> Iterator[object]:
+    """Yield the items of an object that is iterated again in the place of data, which stay the
+    same.
+    """
+    for old, new in zip_longest(first, again, fillvalue=OPERATIONS):
+        if not (old is new or old == new):
+            raise refuse(handle, "items that change")
+        yield new
 
 
 def _copied(handle: Handle, name: str) -> object:
@@ -382,7 +419,7 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     # good. An object that answers each comparison anew could be less than one number and more than
     # another.
     if since != line.effects:
-        plain = ask(handle, "as_plain", operation, state.called)
+        plain = ask(handle, "as_plain", operation, bool(state.called))
         plain = None if isinstance(plain, Handle) else plain
         if plain is not None:
             since, first = taken.get(None, (-1, None))

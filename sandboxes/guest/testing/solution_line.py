@@ -26,7 +26,8 @@ _LONGEST_TOKEN = 40
 
 Job = Mapping[str, object]
 """The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
-`interface` (name -> attributes), `entry_point`.
+`interface` (name -> attributes), `entry_point`, `defined` (`class` or `def`, and name, of the
+reference solution).
 """
 
 
@@ -172,7 +173,7 @@ class TestsLine:
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            raise proxies.here(answer.error, verb) from None
+            raised = [proxies.here(answer.error, verb)]
         except peer.Gone as error:
             self._broken = "the solution ended its process"
             raise peer.Gone(self._broken) from error
@@ -185,6 +186,8 @@ class TestsLine:
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
                 self._surroundings.show_output()  # type: ignore[union-attr]
+        # Outside of the handler, which would become its context; and not kept by its own frame.
+        raise raised.pop()
 
     def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
         """Check whether the task names this attribute of objects.
@@ -254,6 +257,7 @@ class TestsLine:
                     tuple((name, tuple(attributes)) for name, attributes in declared.items()),
                     str(self._job.get("module", "solution")),
                     str(self._job.get("entry_point", "")),
+                    tuple((name, kind) for kind, name in self._job.get("defined", ())),  # type: ignore[attr-defined]
                 )
         return self._interface
 

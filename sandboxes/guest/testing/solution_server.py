@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..run import one_core, program
 from ..run.request import Request
 from . import derived, failures, peer, value_wire, values
-from .operations import OPERATIONS, abilities_of
+from .operations import ABILITIES, OPERATIONS, abilities_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,6 +29,7 @@ PEER = 3
 
 _FRAMES_OF_A_CALL = 6
 """Frames between `run` and a function of the solution, more than while the solution loads."""
+_ITERABLE_COROUTINE = 0x100
 _MAX_ITEMS = 64
 """The most items of an iterator in a single answer."""
 
@@ -107,7 +108,8 @@ class SolutionServer:
         """
         kind = type(item)
         if kind is GeneratorType:
-            return "g"
+            # One of `types.coroutine` is awaited.
+            return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
         asyncio: Any = sys.modules.get("asyncio")
         if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
             return "w"
@@ -151,7 +153,8 @@ class SolutionServer:
         try:
             return self.line.request(verb, *arguments)
         except peer.Answer as answer:
-            raise answer.error from None
+            error = answer.error
+        raise error  # outside of the handler, which would become its context
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
@@ -204,12 +207,13 @@ class SolutionServer:
         keywords: Mapping[str, object] = MappingProxyType({}),
     ) -> object:
         """Call a class that the tests name: the new object stays here, even if it derives from a
-        plain type. Named tuples and members of enumerations cross as data.
+        plain type. Named tuples without operators of their own and members of enumerations cross as
+        data.
         """
         result = target(*arguments, **keywords)
         own = isinstance(result, target) and target.__module__ == derived.MODULE
-        crosses = not own or hasattr(result, "_fields") or values.is_member(result)
-        if crosses:
+        is_tuple = hasattr(result, "_fields") and derived.defined_anew(target).isdisjoint(ABILITIES)
+        if not own or is_tuple or values.is_member(result):
             return result
         token = self._name(result)
         # An iterator that the tests have made is an object first, and iterated as one.

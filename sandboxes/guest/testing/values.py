@@ -162,6 +162,9 @@ def all_plain(items: Iterable[object]) -> bool:
         seen.add(id(item))
         if scalar(item) is not NOT_SCALAR:
             continue
+        if isinstance(item, BaseException):  # Its attributes are chosen when it crosses.
+            waiting += failures.arguments_of(item)
+            continue
         parts = parts_of(item)
         if parts is None and buffer(item) is NOT_SCALAR:
             return False

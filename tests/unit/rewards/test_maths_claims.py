@@ -34,12 +34,16 @@ CLAIMS = {
         Claim("Express x in terms of y.", "x = 3y", "x = 3y"),
         Claim("Find the vertex.", "V = (1; 4)", "(1, 4)"),
         Claim("How much is it?", "the total is 25", "25"),
+        Claim("What kind of shape is it?", "the shape is a **rhombus**", "rhombus"),
+        Claim("What kind of conic is it?", "the conic is called a hyperbola", "Hyperbola"),
+        Claim("Which test applies?", "we apply the **ratio test**", "ratio test"),
     ),
     "German": (
         Claim("Wie viele Nullstellen gibt es?", "es gibt zwei Nullstellen", "2"),
         Claim("Wie viele hat Lena? Paul hat mehr.", "Lena hat 17 und Paul 34", "17"),
         Claim("Wie viele rote Kugeln sind es?", "es sind 9 rote Kugeln und 8 blaue Kugeln", "9"),
         Claim("Drücke x durch y aus.", "x = 3y", "x = 3y"),
+        Claim("Was für ein Kegelschnitt ist es?", "es ist eine **Hyperbel**", "Hyperbel"),
     ),
     "French": (
         Claim("Combien de solutions y a-t-il ?", "il y a trois solutions", "3"),
@@ -379,3 +383,54 @@ def test_what_is_said_of_another_thing_or_denied_is_not_paid(
     verifier: MathsVerifier, prompt: str, response: str, gold: str
 ) -> None:
     assert verifier.verify(gold, response, prompt=prompt).reward == 0.0
+
+
+DERIVED = ("The reciprocal is 5", "Half of it is 5", "Twice this is 5", "Its square is 5")
+
+
+@pytest.mark.parametrize("clause", DERIVED)
+def test_a_value_derived_from_the_answer_is_paid_only_where_it_is_asked(
+    verifier: MathsVerifier, clause: str
+) -> None:
+    relation = clause.removeprefix("The ").removeprefix("Its ").split()[0].lower()
+    response = f"So we arrive at the value that was sought. {clause}."
+    assert verifier.verify("5", response, prompt="Find x.").reward == 0.0
+    assert verifier.verify("5", response, prompt=f"Find {relation} of x.").reward == 1.0
+
+
+OTHER_WORDS = (
+    Said("How many sides?", "9", ("It has **nine (9)** sides.", r"\boxed{\text{nine (9)}}"),
+         (r"\boxed{\text{nine (8)}}", r"\boxed{\text{nine}(9)}")),
+    Said("What is the tens digit?", "2", (r"\boxed{\text{The tens digit is } 2}",),
+         (r"\boxed{\text{The units digit is } 2}", r"\boxed{\text{half of it is } 2}")),
+    Said("How many ways?", r"\binom{10}{3}=120", (r"\boxed{120}", r"\boxed{120\text{ ways}}"),
+         (r"\boxed{10}", r"\boxed{121}")),
+    Said("What is the wavelength?", r"6.0 \times 10^{-7} m", (r"\boxed{600\text{ nm}}",),
+         (r"\boxed{600\text{ mm}}",)),
+    Said("How high is it?", r"2\sqrt{21} ft",
+         (r"\boxed{2\sqrt{21}}", r"\boxed{2\sqrt{21}\text{ ft}}"),
+         (r"\boxed{2\sqrt{21}\text{ in}}",)),
+    Said("Find (a) the width and (b) the area.", "(a) 6; (b) 54",
+         (r"\boxed{\text{(a) } 6,\quad \text{(b) } 54}",),
+         (r"\boxed{\text{(a) } 54,\quad \text{(b) } 6}",)),
+    Said("Which gas? A) Oxygen B) Argon C) Neon", "Neon", ("The correct option is **C) Neon**.",),
+         ("The correct option is **B) Argon**.", r"\boxed{\text{B) Neon}}")),
+    Said("Find the mean and the median.", "mean 6, median 8",
+         ("Mean: $\\boxed{6}$\nMedian: $\\boxed{8}$",),
+         ("Mean: $\\boxed{8}$\nMedian: $\\boxed{6}$",
+          "It is $\\boxed{6}$, no, wait, $\\boxed{8}$")),
+    Said("When does it end?", "10:05 PM", ("**The movie ends at 10:05 p.m.**",),
+         ("**The movie ends at 10:50 p.m.**",)),
+    Said("Resuelve.", "x = 3, x = -3", (r"\boxed{x_1=-3 \text{ y } x_2=3}",), (r"\boxed{x_1=-3}",)),
+    Said("Solve.", "x=2, y=3", (r"\boxed{\begin{aligned}x&=2\\y&=3\end{aligned}}",),
+         (r"\boxed{\begin{aligned}x&=3\\y&=2\end{aligned}}",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("said", OTHER_WORDS, ids=lambda said: said.gold)
+def test_an_answer_may_say_its_value_in_other_words(verifier: MathsVerifier, said: Said) -> None:
+    def paid(response: str) -> bool:
+        return verifier.verify(said.gold, response, prompt=said.prompt).reward == 1.0
+
+    assert [response for response in said.paid if not paid(response)] == []
+    assert [response for response in said.unpaid if paid(response)] == []

@@ -567,3 +567,373 @@ def test_a_closing_formula_is_taken_as_the_question_asks(
     right: bool, gold: str, response: str, prompt: str, verifier: MathsVerifier
 ) -> None:
     assert verifier.verify(gold, response, prompt=prompt).reward == float(right)
+
+
+LAWS = [
+    # Values under conditions, in words or as cases.
+    (
+        [
+            r"$x-2$ if $x\ge2$, $2-x$ if $x<2$",
+            r"$x-2$ for $x \ge 2$ and $2-x$ for $x<2$",
+            r"$x-2$ when $x\ge2$; $2-x$ otherwise",
+            r"$f(x)=x-2$ if $x\ge 2$, and $2-x$ if $x<2$",
+            r"\begin{cases}2-x, & x<2\\ x-2, & x\ge 2\end{cases}",
+        ],
+        "Write $f(x) = |x-2|$ without absolute values.",
+        [
+            r"\begin{cases}2-x, & x<2\\ x-2, & x\ge 2\end{cases}",
+            r"x-2 \text{ if } x\ge 2,\ 2-x \text{ if } x<2",
+            r"2-x \text{ when } x<2, \text{ and } x-2 \text{ when } x\ge 2",
+            r"x-2 \text{ if } x\ge2, 2-x \text{ otherwise}",
+            r"f(x)=\begin{cases}x-2 & \text{if } x\ge 2\\ 2-x & \text{otherwise}\end{cases}",
+        ],
+        [
+            r"\begin{cases}2-x, & x\ge 2\\ x-2, & x< 2\end{cases}",
+            r"x-2 \text{ if } x<2,\ 2-x \text{ if } x\ge 2",
+            r"x-2 \text{ if } x>2,\ 2-x \text{ if } x<2",
+            r"2-x \text{ if } x\ge2, x-2 \text{ otherwise}",
+            r"x-2 \text{ if } x\ge 2",
+            r"x-2, 2-x",
+        ],
+    ),
+    (
+        [
+            r"n/2 if $n$ is even, 3n+1 if $n$ is odd",
+            r"$n/2$ for even $n$, $3n+1$ for odd $n$",
+            r"\begin{cases} n/2 & \text{if } n \text{ even}\\ 3n+1 & \text{otherwise}\end{cases}",
+        ],
+        "",
+        [
+            r"\begin{cases} n/2 & n \text{ is even}\\ 3n+1 & n \text{ is odd}\end{cases}",
+            r"\frac n2 \text{ when } n \text{ is even and } 3n+1 \text{ otherwise}",
+        ],
+        [
+            r"\begin{cases} n/2 & n \text{ is odd}\\ 3n+1 & n \text{ is even}\end{cases}",
+            r"\frac n2, 3n+1",
+        ],
+    ),
+    # A class of numbers is not one of its numbers, unless one is asked.
+    (
+        [r"n\equiv 18 \pmod{20}"],
+        r"Find all integers $n$ with $3n \equiv 14 \pmod{20}$.",
+        [
+            "n=20k+18",
+            r"18+20k,\ k\in\mathbb{Z}",
+            "18 mod 20",
+            r"n \equiv -2 \pmod{20}",
+            r"\{20k+18 : k\in\mathbb{Z}\}",
+        ],
+        ["18", "n=18", r"n\equiv 18 \pmod{10}", "20k+8", r"\{18\}", "18, 38"],
+    ),
+    (
+        [r"x\equiv 18 \pmod{20}"],
+        r"Solve the congruence $3x \equiv 14 \pmod{20}$.",
+        ["x=20k+18", r"18 \pmod{20}"],
+        ["18", "x=18"],
+    ),
+    (
+        [r"n\equiv 18 \pmod{20}"],
+        "Find the smallest positive $n$ such that all of the $n$ coins are used.",
+        ["18", "n=18", r"n \equiv 18 \pmod{20}"],
+        ["8", "38"],
+    ),
+    ([r"18 \pmod{20}"], "What is the remainder of $n$ by 20?", ["18"], ["8", "2"]),
+    # A logarithm without a base is natural where an integral is asked.
+    (
+        [r"\ln|x-2|+C", r"$\ln|x-2|+C$"],
+        r"Find $\int \frac{1}{x-2}\,dx$.",
+        [r"\log|x-2|+C", r"\log|2-x| + C", r"\frac12\log((x-2)^2)+C"],
+        [r"\log_{10}|x-2|+C", r"\log|x+2|+C", r"2\log|x-2|+C", r"\lg|x-2|+C"],
+    ),
+    ([r"\ln 2"], r"Evaluate $\int_1^2 \frac{1}{x}\,dx$.", [r"\log 2"], [r"\log_{10} 2"]),
+    ([r"\ln 2"], "Solve $e^x = 2$.", [r"\ln 2"], [r"\log_{10} 2", r"\log 2"]),
+    # Units of other languages, with their powers.
+    (
+        ["96平方厘米", r"96 \text{ cm}^2", "96cm²"],
+        "",
+        ["96 cm²", "96平方厘米", "96㎠", r"96\,\mathrm{cm}^2", r"96(\text{cm}^2)", "96"],
+        [r"96\ \text{m}^2", r"96\ \text{cm}^3", "96平方米", "96立方厘米", "96㎡", "96厘米"],
+    ),
+    (
+        ["12立方米", "12 m³"],
+        "",
+        [r"12\ \mathrm{m}^3", "12 m³", "12立方メートル", "12㎥"],
+        ["12 m²", "12平方米", "12米", "12立方厘米"],
+    ),
+    (["5千克", "5kg"], "", ["5 kg", "5公斤", "5キログラム", "5㎏"], ["5g", "5克", "5吨", "5斤"]),
+    (["30平方メートル"], "", ["30 m²", "30平方米"], ["30平方センチメートル", "30メートル"]),
+    (["15千米/时", "15 km/h"], "", ["15 km/h", "15千米/小时"], ["15 m/s", "15 km", "15米/秒"]),
+    (["45度"], "", ["45°", r"45^\circ", "45"], ["45%", "45 rad"]),
+    # Sets of solutions, as German writes them.
+    (
+        ["x=3, y=1", "(3,1)", "x = 3 und y = 1"],
+        "Löse das Gleichungssystem $x+y=4$, $x-y=2$.",
+        [r"\mathbb L=\{(3\mid 1)\}", "L = \\{(3;1)\\}", r"\mathbb{L}=\{(3|1)\}", "(3|1)"],
+        [r"\mathbb L=\{(1\mid 3)\}", r"L=\{(3|2)\}", r"L=\{3;1\}", r"L=\{(3|1),(1|3)\}"],
+    ),
+    (
+        ["x=3", "3", r"\{3\}"],
+        "Bestimme die Lösungsmenge.",
+        [r"\mathbb L=\{3\}", r"L = \{3\}"],
+        [r"L=\{-3\}", r"\mathbb{L}=\{3;4\}", r"\mathbb{L}=\{\}"],
+    ),
+    # Sets of reals: builders, intervals, inequalities and words.
+    (
+        [
+            r"\{x\in\mathbb{R}: x\neq\pm3\}",
+            r"x \neq \pm 3",
+            r"(-\infty,-3)\cup(-3,3)\cup(3,\infty)",
+            r"\mathbb{R}\setminus\{\pm 3\}",
+            "all real numbers except 3 and -3",
+            r"all real $x$ except $x=\pm3$",
+            r"$x \in \mathbb{R}$, $x \ne \pm 3$",
+        ],
+        "What is the domain of $f$?",
+        [
+            r"\{x\in\mathbb{R} \mid x\neq 3, x \neq -3\}",
+            r"\{x \mid x \neq \pm 3\}",
+            r"(-\infty,-3)\cup(-3,3)\cup(3,\infty)",
+            r"\mathbb{R} - \{-3,3\}",
+            r"x\neq -3,3",
+            r"x \neq 3 \text{ and } x\neq -3",
+            r"\text{all reals except } \pm 3",
+            r"\text{All real numbers except 3 and -3}",
+        ],
+        [
+            r"x \neq 3",
+            r"x\neq 3, 4",
+            r"x = \pm 3",
+            r"\{-3,3\}",
+            r"(-\infty,-3)\cup(3,\infty)",
+            r"\mathbb{R}\setminus[-3,3]",
+            r"\mathbb{Z}\setminus\{\pm 3\}",
+            r"\{x\in\mathbb{Z}: x\neq\pm3\}",
+            r"\text{all real numbers except } 3",
+            r"\text{all integers except } \pm 3",
+        ],
+    ),
+    (
+        [r"\{x \mid x>\frac12\}", r"all real numbers greater than $\frac{1}{2}$", "x>1/2"],
+        "",
+        [
+            r"(\frac12,\infty)",
+            r"\{x \in \mathbb{R} \mid x > 0.5\}",
+            r"\{x \in (0, \infty): 2x > 1\}",
+        ],
+        [r"x\ge \frac12", r"\{x \in \mathbb{Z} \mid x > \frac12\}", r"x \neq \frac12", r"\frac12"],
+    ),
+    (
+        [r"x \ne 0, 1", r"all real numbers $x$ except $x = 0$ and $x = 1$"],
+        "",
+        [
+            r"x \ne 0, x \ne 1",
+            r"(-\infty,0)\cup(0,1)\cup(1,\infty)",
+            r"\mathbb R \setminus \{0, 1\}",
+        ],
+        [r"x \ne 0 , x=1", "x = 0, 1", r"\mathbb{R}\setminus[0,1]", r"x \ne 0", "0, 1"],
+    ),
+    # Statements with quantifiers.
+    (
+        [
+            r"\exists x\in\mathbb{R},\ x^2\le 0",
+            r"$\exists x \in \mathbb{R}$ such that $x^2 \le 0$",
+            "∃x∈R, x²≤0",
+            r"There exists $x \in \mathbb{R}$ such that $x^2 \le 0$",
+        ],
+        r"Write the negation of: $\forall x\in\mathbb{R},\ x^2 > 0$.",
+        [
+            r"\exists\, x\in\mathbb R:\ x^2\leq 0",
+            r"\exists x \in \mathbb{R} \text{ s.t. } x^2 \le 0",
+            r"(\exists x\in\mathbb{R})(x^2\le 0)",
+            r"\exists x\in\mathbb{R}\; (x^2\le 0)",
+            r"\exists x_0\in\mathbb{R} \mid 0 \ge x_0^2",
+            r"\text{there exists } x\in\mathbb{R} \text{ such that } x^2\le 0",
+        ],
+        [
+            r"\forall x\in\mathbb{R},\ x^2\le 0",
+            r"\nexists x\in\mathbb{R},\ x^2\le 0",
+            r"\neg\exists x\in\mathbb{R},\ x^2\le 0",
+            r"\exists x\in\mathbb{Z},\ x^2\le 0",
+            r"\exists x\in\mathbb{R},\ x^2< 0",
+            r"\exists x\in\mathbb{R},\ y^2\le 0",
+            r"\exists x\in\mathbb{R}",
+            r"\exists x, x^2 \le 0",
+            r"x^2\le 0",
+        ],
+    ),
+    (
+        [
+            r"\forall x > 0,\ \exists y\in\mathbb{R},\ y^2 = x",
+            r"$\forall x>0$ $\exists y \in \mathbb{R}$: $y^2=x$",
+        ],
+        "",
+        [
+            r"(\forall x>0)(\exists y\in\mathbb R)(y^2=x)",
+            r"\text{for all } a>0 \text{ there exists } b \in \mathbb{R}: a = b^2",
+        ],
+        [
+            r"\exists y\in\mathbb{R}\ \forall x>0:\ y^2=x",
+            r"\forall x>0\ \forall y\in\mathbb{R}:\ y^2=x",
+            r"\forall x\ge0\ \exists y\in\mathbb{R}:\ y^2=x",
+            r"\forall x>0\ \exists y\in\mathbb{R}:\ x^2=y",
+        ],
+    ),
+    # The truth values of letters.
+    (
+        ["$p$ true, $q$ false", "p = T, q = F", r"p = \text{true}, q = \text{false}"],
+        "For which truth values $(p,q)$ is $p \\to q$ false?",
+        [
+            "p = T, q = F",
+            r"p \text{ is true and } q \text{ is false}",
+            "q is false and p is true",
+            "(T, F)",
+            r"(p, q) = (\text{true}, \text{false})",
+        ],
+        [
+            "p = F, q = T",
+            "(F, T)",
+            "(T, T)",
+            "p = T",
+            "T",
+            "(q,p)=(T,F)",
+            r"p \text{ is not true and } q \text{ is false}",
+        ],
+    ),
+    # Functions with a free constant.
+    (
+        [
+            "f(x)=x+c for a constant c",
+            r"$f(x)=x+c$, where $c$ is any real number",
+            r"f(x)=x+c, c\in\mathbb{R}",
+            r"$f(x)=x+c$ with $c$ an arbitrary constant",
+        ],
+        "Find all functions $f$ with $f(x+y) = f(x) + y$.",
+        [
+            r"f(t)=t+a,\ a\in\mathbb{R}\text{ arbitrary}",
+            r"f(x) = x + k \text{ (}k\text{ constant)}",
+            "f(x)=x+c",
+            r"f(x)=x+b \text{ for some real constant } b",
+            r"f(x)=x+k,\ k\in\mathbb{R}",
+        ],
+        [
+            "f(x)=x+1",
+            "f(x)=x",
+            "f(x)=cx",
+            "f(x)=-x+c",
+            "f(x)=x+y",
+            "f(x)=x+c, c>0",
+            r"f(x)=x+c \text{ with } c = 1",
+            r"f(x)=x+c,\ c\in\mathbb{Z}",
+            "f(x)=cx+c",
+        ],
+    ),
+    (
+        [r"$f(x)=cx$ where $c$ is any real number", "f(x)=cx for a constant c"],
+        "",
+        ["f(x)=ax", r"f(t)=ct \text{ for some constant } c", r"f(x) = ax \text{ for any real } a"],
+        ["f(x)=2x", "f(x)=cx^2", "f(x)=x+c", r"f(x)=\frac{c}{x}", r"f(x)=cx, c\in\mathbb{Q}"],
+    ),
+    (
+        ["f(x)=cx for a nonzero constant c"],
+        "",
+        [r"f(x)=ax, a\ne0", r"f(x)=kx \text{ where } k \text{ is a non-zero constant}"],
+        ["f(x)=ax", "f(x)=ax, a>0", "f(x)=3x"],
+    ),
+    (
+        [r"$y = Ce^{2x}$ where $C$ is a constant", "$y = Ce^{2x}$"],
+        "Solve $y' = 2y$.",
+        [
+            r"y = Ke^{2x}\ (K \text{ constant})",
+            r"y=Ae^{2x} \text{ where } A \text{ is a constant}",
+            r"y=c_1 e^{2x}",
+        ],
+        [r"y=3e^{2x}", r"y=e^{2x}", r"y=C+e^{2x}", r"y=Ce^{x}", r"y=xe^{2x}"],
+    ),
+    # Several values that words or the symbols of these words name.
+    (
+        [
+            "mean 6, variance 4.2",
+            "mean = 6 and variance = 4.2",
+            "mean: 6, variance: 4.2",
+            r"$E[X]=6$, $\operatorname{Var}(X)=4.2$",
+        ],
+        "Find the mean and the variance of $X$.",
+        [
+            r"$E[X]=6, \operatorname{Var}(X)=\tfrac{21}{5}$",
+            r"\operatorname{Var}(X)=4.2, E(X)=6",
+            r"\mu = 6, \sigma^2 = 4.2",
+            "mean: 6; variance: 4.2",
+            "variance 4.2 and mean 6",
+            "6 and 4.2",
+            "(6, 4.2)",
+        ],
+        [
+            r"E[X]=4.2, \operatorname{Var}(X)=6",
+            r"\mu = 4.2, \sigma^2 = 6",
+            r"E[X] = 6, \sigma = 4.2",
+            "mean: 4.2; variance: 6",
+            "mean 6, median 4.2",
+            "4.2 and 6",
+            "mean 6",
+        ],
+    ),
+    (
+        [r"amplitude 3, period $\pi$", r"amplitude $=3$, period $=\pi$"],
+        r"Find the amplitude and period of $y = 3\sin 2x$.",
+        [r"A=3, T=\pi", r"T=\pi, A=3", r"3, \pi", r"$3$ and $\pi$"],
+        [r"A=\pi, T=3", r"A=3, f=\pi", r"\pi, 3", r"\text{period } 3, \text{amplitude } \pi"],
+    ),
+    (
+        ["length 5, width 3"],
+        "",
+        ["w=3, l=5", r"l = 5 \text{ cm}, w = 3 \text{ cm}", "a=5, b=3"],
+        ["l=3, w=5", "w=5, l=3", "a=3, b=5"],
+    ),
+    (["E(X)=2, E(Y)=3"], "", ["E[Y]=3, E[X]=2", "2, 3"], ["E[X]=3, E[Y]=2", "3, 2"]),
+    (
+        [r"$f(x) = ax + b$ for constants $a, b$", r"f(x)=ax+b, a,b\in\mathbb{R}"],
+        "",
+        [
+            "f(x)=m x+c",
+            r"f(x)=kx+c \text{ for some constants } k, c",
+            r"f(x)=bx+a, a,b\in\mathbb R",
+        ],
+        ["f(x)=x+b", "f(x)=2x+1", "f(x)=ax^2+b", "f(x)=ax+a"],
+    ),
+    (
+        [r"$n \equiv 1, 5 \pmod 6$"],
+        "Find all integers $n$ that are prime to 6.",
+        [r"n\equiv 1 \pmod 6 \text{ or } n\equiv 5\pmod 6", r"n \equiv \pm1 \pmod 6"],
+        ["1, 5", r"n\equiv 1\pmod 6", r"n\equiv 1, 4\pmod 6"],
+    ),
+    (
+        [r"all real numbers except $x = \frac{\pi}{2} + k\pi$, $k\in\mathbb{Z}$"],
+        "",
+        [
+            r"x\neq\frac{\pi}{2}+n\pi, n\in\mathbb{Z}",
+            r"\{x \mid x \neq \frac{\pi}{2}+k\pi, k\in\mathbb{Z}\}",
+            r"\mathbb{R}\setminus\{\frac{\pi}{2}+k\pi: k\in\mathbb{Z}\}",
+        ],
+        [r"x\neq k\pi, k\in\mathbb{Z}", r"x=\frac{\pi}{2}+k\pi, k\in\mathbb{Z}"],
+    ),
+    (
+        [r"\exists x\in\mathbb{R}: x^2 + 1 = 0 \lor x > 5"],
+        "",
+        [r"(\exists x\in\mathbb{R})\; (x^2+1=0 \lor x>5)"],
+        [r"\exists x\in\mathbb{R}, (x^2+1=0 \land x>5)"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("gold", "prompt", "right", "wrong"),
+    [(gold, prompt, right, wrong) for golds, prompt, right, wrong in LAWS for gold in golds],
+)
+def test_every_form_of_a_gold_pays_every_form_of_its_answer_and_no_other(
+    gold: str, prompt: str, right: list[str], wrong: list[str], verifier: MathsVerifier
+) -> None:
+    for answer in (*right, *wrong):
+        for response in (answer, rf"Thus the answer is $\boxed{{{answer}}}$."):
+            verdict = verifier.verify(gold, response, prompt=prompt)
+            assert verdict.status != "invalid", (response, verdict.detail)
+            assert verdict.reward == float(answer in right), (response, verdict.detail)
