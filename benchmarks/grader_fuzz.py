@@ -1118,7 +1118,7 @@ def changing_liar(draw: Draw, program: Program) -> tuple[str, str]:
 
 PLANTS: dict[str, list[tuple[str, str, str]]] = {
     # the solution supplies what the tests judge by
-    "names": [("harness.py", "        if name in self._bound:\n", "        if False:\n")],
+    "names": [("harness.py", "        if name not in self._bound:\n", "        if True:\n")],
     # a class crosses as itself, so that tests call a function of the solution's choice
     "callables": [("values.py", '== "solution" else OpaqueClass(kind)', '== "solution" else kind')],
     # every object counts as one under test, and plain data is asked for again at each use

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from functools import lru_cache
-from itertools import tee
+from itertools import tee, zip_longest
 from opcode import opmap
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -256,15 +256,15 @@ class Abilities:
 
     def __iter__(self: Any) -> Iterator[object]:
         state = state_of(self)
+        iterator = ask(self, "iter", source=state.known)
+        if not isinstance(iterator, Iterator):
+            raise refuse(self, "an iterator")
+        if state.known:
+            return self if getattr(iterator, "ludus_token", "") == state.token else iterator
         if state.items is None:
-            iterator = ask(self, "iter", source=state.known)
-            if not isinstance(iterator, Iterator):
-                raise refuse(self, "an iterator")
-            if state.known:
-                return self if getattr(iterator, "ludus_token", "") == state.token else iterator
             (state.items,) = tee(iterator, 1)
-        # Data that a function returns are the same at each look.
-        return copy(state.items)
+            return copy(state.items)
+        return _same_items(self, copy(state.items), iterator)
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
@@ -309,6 +309,18 @@ class Abilities:
         raise refuse(self, "a descriptor")
 
     __set__ = __delete__ = __get__
+
+
+def _same_items(
+    handle: Handle, first: Iterator[object], again: Iterator[object]
+) -> Iterator[object]:
+    """Yield the items of an object that is iterated again in the place of data, which stay the
+    same.
+    """
+    for old, new in zip_longest(first, again, fillvalue=OPERATIONS):
+        if not (old is new or old == new):
+            raise refuse(handle, "items that change")
+        yield new
 
 
 def _copied(handle: Handle, name: str) -> object:
