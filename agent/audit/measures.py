@@ -31,6 +31,7 @@ from ludus.messages import ToolCall, assistant
 from .answers import AnswerKey
 from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
 from .exploits import Exploit, Guard, GuardedEnv
+from .forgeries import Forgery
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -40,7 +41,7 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import Farm, Forgery, farms_of, programs_of
+from .programs import Farm, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 

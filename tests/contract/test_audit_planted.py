@@ -22,6 +22,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
+from ludus.agent.audit.forgeries import Forgery
 from ludus.agent.audit.moves import (
     BEFORE_NUMBER,
     EVERY,
@@ -37,7 +38,7 @@ from ludus.agent.audit.moves import (
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
-from ludus.agent.audit.programs import Farm, Forgery, farms_of, programs_of
+from ludus.agent.audit.programs import Farm, farms_of, programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool

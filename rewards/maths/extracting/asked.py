@@ -465,10 +465,9 @@ def in_words(prompt: str, body: str) -> Named | None:
     if _of_another(prompt, body[place[0] - len(before) : end]):
         return None
     asked = _content(prompt)
+    # `Maria is the tallest`: the subject answers, and the rest repeats the question.
     if clause and _content(said["words"]) <= asked and not _content(before) <= asked:
-        return (
-            None  # `Maria is the tallest`: the subject answers, and the rest repeats the question
-        )
+        return None
     return Named("", said["words"], *said.span("words"))
 
 
