@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import lru_cache
 
 from ludus.verdict import Verdict
@@ -210,8 +211,8 @@ def decide(
 def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
     """Return (gold, answer) without what only says one of them again: the digits behind a number in
     words (`nine (9)`), the calculation before a value (`\\binom{10}{3} = 120`), the name that the
-    question gives the value (`\\text{The tens digit is } 2`), or a unit written beside a formula;
-    None where there is none.
+    question gives the value (`\\text{The tens digit is } 2`), a unit written beside a formula, or the
+    ends of an interval with its centre and margin; None where there is none.
     """
     wanted, said = unboxed(gold).strip(" $"), answer.strip(" $")
     if twice := _SPELT_TWICE.fullmatch(said):
@@ -221,6 +222,10 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     named = _NAMED.fullmatch(said)
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
+    centred = _CENTRED.fullmatch(said) if "interval" in prompt and wanted[:1] in "([" else None
+    if centred:
+        centre, margin = map(Decimal, centred.groups())
+        said = f"({centre - margin}, {centre + margin})"
     calculation, sign, value = wanted.rpartition("=")
     letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
     if sign and not letters and "=" not in calculation:
@@ -231,6 +236,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     return (wanted, said) if is_changed else None
 
 
+_CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
+"""A confidence interval by its centre and margin."""
 _SPELT_TWICE = re.compile(
     r"(?:\\text\s*\{\s*)?(?P<word>[A-Za-z]+(?:[ -][A-Za-z]+){0,3})\s*\((?P<digits>\d+)\)\s*\}?"
 )

@@ -200,7 +200,7 @@ def _unmarked(node: Node) -> Node:
 def _same_side(head: Node, value: Node, judge: Judge) -> bool:
     if head.op not in MARKS and not is_scalar(head):
         head, value = _unmarked(head), _unmarked(value)
-    sides = (head, value)
+    sides = (value, head) if value.op == "based" else (head, value)  # `45 = 101101_2`
     if head.op == value.op == "matrix":
         return head == value
     if head.op == value.op == "bracket" and len(head.args) == len(value.args):
@@ -209,7 +209,7 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
         )
     if not all(is_scalar(side) or side.op in MARKS for side in sides):
         return False
-    return same_value(head, value, judge) if MARKS & {head.op, value.op} else judge.equal(*sides)
+    return same_value(*sides, judge) if MARKS & {head.op, value.op} else judge.equal(*sides)
 
 
 def aligned(gold: Node, answer: Node) -> Node:

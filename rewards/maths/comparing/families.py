@@ -97,14 +97,16 @@ def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.
 
-    This happens only in families that contain pi or degrees. The usual letters of an index need no
-    set. The constant of an integral may also have any of its usual names.
+    This happens where the gold puts its letter in the whole numbers, and in families that contain
+    pi or degrees, where the usual letters of an index need no set. The constant of an integral may
+    also have any of its usual names.
     """
     answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
     names = WHOLE_NUMBER_NAMES if gold_only <= whole else _INDICES
-    is_integer = answer_only | gold_only <= names and _periodic(gold) and _periodic(answer)
+    is_periodic = _periodic(gold) and _periodic(answer)
+    is_integer = answer_only | gold_only <= names and (is_periodic or gold_only <= whole)
     # `n = 3^m` describes the numbers of `n = 3^k`.
     is_integer |= (
         answer_only | gold_only <= _INDICES
@@ -125,7 +127,7 @@ def shifted(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
         return answer
     (name,) = names
     lines = _line(gold, name), _line(answer, name)
-    if None in lines or not (_periodic(gold) and _periodic(answer)):
+    if None in lines:
         return answer
     (start, step), (answer_start, answer_step) = (line for line in lines if line)
     turns = (start - answer_start) / answer_step

@@ -173,6 +173,10 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         if answer.note == "or" or is_regional(gold) or is_unordered(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
+    if gold.op == "list" and answer.op == "bracket" and answer.note == "[]" != gold.note:
+        # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
+        if len(answer.args) > 2 and gold.note != "or":
+            return _unordered(first, list(answer.args), judge)
     if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
         # Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`.
         if gold.note == "or" or is_regional(answer):

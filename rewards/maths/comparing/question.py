@@ -65,6 +65,7 @@ class Question(NamedTuple):
     """Whether the prompt has an inequality."""
     relations: tuple[Node, ...]
     """The equations of the prompt that have several letters."""
+    counts: bool
     base: bool
     units: frozenset[str]
     solutions: bool
@@ -85,7 +86,8 @@ _FORMS = {
     "numeral": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:integer|numeral"
     r"|whole number|single number"
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
-    "interval": r"\binterval notation\b|\bas an interval\b",
+    "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
+    "counts": r"\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s|wie ?viele)\b(?!.{0,30}(?:per ?cent|%))",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
@@ -566,6 +568,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         return "the question asks for an interval"
     if asked.bounds and wanted.op == "bracket" and given.op in {"list", "set"}:
         return "the question asks for an interval"
+    if asked.counts and given.op == "percent" != wanted.op:
+        return "the question asks for a count"
     if asked.base and wanted.op == "based" and given.op in {"num", "add", "mul"}:
         return f"the question asks for a numeral in base {wanted.value}"
     units = wanted.op == given.op == "quantity" and wanted.note != given.note

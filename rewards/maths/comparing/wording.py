@@ -26,6 +26,8 @@ _SAME = tuple(
         (rf"(?i:{NO_SOLUTION})|(?:the )?empty set", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
+        (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
+         r"(?: solutions| values)?", "infinitely many"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
         ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×", "wrong"),
@@ -33,7 +35,10 @@ _SAME = tuple(
     )
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""
-_TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m)")
+_MANNER = re.compile(
+    r"(?:is )?(?:(?P<adverb>[a-z]+ly) )?(?P<stem>(?:con|di)verg)(?:es?|ent|ing)(?: (?P<last>[a-z]+ly))?"
+)
+_TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m|h)")
 _OPPOSITES = frozenset({"yes", "no", "true", "false"})
 _NOT = re.compile(r"(?<=[a-z])n['’]t\b|(?<=can)not\b")
 _REASON = re.compile(
@@ -95,6 +100,8 @@ def folded(phrase: str) -> str:
     """
     words = phrase.casefold()
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
+    if how := _MANNER.fullmatch(words):  # `conditionally convergent`: converges conditionally
+        return " ".join(filter(None, (how["stem"], how["adverb"], how["last"])))
     return same or date(words.removeprefix("the ")) or _ARTICLE.sub("", words)
 
 
@@ -104,7 +111,8 @@ def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials of the other.
     """
     phrases = [_SYMBOL.sub("", folded(as_words(text))).split() for text in (gold, answer)]
-    if phrases[0] == phrases[1] != [] and phrases[0][0] not in _OPPOSITES:
+    is_word = phrases[0] != [] and phrases[0][0].isalpha() and len(phrases[0][0]) > 1
+    if phrases[0] == phrases[1] and is_word and phrases[0][0] not in _OPPOSITES:
         return True
     short, long = sorted(phrases, key=len)
     if len(short) == 1 and len(long) >= MIN_INITIALS:
@@ -148,8 +156,10 @@ def _clock(node: Node) -> tuple[int, str] | None:
     time_match = _TIME.fullmatch(node.note) if node.op == "text" else None
     if time_match is None:
         return None
-    hour = int(time_match[1]) % 12 + (12 if time_match[3] == "pm" else 0)
-    return 60 * hour + int(time_match[2]), time_match[3]
+    hour, minute, half = int(time_match[1]), int(time_match[2]), time_match[3]
+    if half == "h":
+        return 60 * hour + minute, ""
+    return 60 * (hour % 12 + (12 if half == "pm" else 0)) + minute, half
 
 
 def _list_items(phrase: str) -> set[str]:

@@ -317,7 +317,8 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     clause says, and does not deny; else None.
     """
     offered = _OFFERED.search(prompt[-MAX_QUESTION:])
-    if offered is None:
+    # Of `converge absolutely, converge conditionally or diverge?` the offer has more than a word.
+    if offered is None or len({word.endswith("ly") for word in offered.groups()}) > 1:
         return None
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
@@ -477,7 +478,7 @@ _STRESSED = re.compile(
 )
 _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get)"
-    r"\s+(?:(?:an?|the)\s+)?(?!called|known|named)"
+    r"\s+(?:(?:thus|then|therefore|hence|also)\s+)?(?:(?:an?|the)\s+)?(?!called|known|named)"
     r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
 )
 _DOUBTED = re.compile(

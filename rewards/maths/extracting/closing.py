@@ -29,7 +29,7 @@ _NARRATIVE = words(
     "dunque è é равен равна равно значит"
 )
 _HOLDS_ANSWER = re.compile(r"\d|\\\(|\\\[|\$")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿЀ-ӿ]{3,}")
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-zÀ-ÿͰ-῿]{3,}")
 # Words that belong to formulas, and do not make a text prose.
 _KNOWN = words(
     "sin cos tan cot sec csc log exp sqrt frac max min gcd lcm and inf infinity for all mod pmod"
@@ -175,7 +175,7 @@ _GIVEN = re.compile(r"(?:At|For|If|When|With|Since|As)\s+\$[^$]+\$\s*,?\s*\$[^$]
 
 def _is_prose(text: str) -> bool:
     """Return whether a text reads as sentences rather than as a single answer."""
-    # The words below are counted in Latin and Cyrillic letters only. A text of ideographs is taken
+    # The words below are counted in scripts that write words apart. A text of ideographs is taken
     # for a sentence as soon as it has a digit.
     if len(_IDEOGRAPHS.findall(text)) > 2:
         return bool(_nothing(text, 0, len(text))) or (
@@ -288,7 +288,7 @@ _VERB = (
 )
 _COUNTS = re.compile(
     rf"{_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
-    r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?\s*$",
+    r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?(?:;[^;\d$]*)?\s*$",
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
@@ -444,6 +444,7 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
+_SEVERAL_LETTERS = re.compile(r"[A-J](?:(?:, | and |, and )[A-J])+")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(r"(?:The|It|So|This|They|He|She|We|There)\s(?:[a-z]+\s){2}")
 """A whole sentence in bold, of which a lower rank takes the value."""
@@ -459,7 +460,7 @@ def stressed(body: str) -> Candidate | None:
     emphases = [
         emphasis
         for emphasis in _EMPHASIS.finditer(body, start, end)
-        if _HOLDS_ANSWER.search(emphasis[2])
+        if (_HOLDS_ANSWER.search(emphasis[2]) or _SEVERAL_LETTERS.fullmatch(emphasis[2]))
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]

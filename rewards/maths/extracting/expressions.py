@@ -279,6 +279,7 @@ _UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTIL
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
+_INDEX = re.compile(r"_\{?\d\}?$")  # which only counts: `\lambda_1`
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 _NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
 
@@ -306,7 +307,8 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     start = last[0]
     renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        if len({tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last)}) > 1:
+        names = (tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last))
+        if len({_INDEX.sub("", name) for name in names}) > 1:
             break
         start = spans.pop()[0]
     return start, last[1]

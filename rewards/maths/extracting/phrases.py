@@ -191,7 +191,7 @@ DETERMINERS = re.compile(
 DENIED = re.compile(
     r"\b(?:not|never|cannot|neither|nor|no longer|hardly|unlikely|anything (?:but|except)"
     r"|everything (?:but|except)|nothing like|different from|far from|other than|close to|nearly"
-    r"|almost|unlike|nicht|kein\w*|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non|нет|не)\b|n't\b"
+    r"|almost|unlike|nicht|kein\w*|nie|jamais|ne|n'est|no(?=\s+(?:es|son))|não|non(?!-)|нет|не)\b|n't\b"
     r"|(?<=答案)不|不是|不为",
     re.IGNORECASE,
 )

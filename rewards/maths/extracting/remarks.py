@@ -49,7 +49,7 @@ _DENIES = re.compile(
     r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|might|may|could|doubt\w*|instead|wrong|incorrect|between|up to|never"
     r"|cannot|fails?|too|false|nicht|kein\w*"
-    r"|pas|ne|non|não|не|no|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
+    r"|pas|ne|non(?!-)|não|не|no(?!-)|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
     re.IGNORECASE,
 )
 

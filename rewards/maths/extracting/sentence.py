@@ -65,7 +65,7 @@ OWN_WORK = re.compile(
 )
 """A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
-    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non|не|neither|cannot"
+    r"(?:\b(?:not|nobody|no one|isn't|aren't|never|nicht|kein\w*|pas|não|non(?!-)|не|neither|cannot"
     r"|nor|no(?! (?:doubt|other)\b)|rather than|instead of|exclud\w+|reject\w*"
     r"|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"

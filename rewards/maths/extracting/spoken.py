@@ -22,7 +22,7 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
 )
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])\)?+\}?[*_]*(?=\s*(?:$"
+    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])(?![^\W_])\)?+\}?[*_]*(?=\s*(?:$"
     r"|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\(|car\b|weil\b"
     r"|porque\b|perché\b|так как|потому|です|である|입니다|이다"
     r"|因))(?!\s*[-+*/=^<>\d])(?!\.\d)(?!\s*\([A-J]\))"

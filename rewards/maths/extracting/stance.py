@@ -52,7 +52,7 @@ _NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
 _DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
 INSTEAD = re.compile(
-    r"(?P<not>\W{0,4}(?:not|nicht|pas|no|non)\b)?"
+    r"(?P<not>\W{0,4}(?:not|nicht|pas|no(?!,)|non)\b)?"
     r"(?:(?!\b(?:since|because|as|which)\b)[^.\n]){1,60}?[,;\s]\s*"
     r"(?:(?:but|sondern|mais|sino|ma)\b|(?:it|that) is\b|it's\b)"
 )

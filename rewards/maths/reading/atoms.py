@@ -128,6 +128,8 @@ def _kinds_inside(parser: Parser) -> list[str]:
 def function(parser: Parser) -> Node:
     """Read a known function with base, exponent and arguments."""
     function_name = parser.take().value
+    if parser.at("rel", "="):
+        return nodes.text(function_name)  # `gcd = 6`
     base: Node | None = None
     if function_name in {"log", "lg"} and parser.accept("sub"):
         # `\log_28` is the logarithm of 8 to the base 2, unless an argument follows.

@@ -21,8 +21,8 @@ _NAMES = {
     "real": "R\\$|reais|real(?![- ])",
     "degree": "度|도|градус\\w{0,2}|[Gg]rad(?![a-z])|grados?|degrés?|gradi",
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
-    "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत",
-    "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러",
+    "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
+    "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
     "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
     "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
     "foot": "фут(?:а|ов)?|英尺|フィート|피트|pies?|pieds?|pés?|pied[ei]|Fu(?:ß|ss)",
@@ -37,25 +37,25 @@ _NAMES = {
     "eurocent": "céntimos?|centimes?|centesim[io]|欧分",
     "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
-    "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimeter",
+    "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimetern?|मिमी|ملم",
     "dm": "дм|дециметр\\w{0,2}|分米|デシメートル",
     "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
-    "|cent[ií]metros?|centimètres?|centimetri|[Zz]entimeter",
+    "|cent[ií]metros?|centimètres?|centimetri|[Zz]entimetern?|सेमी|सेंटीमीटर|سم|سنتيمتر[اًات]*",
     "km": "км|километр\\w{0,2}|千米|公里|キロメートル|킬로미터"
-    "|(?:kil[óo]|qu?il[ôo])metros?|kilomètres?|chilometri|[Kk]ilometer",
-    "m": "м|метр\\w{0,2}|米|メートル|미터|mètres?|metros?|metri|[Mm]eter",
+    "|(?:kil[óo]|qu?il[ôo])metros?|kilomètres?|chilometri|[Kk]ilometern?|किमी|किलोमीटर|كم|كيلومتر[اًات]*",
+    "m": "м|метр\\w{0,2}|米|メートル|미터|mètres?|metros?|metri|[Mm]etern?|मीटर|م|متر[اًات]*|أمتار",
     "mg": "мг|毫克|ミリグラム",
     "kg": "кг|килограмм\\w{0,2}|千克|公斤|キログラム|킬로그램"
-    "|(?:kilo|quilo)gram(?:os?|as?|mes?)|chilogrammi|Kilogramm",
-    "g": "г|грамм\\w{0,2}|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm",
+    "|(?:kilo|quilo)gram(?:os?|as?|mes?)|chilogrammi|Kilogramm|किग्रा|किलोग्राम|كج?غ?م|كيلو[جغ]رام[اًات]*",
+    "g": "г|грамм\\w{0,2}|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm|ग्राम|[جغ]رام[اًات]*",
     "mL": "мл|миллилитр\\w{0,2}|毫升|ミリリットル|밀리리터|mililitros?|millilitri",
-    "L": "л|литр\\w{0,2}|升|リットル|리터|litros?|litri",
+    "L": "л|литр\\w{0,2}|升|リットル|리터|litros?|litri|Litern?|लीटर|لتر[اًات]*",
     "t": "тонн\\w{0,2}|吨|toneladas?|Tonnen?",
-    "day": "дн(?:я|ей|ям)|день|天|d[ií]as?|jours?|Tagen?|Tage|giorn[io]",
+    "day": "дн(?:я|ей|ям)|день|天|d[ií]as?|jours?|Tagen?|Tage|giorn[io]|दिन|يوم[اً]*|أيام",
     "week": "недел[яьию]|semanas?|semaines?|Wochen?|settiman[ae]",
-    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?|or[ae]",
-    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minut[oi]|Minuten?",
-    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?",
+    "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?|or[ae]|घंट[ेा]|ساع(?:ة|ات)",
+    "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minut[oi]|Minuten?|मिनट|دقيقة|دقائق",
+    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?|सेकंड|सेकेंड|ثانية|ثوان[ٍي]?",
 }
 _SPELLINGS = {name: re.compile(spellings) for name, spellings in _NAMES.items()}
 _SQUARE_SIGNS = "[\u3380-\u33df]"  # `㎡`, `㎏`: a unit in one character
@@ -87,7 +87,7 @@ LATIN_UNIT = re.compile(
     r"R\$|reais|\bpo[ru]r? ?cien?t|\bpou?r ?cent|rozent|per cento|procent|"
     r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
     r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
-    r"|gramm|litr[io]|[Gg]rad[io]?s?\b|degr[ée]s?\b"
+    r"|gramm|litr[io]|Litern|[Gg]rad[io]?s?\b|degr[ée]s?\b"
 )
 """Stands in an ASCII text that has a unit of another language."""
 # A unit in brackets: `240(km)`.

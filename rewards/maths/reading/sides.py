@@ -68,7 +68,7 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
         value = body[first : last.start() if last else stop]
         if not value or _WORD.search(value) or value[0] in "=:":
             return []
-        worded = _WORD.search(name) and name.split()[0] not in FUNCTIONS
+        worded = _WORD.search(name) and (name in FUNCTIONS or name.split()[0] not in FUNCTIONS)
         label = f"\\text{{{name}}}" if worded else name
         given.append(Side(label, value, names.index(name), place, first, first + len(value)))
     return given
