@@ -211,8 +211,8 @@ def decide(
 def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
     """Return (gold, answer) without what only says one of them again: the digits behind a number in
     words (`nine (9)`), the calculation before a value (`\\binom{10}{3} = 120`), the name that the
-    question gives the value (`\\text{The tens digit is } 2`), a unit written beside a formula, or the
-    ends of an interval with its centre and margin; None where there is none.
+    question gives the value (`\\text{The tens digit is } 2`), a unit written beside a formula, or
+    the ends of an interval with its centre and margin; None where there is none.
     """
     wanted, said = unboxed(gold).strip(" $"), answer.strip(" $")
     if twice := _SPELT_TWICE.fullmatch(said):
@@ -225,7 +225,7 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     centred = _CENTRED.fullmatch(said) if "interval" in prompt and wanted[:1] in "([" else None
     if centred:
         centre, margin = map(Decimal, centred.groups())
-        said = f"({centre - margin}, {centre + margin})"
+        said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
     calculation, sign, value = wanted.rpartition("=")
     letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
     if sign and not letters and "=" not in calculation:

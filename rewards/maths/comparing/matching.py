@@ -73,7 +73,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
             answer = same_parameter(gold, answer, judge.whole)
-        if "const" in second.ops and second.names:
+        if second.names and ("const" in second.ops or judge.whole):
             answer = shifted(gold, answer, judge.whole)
         gold, answer = in_order(gold, answer, first.names | second.names)
         differ_by_constant = (
@@ -173,10 +173,14 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         if answer.note == "or" or is_regional(gold) or is_unordered(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
-    if gold.op == "list" and answer.op == "bracket" and answer.note == "[]" != gold.note:
+    if (
+        gold.op in {"list", "set"}
+        and gold.note != "or"
+        and (answer.op, answer.note) == ("bracket", "[]")
+        and len(answer.args) > 2
+    ):
         # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
-        if len(answer.args) > 2 and gold.note != "or":
-            return _unordered(first, list(answer.args), judge)
+        return _unordered(first, list(answer.args), judge)
     if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
         # Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`.
         if gold.note == "or" or is_regional(answer):

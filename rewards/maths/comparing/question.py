@@ -87,7 +87,8 @@ _FORMS = {
     r"|whole number|single number"
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
-    "counts": r"\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s|wie ?viele)\b(?!.{0,30}(?:per ?cent|%))",
+    "counts": r"\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s|wie ?viele)\b"
+    r"(?!.{0,30}(?:per ?cent|%))",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"

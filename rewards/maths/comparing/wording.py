@@ -36,7 +36,8 @@ _SAME = tuple(
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""
 _MANNER = re.compile(
-    r"(?:is )?(?:(?P<adverb>[a-z]+ly) )?(?P<stem>(?:con|di)verg)(?:es?|ent|ing)(?: (?P<last>[a-z]+ly))?"
+    r"(?:is )?(?:(?P<adverb>[a-z]+ly) )?(?P<stem>(?:con|di)verg)(?:es?|ent|ing)"
+    r"(?: (?P<last>[a-z]+ly))?"
 )
 _TIME = re.compile(r"(\d{1,2}):(\d\d) ([ap]m|h)")
 _OPPOSITES = frozenset({"yes", "no", "true", "false"})
@@ -147,8 +148,8 @@ _KINDS = frozenset(
 
 
 def _clock(node: Node) -> tuple[int, str] | None:
-    """Return (minutes since midnight, "am", "pm" or "") of `3:45 pm` or `15:45`; None for anything
-    else.
+    """Return (minutes since midnight, "am", "pm", "h" or "") of `3:45 pm`, `15 Uhr` or `15:45`;
+    None for anything else.
     """
     if node.op == "ratio" and len(node.args) == 2 and all(part.op == "num" for part in node.args):
         hour, minute = (int(part.value) for part in node.args)
@@ -158,7 +159,7 @@ def _clock(node: Node) -> tuple[int, str] | None:
         return None
     hour, minute, half = int(time_match[1]), int(time_match[2]), time_match[3]
     if half == "h":
-        return 60 * hour + minute, ""
+        return 60 * hour + minute, half
     return 60 * (hour % 12 + (12 if half == "pm" else 0)) + minute, half
 
 

@@ -74,9 +74,12 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
     return given
 
 
+_STYLE = r"(?:\\(?:(?:text|mathrm|operatorname)\{)?)?"
+
+
 def _spoken(name: str) -> re.Pattern[str]:
     """Return a pattern of a name: words as they are, a formula with any spaces and dots."""
-    if _WORD.search(name) and name.split()[0] not in FUNCTIONS:
-        return re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)
+    if _WORD.search(name) and (name in FUNCTIONS or name.split()[0] not in FUNCTIONS):
+        return re.compile(rf"{_STYLE}\b{re.escape(name)}\b\}}?", re.IGNORECASE)
     signs = r"[\s*·]*".join(map(re.escape, re.sub(r"[\s*·]", "", name)))
     return re.compile(rf"(?<![\w(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")

@@ -922,6 +922,55 @@ LAWS = [
         [r"(\exists x\in\mathbb{R})\; (x^2+1=0 \lor x>5)"],
         [r"\exists x\in\mathbb{R}, (x^2+1=0 \land x>5)"],
     ),
+    # A letter that the gold puts in the whole numbers only counts.
+    (
+        [r"x=5k+3, k\in\mathbb{Z}", r"x = 5m - 2, m \in \mathbb{Z}"],
+        r"Find all integers $x$ with $x\equiv 3\pmod 5$.",
+        ["x=3+5n", r"x = 5n-2, n\in\mathbb{Z}", "x=8+5t", r"x\equiv 3 \pmod 5"],
+        ["x=5n+4", "x=3n+5", "x=10n+3", "x=5", "x=3"],
+    ),
+    (["45"], "How many of the 150 pupils play?", ["45", "45 pupils"], [r"45\%", "45!"]),
+    (["12"], "In how many ways can you pick a menu?", ["12", "12 ways"], ["12!", r"12\%", "-12"]),
+    (
+        ["1, 2, 4", r"\{1, 2, 4\}"],
+        "List the divisors of 4.",
+        ["[1, 2, 4]", "[4, 1, 2]"],
+        ["[1, 2]", "[1, 2, 4, 8]", "[1, 2, 3]"],
+    ),
+    (["11:15 Uhr"], "Wann kommt er an?", ["11.15 Uhr", "11:15"], ["11.15", "23.15 Uhr", "11 Uhr"]),
+    (["23:15 Uhr"], "Wann kommt er an?", ["23.15 Uhr", "23:15"], ["11.15 Uhr", "23.51 Uhr"]),
+    (["13 सेमी", "13 سم", "13 cm"], "", ["13 सेमी", "13 سم", "0.13 m"], ["13 मीटर", "13 كم"]),
+    (
+        ["(47, 53)", "[47, 53]"],
+        "Give the confidence interval of the mean.",
+        [r"50\pm3", r"50 \pm 3.0"],
+        [r"53\pm3", r"50\pm6", "47, 50"],
+    ),
+    (
+        ["infinitely many"],
+        "How many solutions are there?",
+        ["infinite", "an infinite number of solutions", "infinitely many solutions"],
+        ["finitely many", "many", "not infinitely many"],
+    ),
+    (
+        ["converges conditionally", "conditionally convergent"],
+        "Does the series converge absolutely, converge conditionally, or diverge?",
+        ["converges conditionally", "conditionally convergent", "it is conditionally convergent"],
+        ["converges absolutely", "absolutely convergent", "converges", "diverges"],
+    ),
+    (
+        ["(-1,4)"],
+        "Solve $|2x-3|<5$ in interval notation or as an inequality.",
+        ["-1<x<4", "(-1, 4)"],
+        ["[-1,4]", r"-1\le x\le 4"],
+    ),
+    (["101101_2"], "Write 45 in base 2.", ["45=(101101)_2", "101101_2"], ["45", "45=101100_2"]),
+    (
+        ["6, 72"],
+        "Find the gcd and the lcm of 18 and 24, in that order.",
+        [r"\gcd = 6, \text{lcm} = 72", "gcd = 6, lcm = 72", "6, 72"],
+        [r"\gcd = 72, \text{lcm} = 6", "72, 6"],
+    ),
 ]
 
 
