@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import string
 from collections import Counter
@@ -66,7 +67,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
     "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
-    "h": lambda text: text[: len(text) // 2],
+    "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
 }  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
@@ -79,10 +80,18 @@ STEPS = 12
 """Most moves of an episode that tries."""
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 NUMERIC = ("integer", "number")
+
+
+def _value_of(text: str) -> float:
+    value = number_of(text)
+    return float(value) if isinstance(value, (int, float)) else math.inf
+
+
 _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
+    "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 PLACES = (*range(8), *range(-8, 0))
@@ -90,7 +99,7 @@ MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 2
 MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|identifier|name)(-?\\d+)([ospn])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|identifier|name|rising)(-?\\d+)([ospn])([a-z]*)\0"
 )
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
@@ -150,6 +159,16 @@ def matches(kind: str, text: str) -> tuple[str, ...]:
     if kind in _WHOLE:
         return tuple(_WHOLE[kind](text))
     return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
+
+
+def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
+    """Fill the slots of an argument, and of the items of a list, as its schema wants it."""
+    if isinstance(value, list):
+        return [_given(item, schema.get("items") or {}, scene) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = filled(value, scene)
+    return number_of(text) if schema.get("type") in NUMERIC else text
 
 
 def filled(text: str, scene: Scene) -> str:
@@ -229,10 +248,7 @@ class Move:
             text = filled(self.text, scene)
             return scene.answer(text) if self.answers else text
         schemas = next((properties_of(t) for t in scene.briefing.tools if t.name == self.tool), {})
-        given = {name: filled(v, scene) if isinstance(v, str) else v for name, v in self.given}
-        for name, schema in schemas.items():
-            if schema.get("type") in NUMERIC and isinstance(given.get(name), str):
-                given[name] = number_of(given[name])
+        given = {name: _given(v, schemas.get(name, {}), scene) for name, v in self.given}
         rows = [given]
         for name in [name for name, value in given.items() if value == EVERY]:
             is_number = schemas.get(name, {}).get("type") in NUMERIC
@@ -261,7 +277,8 @@ class Move:
 
     def __str__(self) -> str:
         def plain(value: Any) -> str:
-            text = _SLOT.sub(_named_slot, str(value)).replace(TURN, "<turn>")
+            text = str(value).replace("\\x00", "\0")  # of a list
+            text = _SLOT.sub(_named_slot, text).replace(TURN, "<turn>")
             text = _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text)).replace(EVERY, "<every>")
             return text if len(text) <= 60 else f"{text[:57]}..."
 

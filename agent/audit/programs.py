@@ -89,7 +89,7 @@ def programs_of(
         _unlimited(briefing, lessons),
         _at_once(briefing),
         _moving(end),
-        _looked_back(briefing),
+        _looked_back(briefing, lessons),
         _rowed(lessons),
         _through(briefing, lessons),
         _corrected(),
@@ -153,9 +153,12 @@ def _sequences(commands: Sequence[str]) -> Iterator[Program]:
 
 
 def _corrected() -> list[Program]:
-    """Return a wrong answer, and what is news in its refusal as the next one."""
+    """Return a wrong answer, and what is news in its refusal as the next one: from 0, the number
+    that it names may be the distance.
+    """
     wrong = ("nothing", "", "0", "-1", "0.5", "1000000", "nan")
     news = [slot(kind, n, source="n") for kind in PATTERNS for n in (0, -1, 1)]
+    news += [slot("number", n, source="n", spelling="m") for n in (0, -1)]
     return [tuple(framed(pair)) for pair in itertools.product(wrong, news)]
 
 
@@ -208,11 +211,19 @@ def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
         yield tuple(Move(tool=tool.name, arguments=json.dumps(each)) for each in rows)
 
 
-def _looked_back(briefing: Briefing) -> Iterator[Program]:
+def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     """Return a call of a tool without arguments, and a piece of its reply as the argument of
-    another call.
+    another call; or as many pieces as the expert lists: the first, the last, the least and most.
     """
     free = [Move(tool=tool.name) for tool in free_tools(briefing)]
+    finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
+    for answer in (answer for final in finals for answer in final.tool_calls):
+        for name, value in answer.arguments.items():
+            many = len(value) if isinstance(value, list) and len(value) < STEPS else 0
+            for kind, start in itertools.product(("number", "rising", "word"), (0, -many)):
+                row = [slot(kind, n) for n in range(start, start + many)]
+                last = Move(tool=answer.name, arguments=json.dumps({**answer.arguments, name: row}))
+                yield from ((first, last) for first in free if many)
     shown = [
         slot(k, n, source=s) for k in ("word", "number", "token") for n in (-1, 0) for s in "sp"
     ]

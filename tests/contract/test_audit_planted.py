@@ -680,6 +680,8 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ENDS, "a > b > c > d", "a > d"),
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
+        (Forgery.LEVEL, "a 9:00-9:30\nb 9-10\nc 11-12\nd 2", "a 9:00-9:00\nb 9-9\nc 11-11\nd 2"),
+        (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
     ],
 )
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
