@@ -246,7 +246,7 @@ _NAMED = re.compile(
     r"\s*\}\s*(?P<value>[^A-Za-z\s].*)"
 )
 _BESIDE = re.compile(
-    r"(?P<value>[-\d.\s]*(?:\\times\s*10\^\{?-?\d+\}?|\\sqrt\{\d+\}))\s+(?P<unit>[A-Za-z]{1,4})"
+    r"(?P<value>[-\d.\s]*(?:(?:\\times|[×x])\s*10\^\{?-?\d+\}?|\\sqrt\{\d+\}))\s+(?P<unit>[A-Za-z]{1,4})"
 )
 
 
@@ -338,7 +338,8 @@ _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\
 _BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
           "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
 _BASE = re.compile(
-    rf"\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?)?((?<=base.)\d{{1,2}}|{'|'.join(_BASES)})\b",
+    rf"\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}|(?<=base.\$)\d{{1,2}}"
+    rf"|{'|'.join(_BASES)})\b",
     re.IGNORECASE,
 )
 

@@ -349,6 +349,10 @@ def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
     Of a chain (`36/99 = 4/11`, `5\\sqrt2 \\approx 7.07`) the value counts that it ends in.
     """
     if "=" not in gold.text:
+        is_named = answer.node is not None and answer.node.op == "sym"
+        if is_named and answer.chain and answer.chain.op == "rel":  # `T \\approx 2.01`
+            named = _ROUGHLY.split(answer.text)[-1]
+            answer = Notated(named, answer.chain.args[-1], answer.chain)
         value = _ROUGHLY.split(answer.text)[0].rpartition("=")[2]
         answer = answer if value == answer.text else answer._replace(text=value.strip())
     for form in FORMS:

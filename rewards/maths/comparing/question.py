@@ -231,8 +231,9 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     'the question asks for mean, mode, which are 8, 9'
     """
     wanted = labelled(gold, bare=True)
-    ranked = _ranked(labelled(answer), " ".join(name for name, _ in wanted) or prompt)
-    values = [value for _, value in wanted] or gold.strip(" $()").split(",")
+    names = [name for name, _ in wanted] or _NOUN.findall(gold)  # `10 boxes, 5 eggs`
+    ranked = _ranked(labelled(answer), " ".join(names) if len(names) > 1 else prompt)
+    values = [value for _, value in wanted] or _NOUN.sub("", gold).strip(" $()").split(",")
     given = [value for _, value in ranked]
     first, second = _equations(gold), _equations(answer)
     if len(first) > 1 and set(first) == set(second) and all(map(_WORDED.fullmatch, first)):
@@ -251,6 +252,7 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     return f"the question asks for {names}, which are {', '.join(given)}"
 
 
+_NOUN = re.compile(r"(?<=\d )[^\W\d_]{3,}")
 _WORDED = re.compile(r"[^\W\d_]{2,}(?:[ -][^\W\d_]+)*")
 """A name in words; the indices of `x_1` and `x_2` may only count."""
 MAX_EQUATIONS = 8

@@ -303,6 +303,13 @@ _AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
+_SUBJECT = re.compile(
+    r"\W*(?:(?:so|therefore|thus|hence|then|in total|altogether),?\s+)?(?:exactly\s+)?"
+    rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
+    r"(?P<noun>(?: [a-z]+){1,4}?)"
+    r" (?:are|were|remain|is|was|will be|must be|have been)\s[a-z ]{2,40}[.!]?\s*$",
+    re.IGNORECASE,
+)
 _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
 # `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
 # is nothing to find.
@@ -370,6 +377,8 @@ def worded(body: str) -> Candidate | None:
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
     start, end = closing_sentence(body)
     if word_match is None:
+        if counted := _subject_count(body, start, end):
+            return counted
         word_match = (
             _nothing(body, start, end)
             or _SPELLED.search(body, start, end)
@@ -404,6 +413,19 @@ def _unclaimed(body: str, start: int, place: int) -> bool:
     denials = DENIAL.finditer(f"{before}x")
     denied_twice = any(denial.end() > len(before) for denial in denials)
     return denied_twice or _SUPPOSED.fullmatch(before) is not None
+
+
+def _subject_count(body: str, start: int, end: int) -> Candidate | None:
+    """Return the number in words of the subject of a closing sentence (`So two roots are real`)."""
+    counted = _SUBJECT.match(body, start, end)
+    if counted is None or _NOT_ALONE.fullmatch(counted["n"]):
+        return None
+    noun = re.sub(r"(?<=\w) of(?= \w)", "", counted["noun"])  # `cups of rice`
+    if _DERIVED.search(noun):
+        return None
+    place = counted.span("n")
+    ignored = "it is denied" if denied(body, start, end, *place) else ""
+    return Candidate(CandidateKind.WORD, counted["n"], *place, start, end, ignored=ignored)
 
 
 def _count_in_words(body: str, start: int, end: int) -> Candidate | None:

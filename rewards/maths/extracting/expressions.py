@@ -245,7 +245,11 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
 def measured(body: str, end: int) -> int:
     """Return where the unit ends that stands behind a number, or where the number ends."""
     unit = _UNIT.match(body, end)
-    return unit.end(1) if unit and _is_unit(unit[1]) else end
+    if unit is None or not _is_unit(unit[1]):
+        return end
+    # `3750 in base 8` is no inch.
+    is_word = unit[1] == "in" and body[unit.end(1) :].lstrip(" ")[:1].isalpha()
+    return end if is_word else unit.end(1)
 
 
 def with_unit(body: str, text: str, end: int) -> str:
@@ -307,7 +311,8 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     start = last[0]
     renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        names = (tail[slice(*span)].rpartition("=")[0].strip() for span in (spans[-1], last))
+        names = (tail[slice(*span)].partition("=")[::2] for span in (spans[-1], last))
+        names = (name.strip() if value else "" for name, value in names)
         if len({_INDEX.sub("", name) for name in names}) > 1:
             break
         start = spans.pop()[0]

@@ -6,6 +6,7 @@ the chance of a reward. Every search runs from the end within bounded windows.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
 from .sentence import DENIAL, without_checks
-from .stance import framed, stance
+from .stance import Stance, framed, stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration
 
@@ -172,7 +173,9 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
     # These ranks search the text itself, so the refused statements are blanked first, and sentences
     # at the end that only check the answer.
     body = without_checks(_claimed(body, statements))
-    for number, rank in enumerate(RANKING[1:], start=2):
+    ranks = deque(enumerate(RANKING[1:], start=2))
+    while ranks:
+        number, rank = ranks.popleft()
         candidate = rank.find(body, statements)
         if candidate is None:
             continue
@@ -186,6 +189,8 @@ def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candi
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.
             body = blanked(body, [(candidate.said_from, candidate.said_to)])
+            if candidate.ignored == Stance.QUOTATION:  # which says nothing of other values
+                ranks.appendleft((number, rank))
 
 
 def _claimed(body: str, statements: Statements) -> str:

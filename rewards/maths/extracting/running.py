@@ -62,6 +62,8 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     ]
     if not joined or any(map(str.isdigit, body[joined[-1].end : end])):
         return None
+    if body[joined[-1].start - 1 : joined[-1].start] in {"^", "_"}:  # the end of `Bx^{-1}`
+        return None
     text = joined[-1].text
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
     plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])

@@ -90,7 +90,7 @@ _DATE_BESIDE = re.compile(
 # `Step 3`, `Figure 2`: the number names a part of the text.
 _LABEL = re.compile(
     r"\b(?:step|case|part|question|problem|exercise|figure|table|equation|chapter|section|example"
-    r"|line|theorem|lemma|rule)s?\s*[#(]?$"
+    r"|line|theorem|lemma|rule|in base)s?\s*[#($]?$"
 )
 # `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(

@@ -165,7 +165,7 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         tokens.append(Token("func", ALIASES.get(run, run), spaced))
     elif run in _GLUED_UNITS and not worded and _no_amount(tokens):
         _product(run, spaced, tokens)
-    elif worded or is_word(run):
+    elif worded or is_word(run) or (run in _CAPITAL_UNITS and spaced and not _no_amount(tokens)):
         tokens.append(Token("word", run if len(run) < 3 or run in UNITS else lowered, spaced))
     else:
         _product(run, spaced, tokens)
@@ -180,6 +180,8 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
+_CAPITAL_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ"})
+"""Units that behind a number and a space are no product, as `3 MN` may be."""
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _LETTERS = frozenset({"sym", "const", "endgroup", "rel"})
 r"""Kinds of tokens after which two letters are a product of variables rather than a unit: `2\pi

@@ -224,7 +224,8 @@ def _shows(words: frozenset[str], text: str, least: int) -> bool:
 
 _JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*)?"
-    r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или)|(?P<and>et|und|и)|(?P<letter>y|e))(?![^\s}\\])"
+    r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или|hoặc|veya|lub|atau|eller|або|ή|या)"
+    r"|(?P<and>et|und|и|và|ve|oraz|dan|och|og|та|και|और)|(?P<letter>y|e))(?![^\s}\\])"
     r"|(?P<or2>または|又は|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))"
     r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[a-z](?:_\{?\d\}?)?\s?=)"
 )
@@ -243,7 +244,8 @@ def joined_by_and(answer: str, *, foreign: bool) -> str:
     """
 
     def english(match: re.Match[str]) -> str:
-        if match["letter"] and not foreign and "{" not in match[0]:
+        is_apart = re.search(r"\s|\\[ ,;]", match[0])  # `5\mathrm{e}14` is no list
+        if match["letter"] and not (is_apart and (foreign or "{" in match[0])):
             return match[0]
         return " or " if match["or"] or match["or2"] else " and "
 

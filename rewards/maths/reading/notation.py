@@ -71,6 +71,17 @@ _GREEK = {
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
 
 
+# `5\\mathrm{e}14`, as calculators print it.
+_EXPONENT = re.compile(r"(?<=\d)\\(?:mathrm|text|rm)\s*\{[eE]\}(?=[-+]?\d)")
+_SPACE = r"(?:\s|\\[ ,;]|~)*"
+# `47 µC` and `4.7\\ \\text{k}\\Omega`: a prefix or a unit in Greek behind a number.
+_MICRO = re.compile(
+    rf"(?<=[\d}}\s;,]){_SPACE}(?:[μµ]|\\mu(?![a-z])|\\text\s*\{{[μµ]\}}){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?"
+    r"((?:C|F|m|s|g|A|V|J|W|H|T|N|Pa)(?![A-Za-z]))\}?"
+)
+_OHM = re.compile(
+    rf"(?<=[\d}}\s;,]){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?([kMGm]?)\}}?(?:[ΩΩ]|\\Omega(?![a-z]))\}}?"
+)
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 
 
@@ -82,6 +93,10 @@ def to_latex(text: str) -> str:
     """
     if "x" in text or "X" in text:
         text = _CROSS.sub(r"\\times ", text)
+    if "E" in text or "e" in text:
+        text = _EXPONENT.sub("e", text)
+    if "\\mu" in text or "\\Omega" in text or not text.isascii():
+        text = _OHM.sub(r"\\text{ \1ohm}", _MICRO.sub(r"\\text{ u\1}", text))
     if text.isascii():
         return uniform_units(text) if LATIN_UNIT.search(text) else text
     text = uniform_units(text)

@@ -48,7 +48,7 @@ _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 _NAMED_VALUES = {
     **dict.fromkeys(
         ("all real numbers", "all reals", "real numbers", "reals", "the real numbers", "all real",
-         "any real number"),
+         "any real number", "all real x", "all real numbers x", "all real values of x"),
         nodes.sym("set R"),
     ),
     **dict.fromkeys(("all integers", "integers"), nodes.sym("set Z")),

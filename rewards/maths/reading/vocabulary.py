@@ -151,9 +151,11 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
     "MeV": (1.602176634e-10, "g*m^2/s^2"), "atm": (101325e3, "g/m/s^2"),
     "bar": (1e8, "g/m/s^2"), "Wh": (3.6e6, "g*m^2/s^2"), "kWh": (3.6e9, "g*m^2/s^2"),
     "ha": (1e4, "m^2"), "ug": (1e-6, "g"), "us": (1e-6, "s"), "ns": (1e-9, "s"),
-    "dL": (1e-4, "m^3"), "cL": (1e-5, "m^3"),
+    "dL": (1e-4, "m^3"), "cL": (1e-5, "m^3"), "THz": (1e12, "/s"),
+    "pF": (Fraction("1e-15"), "A^2*s^4/g/m^2"), "pC": (Fraction("1e-12"), "A*s"),
+    "pA": (Fraction("1e-12"), "A"), "TW": (1e15, "g*m^2/s^3"), "TJ": (1e15, "g*m^2/s^2"),
     **{
-        prefix + name: (factor * scale, base)
+        prefix + name: (Fraction(str(factor)) * Fraction(str(scale)), base)
         for name, scale, base in (
             ("N", 1e3, "g*m/s^2"), ("J", 1e3, "g*m^2/s^2"), ("W", 1e3, "g*m^2/s^3"),
             ("Pa", 1e3, "g/m/s^2"), ("V", 1e3, "g*m^2/s^3/A"), ("ohm", 1e3, "g*m^2/s^3/A^2"),

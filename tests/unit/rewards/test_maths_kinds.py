@@ -971,6 +971,46 @@ LAWS = [
         [r"\gcd = 6, \text{lcm} = 72", "gcd = 6, lcm = 72", "6, 72"],
         [r"\gcd = 72, \text{lcm} = 6", "72, 6"],
     ),
+    # Units and numerals as calculators, physicists and other languages write them.
+    (
+        ["47 μC", r"47\ \mu\text{C}"],
+        "",
+        ["47 µC", r"47\,\mu\mathrm{C}", r"4.7\times10^{-5}\ \text{C}", "47000 nC"],
+        ["47 mC", "47 C", "47 nC"],
+    ),
+    (["5 kΩ", r"5\ \text{k}\Omega"], "", ["5000 ohm", r"5000\ \Omega"], [r"5\ \Omega", "5 MΩ"]),
+    (
+        [r"5.0 \times 10^{14} Hz", "5.0 × 10^14 Hz"],
+        "",
+        [r"5.0\mathrm{e}14\ \text{Hz}", r"5\text{e}14", "5e14 Hz", "500 THz"],
+        [r"5\mathrm{e}15", "5e13 Hz", "5, 14"],
+    ),
+    (["2.4 × 10^5 J"], "", ["240 kJ", "240000 J"], ["24 kJ", "2400 J"]),
+    (
+        ["x=4 hoặc x=5", "x=4 lub x=5", "x=4 veya x=5", "x = 4 або x = 5"],
+        "",
+        [r"S=\{5;4\}", "x=5 or x=4", "4, 5"],
+        ["x=4", "x=-4, x=5", "x=4, x=6"],
+    ),
+    (["3750_8"], "Convert $2024_{10}$ to base $8$.", ["3750", "3750_8"], ["3750_9", "3751"]),
+    (
+        ["all real x", "all real numbers"],
+        "For which real $x$ does it hold?",
+        [r"x\in\mathbb{R}", r"\mathbb{R}", r"(-\infty,\infty)"],
+        [r"x\in\mathbb{Z}", r"(0,\infty)"],
+    ),
+    (
+        ["y=C_1x^2+C_2x^{-1}", r"y = C_1x^2 + \frac{C_2}{x}"],
+        "",
+        [r"y(x)=\frac{A}{x}+Bx^2", "y=Ax^2+Bx^{-1}", r"y=ax^2+\frac{b}{x}"],
+        [r"y=Ax^2+Bx", r"y=\frac{A}{x^2}+Bx", r"y=A\left(x^2+\frac1x\right)"],
+    ),
+    (
+        ["2.01 s"],
+        "Find the period to three significant figures.",
+        [r"T \approx 2.01\ \text{seconds}", r"T\approx2.01\ \text{s}", "2.01 s"],
+        [r"T \approx 2.0\ \text{s}", "2.006 s", r"T\approx 2.10"],
+    ),
 ]
 
 
