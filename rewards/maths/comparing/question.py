@@ -231,8 +231,8 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     'the question asks for mean, mode, which are 8, 9'
     """
     wanted = labelled(gold, bare=True)
-    names = [name for name, _ in wanted] or _NOUN.findall(gold)  # `10 boxes, 5 eggs`
-    ranked = _ranked(labelled(answer), " ".join(names) if len(names) > 1 else prompt)
+    nouns = [name for name, _ in wanted] or _NOUN.findall(gold)  # `10 boxes, 5 eggs`
+    ranked = _ranked(labelled(answer), " ".join(nouns) if len(nouns) > 1 else prompt)
     values = [value for _, value in wanted] or _NOUN.sub("", gold).strip(" $()").split(",")
     given = [value for _, value in ranked]
     first, second = _equations(gold), _equations(answer)

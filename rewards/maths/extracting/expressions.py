@@ -311,9 +311,8 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     start = last[0]
     renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        names = (tail[slice(*span)].partition("=")[::2] for span in (spans[-1], last))
-        names = (name.strip() if value else "" for name, value in names)
-        if len({_INDEX.sub("", name) for name in names}) > 1:
+        sides = (tail[slice(*span)].partition("=") for span in (spans[-1], last))
+        if len({_INDEX.sub("", name.strip()) if sign else "" for name, sign, _ in sides}) > 1:
             break
         start = spans.pop()[0]
     return start, last[1]
