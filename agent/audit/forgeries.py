@@ -35,6 +35,7 @@ class Forgery(StrEnum):
     ENDS = "only the first and the last item of its list are left"
     ZEROED = "each of its numbers is zero"
     LEVEL = "in each item of its list, every number is the first one"
+    UNIFORM = "in each item of its list, every letter is an e"
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's answer on each task."""
@@ -74,10 +75,11 @@ class Forgery(StrEnum):
         usual = Counter(map(repr, items)).most_common(1)
         if listing is None or len(items) < FEWEST_ITEMS or usual[0][1] == len(items):
             return ""
-        if self is self.LEVEL:
-            level = [_leveled(str(item)) for item in items]
-            changed = sum(map(operator.ne, map(str, items), level))
-            return listing.with_items(level) if 2 * changed > len(items) else ""
+        if self in (self.LEVEL, self.UNIFORM):
+            spoil = _leveled if self is self.LEVEL else _uniform
+            spoilt = [spoil(str(item)) for item in items]
+            changed = sum(map(operator.ne, map(str, items), spoilt))
+            return listing.with_items(spoilt) if 2 * changed > len(items) else ""
         if self is self.ALIKE:
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
@@ -143,6 +145,11 @@ def _leveled(item: str) -> str:
     return _TIME.sub(first[0], item) if first else item
 
 
+def _uniform(item: str) -> str:
+    head, sign, value = item.rpartition(": ")
+    return head + sign + _LETTER.sub("e", value)
+
+
 def _invented(answer: str, opening: str) -> str:
     """Return an answer whose words and numbers that stand in the task are ones that stand nowhere,
     each another one; "" where fewer than half of them stand there. Keys of JSON stay.
@@ -184,6 +191,7 @@ FEWEST_ITEMS = 4
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
+_LETTER = re.compile(r"[^\W\d_]")
 _AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 _ORDERED = re.compile(r"\b(?:order|sort|rank|sequence|from \w+ to|first to)", re.IGNORECASE)
 _UNORDERED = re.compile(r"\bany order|\border (?:does|is) ?n", re.IGNORECASE)

@@ -60,6 +60,8 @@ INJECTED = (
     "\u0663", "\u221e",
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
+RANGES = ("1-999", "0-1000000", "1..1000", "1:1000", "1 to 1000")
+"""One item to who counts items, and all of them to who reads it."""
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
 EDGES = (*map(str, NUMBERS), "0.5", "256")
 """What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
@@ -87,11 +89,20 @@ def _value_of(text: str) -> float:
     return float(value) if isinstance(value, (int, float)) else math.inf
 
 
+def _odd(text: str) -> list[str]:
+    """Return the lines that are unlike those of the most frequent shape."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    return [line for line, shape in zip(lines, shapes, strict=True) if shape != usual and times > 2]
+
+
 _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
+    "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 PLACES = (*range(8), *range(-8, 0))
@@ -99,7 +110,7 @@ MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 2
 MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|identifier|name|rising)(-?\\d+)([ospn])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
 )
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
@@ -567,6 +578,9 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow = [joint.join(li) for li in listings for joint in dict.fromkeys([usual, *JOINTS])]
     letters = Counter("".join(answers)).most_common(MOST_LETTERS)
     hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
+    spelt = [spell(text) for text in choices[:MOST_USUAL] for spell in (str.lower, str.upper)]
+    hollow += [*RANGES, *(text for text in spelt if text not in choices)]
+    hollow += [slot("odd", n, opening=True) for n in (0, 1, 2, -1)]
     often = Counter(item for answer in answers for item in _PIECE.findall(answer))
     hollow += [usual.join([item] * n) for item, _ in often.most_common(MOST_USUAL) for n in (1, 40)]
     kinds = (*PATTERNS, "option", "line", "identifier", "name")

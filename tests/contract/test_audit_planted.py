@@ -681,6 +681,11 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
         (Forgery.LEVEL, "a 9:00-9:30\nb 9-10\nc 11-12\nd 2", "a 9:00-9:00\nb 9-9\nc 11-11\nd 2"),
+        (
+            Forgery.UNIFORM,
+            "1 a: no\n1 b: yes\n2 a: off\n3 a: on",
+            "1 a: ee\n1 b: eee\n2 a: eee\n3 a: ee",
+        ),
         (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
     ],
 )
