@@ -226,6 +226,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
+    if "mol" in wanted:
+        said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
     letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
     if sign and not letters and "=" not in calculation:
@@ -236,6 +238,11 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     return (wanted, said) if is_changed else None
 
 
+_MOLAR = re.compile(
+    r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?"
+    r"(?:M(?![A-Za-z])|mol\W{0,3}(?:L|dm\^?\{?3?\}?)\W{0,3}(?:⁻¹|\^?\{?-[13]\}?))\}?$"
+)
+"""`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
 """A confidence interval by its centre and margin."""
 _SPELT_TWICE = re.compile(

@@ -18,6 +18,7 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
+from .comparing.choices import listed
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
@@ -181,7 +182,9 @@ class MathsVerifier:
         """
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         value = asked_value(prompt, response[offset:]) if prompt else None
-        if value is None and all(map(_are_words, golds)):
+        if value is None and (
+            all(map(_are_words, golds)) or (extraction.text is None and listed(prompt))
+        ):
             value = in_words(prompt, response[offset:])
         if value is None:
             return extraction

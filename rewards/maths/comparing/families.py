@@ -16,6 +16,7 @@ from ..reading.nodes import (
     Node,
     TooBig,
     add,
+    has,
     is_scalar,
     neg,
     num,
@@ -29,6 +30,7 @@ from ..reading.nodes import (
 WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 _INDICES = frozenset("knmjl")
 _CONSTANT_NAMES = frozenset("CcKk")
+_LINES = frozenset({"t", "s", "r", "u", "k", "lambda", "mu"})
 _LINE_PRODUCTS = 40
 
 
@@ -113,6 +115,10 @@ def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
         and gold.op == answer.op == "rel"
         and gold.args[0] == answer.args[0]
         and gold.args[0].note in _INDICES
+    )
+    # The parameter of a line or plane: `(1, 2, 0) + t (3, -1, 4)`.
+    is_integer |= answer_only | gold_only <= _LINES and all(
+        node.op in {"add", "rel"} and has(node, "bracket", "matrix") for node in (gold, answer)
     )
     added = answer_only <= _added_constants(answer) and gold_only <= _added_constants(gold)
     return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer

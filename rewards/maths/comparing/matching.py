@@ -181,7 +181,8 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
     ):
         # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
         return _unordered(first, list(answer.args), judge)
-    if gold.op == "list" and answer.op == "bracket" and answer.note == "()":
+    is_tuple = answer.op == "bracket" and answer.note == "()" and not has(answer, "pm")
+    if gold.op == "list" and is_tuple:
         # Compare a gold list with a tuple: (1, 2) answers `x = 1, y = 2` and `1, 2`.
         if gold.note == "or" or is_regional(answer):
             return judge.decided("structure", False, "only one side is a tuple")

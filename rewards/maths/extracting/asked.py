@@ -92,6 +92,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_predicate(prompt, body, start, end)
         or _by_alternative(prompt, body, start, end)
         or _by_form(prompt, body, start, end)
+        or _by_chance(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
 
@@ -291,6 +292,8 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
+    if exists := _EXISTS.search(clause) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None:
+        return Named("", "No" if exists["no"] or exists["none"] else "Yes", begin, end)
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
@@ -299,6 +302,12 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
 
+_EXISTENCE = re.compile(r"(?:do(?:es)? there exist|(?:is|are) there)\b", re.IGNORECASE)
+_EXISTS = re.compile(
+    r"^(?:(?P<no>no such|none)|such an?|one such|infinitely many such)\b[^.,;]{0,40}?\bexists?$"
+    r"|^there (?:is|are|exists?) (?:(?P<none>no) )?such\b[^.,;]{0,30}$",
+    re.IGNORECASE,
+)
 _OFFERED = re.compile(
     r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
     r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
@@ -359,7 +368,7 @@ _SUBJECT = re.compile(
 
 def _of_another(prompt: str, clause: str) -> bool:
     """Return whether a clause speaks of a number or formula that the question does not have."""
-    subject = _SUBJECT.search(clause)
+    subject = _SUBJECT.search(re.sub(r"\*{2,3}", "", clause))
     if subject is None:
         return False
     return re.sub(r"\s", "", subject[1]) not in re.sub(r"[\s$]", "", prompt)
@@ -426,6 +435,25 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", digits["value"], *digits.span("value"))
 
 
+_CHANCE_ASKED = re.compile(
+    r"\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
+    r"|probabilità)\b",
+    re.IGNORECASE,
+)
+_CHANCE = re.compile(r"(?<![\w./])(?P<part>\d+)\s+(?:in|out of)\s+(?P<whole>\d+)(?![\w/]|\.\d)")
+
+
+def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
+    chances = list(_CHANCE.finditer(body, start, end)) if _CHANCE_ASKED.search(prompt) else []
+    numbers = re.findall(r"\d+", body[start:end])
+    if len(chances) != 1 or len(numbers) != 2 or denied(body, start, end, *chances[0].span()):
+        return None
+    if related(body[start : chances[0].start()]):
+        return None
+    return Named("", f"{chances[0]['part']}/{chances[0]['whole']}", *chances[0].span())
+
+
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
           "cannot")  # fmt: skip
 _ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
@@ -467,9 +495,17 @@ def in_words(prompt: str, body: str) -> Named | None:
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    if clause and _content(said["words"]) <= asked and not _content(before) <= asked:
-        return None
+    of_subject = clause and not re.match("belongs|goes|held|won", clause[0])
+    if of_subject and _content(said["words"]) <= asked and not _content(before) <= asked:
+        subject = _ANSWERING.match(body, place[0] - len(before), place[0])
+        return Named("", subject["name"], *subject.span("name")) if subject else None
     return Named("", said["words"], *said.span("words"))
+
+
+_ANSWERING = re.compile(
+    r"(?:(?:So|Thus|Hence|Therefore|Then),?\s+)?(?P<name>(?!(?i:so|thus|then|it|this|that|there)\b)"
+    r"[^\W\d_]{2,}(?: [^\W\d_]+){0,2}?)\s+(?:is|are|was|were|has|have|be)\b[^.]*$"
+)
 
 
 _WORDS = r"(?P<words>(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,6})"
@@ -477,7 +513,8 @@ _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
 _STATED_WORDS = re.compile(
-    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get)"
+    r"(?:\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get"
+    r"|belongs to|goes to|held by|won by)|:(?=\s[A-Z][a-z]+[.!]*\s*$))"
     r"\s+(?:(?:thus|then|therefore|hence|also)\s+)?(?:(?:an?|the)\s+)?(?!called|known|named)"
     r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
 )

@@ -4,6 +4,7 @@ or stresses.
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from ..reading.counting import spelled
@@ -52,7 +53,7 @@ def whole(body: str) -> Candidate | None:
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    stripped = _row(stripped) or _one_value(stripped)
+    stripped = _row(stripped) or _one_value(_ARROW.split(stripped)[-1].strip() or stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
@@ -73,6 +74,7 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+_ARROW = re.compile(r"⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z])")
 _LABELLED = re.compile(
     r"(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:answer|count|total|sum"
@@ -158,7 +160,8 @@ def short_text(body: str) -> Candidate | None:
 
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 """A character of Chinese, Japanese or Korean."""
-_SENTENCE = re.compile(r"[A-Z][a-z]*(?:['’]s)?\s.*\d.*\.$")
+_SENTENCE = re.compile(r"[A-ZÀ-ÖØ-ÞА-ЯΑ-Ω][^\W\d_A-ZА-Я]*(?:['’]s)?,?\s.*\d.*\.$")
+_FIRST_PERSON = re.compile(r"I(?:['’]\w+)?\s")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
@@ -185,7 +188,8 @@ def _is_prose(text: str) -> bool:
     bare = re.sub(r"\\[A-Za-z]+\s*(?:\{[A-Za-z ]*\})?", " ", text)
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     has_answer = _HOLDS_ANSWER.search(text) is not None
-    if (len(unknown_words) > 1 and _SENTENCE.match(without_decoration(text))) or (
+    least = 1 if text.count("$") > 3 else 2
+    if (len(unknown_words) >= least and _SENTENCE.match(without_decoration(text))) or (
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
@@ -195,7 +199,11 @@ def _is_prose(text: str) -> bool:
         _CONCLUDED.search(text) or _SPELLED.search(text) or _nothing(text, 0, len(text))
     ):
         return True
-    if len(unknown_words) > 1 and _count_in_words(text, 0, len(text)):
+    if len(unknown_words) > 1 and (
+        _count_in_words(text, 0, len(text)) or _subject_count(text, 0, len(text))
+    ):
+        return True
+    if has_answer and (_FIRST_PERSON.match(text) or _WORKS.search(text)):
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
@@ -217,6 +225,9 @@ def _is_prose(text: str) -> bool:
     )
 
 
+_WORKS = re.compile(
+    r"\b(?:this|it|that|which) (?:holds|is true|works)\b|\bonly\b.*\bworks\b", re.IGNORECASE
+)
 _GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
 
@@ -230,7 +241,7 @@ _PICKED = re.compile(
     r"|(?:correct|right|true)(?: one| option| choice| statement)? is|corresponds to|is)\b,?\s+"
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
     r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
-    r"|:\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
+    r"|(?::|(?:^|[.!]\s+)(?i:option|choice))\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
     r"|\b(?i:it'?s|it is)\s+[*(]*(?P<who>[A-J])\b[)*]*\s+(?:who|that|which)\b"
     r"|\b(?i:only)\s+[*(]*(?P<only>[A-J])\b[)*]*\s+(?:works?|satisf\w+|fits|holds|remains|match\w*)"
     r"|(?<![\w(*])[*(]*(?P<before>[A-J])\b[)*]*\s+(?:is|must be"
@@ -261,7 +272,8 @@ _YES_NO = re.compile(
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
-    r"(?:an?\s+|the\s+)?[*_]*(?P<word>[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
+    r"(?:an?\s+|the\s+)?[*_]*"
+    r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
 )
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
@@ -307,7 +319,8 @@ _SUBJECT = re.compile(
     r"\W*(?:(?:so|therefore|thus|hence|then|in total|altogether),?\s+)?(?:exactly\s+)?"
     rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
     r"(?P<noun>(?: [a-z]+){1,4}?)"
-    r" (?:are|were|remain|is|was|will be|must be|have been)\s[a-z ]{2,40}[.!]?\s*$",
+    r" (?:are|were|remain|is|was|will be|must be|have been|satisfy|work|meet|fit|pass|survive)"
+    r"(?:\s[a-z ]{2,40})?[.!]?\s*$",
     re.IGNORECASE,
 )
 _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
@@ -466,7 +479,11 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
-_SEVERAL_LETTERS = re.compile(r"[A-J](?:(?:, | and |, and )[A-J])+")
+_VALUE_IN_WORDS = re.compile(
+    rf"[A-J](?:(?:, | and |, and )[A-J])+$|(?:{_NUMBERS})\b", re.IGNORECASE
+)
+_BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
+_ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(r"(?:The|It|So|This|They|He|She|We|There)\s(?:[a-z]+\s){2}")
 """A whole sentence in bold, of which a lower rank takes the value."""
@@ -482,12 +499,22 @@ def stressed(body: str) -> Candidate | None:
     emphases = [
         emphasis
         for emphasis in _EMPHASIS.finditer(body, start, end)
-        if (_HOLDS_ANSWER.search(emphasis[2]) or _SEVERAL_LETTERS.fullmatch(emphasis[2]))
+        if (_HOLDS_ANSWER.search(emphasis[2]) or _VALUE_IN_WORDS.match(emphasis[2]))
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]
-    if len({emphasis[2] for emphasis in emphases}) != 1 or _HOLDS_ANSWER.search(body[end:]):
+    if not emphases or _HOLDS_ANSWER.search(body[end:]):
         return None
-    last = emphases[-1]
+    first, last = emphases[0], emphases[-1]
+    if len({emphasis[2] for emphasis in emphases}) != 1:
+        gaps = (body[a.end() : b.start()] for a, b in itertools.pairwise(emphases))
+        if not all(map(_BETWEEN_VALUES.fullmatch, gaps)) or not _ARE.search(
+            body, start, first.end()
+        ):
+            return None
+        text = ", ".join(emphasis[2].strip("., ") for emphasis in emphases)
+        return Candidate(
+            CandidateKind.EMPHASIS, text, first.start(2), last.end(2), first.start(), last.end()
+        )
     phrase = spoken(last[2], 0)
     return Candidate(CandidateKind.EMPHASIS, phrase.text or last[2], *last.span(2), *last.span())

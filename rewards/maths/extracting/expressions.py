@@ -272,7 +272,7 @@ def _is_unit(words: str) -> bool:
 _FOREIGN = re.compile(MEASURE)
 _UNITS = (
     rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
-    r"(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?)"
+    r"(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
 )
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
@@ -283,6 +283,7 @@ _UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTIL
 _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
+_SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
 _INDEX = re.compile(r"_\{?\d\}?$")  # which only counts: `\lambda_1`
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 _NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
@@ -311,8 +312,9 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     start = last[0]
     renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
-        sides = (tail[slice(*span)].partition("=") for span in (spans[-1], last))
-        if len({_INDEX.sub("", name.strip()) if sign else "" for name, sign, _ in sides}) > 1:
+        sides = [_SIDES.split(tail[slice(*span)], maxsplit=1) for span in (spans[-1], last)]
+        names = {_INDEX.sub("", side[0].strip()) if len(side) > 1 else "" for side in sides}
+        if len(names) > 1:
             break
         start = spans.pop()[0]
     return start, last[1]

@@ -17,8 +17,20 @@ def unboxed(gold: str) -> str:
     >>> unboxed(r"$x = \boxed{2}$, so $y = \boxed{3}$.")
     'x = 2 , y = 3'
     """
-    boxes = _filled(gold)
-    return joined(gold, boxes) if boxes else gold
+    if boxes := _filled(gold):
+        return joined(gold, boxes)
+    said = _SAID.search(gold) if "#### " in gold or gold[:1].isupper() else None
+    return said["last"] or said["formula"] or said["value"] if said else gold
+
+
+_SAID = re.compile(
+    r"####\s(?P<last>[^\n]+)\s*$"
+    r"|^(?:The|It|There|She|He|They|We|This)\b[^.$\d\\]{0,80}?\b"
+    r"(?:is|are|equals|takes(?: \w+)?|has|have"
+    r"|was|were|costs?|needs?|gets?|earns?)\s(?:\$(?P<formula>[^$]+)\$"
+    r"|(?P<value>-?\$?\d[\d,.]*(?:/\d+)?(?:\s[a-z]{1,12}){0,3}))\.?\s*$"
+)
+"""What a gold says that is a sentence, or a solution of GSM8K."""
 
 
 def parts(gold: str) -> int:

@@ -177,6 +177,21 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         link=r"(?:[*_】\]]*\s*(?:是|为|為|等于|等於|即|选|選|:|=|→)?\s*:?)",
         behind=r"",
     ),
+    # Headings of further languages, and the verb where one is usual.
+    PhraseLanguage(
+        name="further",
+        anchors=(
+            "odpowied", "odpověď", "cevap", "yanıt", "đáp án", "đáp số", "jawaban", "antwoord",
+            "svar", "відповідь", "απάντηση", "răspuns", "คำตอบ", "תשובה", "الجواب",
+            "الإجابة", "پاسخ",
+        ),
+        answer=r"odpowied(?:ź|zią)|odpověď|cevap|yanıt|đáp (?:án|số)|jawaban(?:nya)?|antwoord"
+        r"|svaret?|відповідь|απάντηση|răspuns(?:ul)?|คำตอบ|תשובה|الجواب(?: النهائي)?"
+        r"|الإجابة(?: النهائية)?|پاسخ",
+        result=r"(?!)",
+        link=r"(?:\s*(?:\s(?:to|jest|je|là|adalah|ialah|is|är|er|on|є|είναι|este|a|คือ|היא|הוא|هو|هي"
+        r"|است)(?=\s))\s*:?|" + _COLON + ")",
+    ),
 )  # fmt: skip
 
 DETERMINERS = re.compile(
@@ -499,6 +514,7 @@ FRAMES = (
             r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
             r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
             r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
+            r"|\bI(?:['’]d| would) guess\b|\bsomewhere (?:around|near)\b"
             r"|也许|或许|もしかし|어쩌면"
         ),
     ),

@@ -182,7 +182,11 @@ def _no_amount(tokens: list[Token]) -> bool:
 
 _CAPITAL_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ"})
 """Units that behind a number and a space are no product, as `3 MN` may be."""
-_GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
+_GLUED_UNITS = frozenset(
+    {"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min", "Pa", "mM"}
+    | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"}
+)
+"""Units that without a number before are a product: `\\frac{kT}{m}`, `\\frac{mV^2}{r}`."""
 _LETTERS = frozenset({"sym", "const", "endgroup", "rel"})
 r"""Kinds of tokens after which two letters are a product of variables rather than a unit: `2\pi
 hr`, `\mu mg`.

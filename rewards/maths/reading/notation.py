@@ -76,7 +76,7 @@ _EXPONENT = re.compile(r"(?<=\d)\\(?:mathrm|text|rm)\s*\{[eE]\}(?=[-+]?\d)")
 _SPACE = r"(?:\s|\\[ ,;]|~)*"
 # `47 µC` and `4.7\\ \\text{k}\\Omega`: a prefix or a unit in Greek behind a number.
 _MICRO = re.compile(
-    rf"(?<=[\d}}\s;,]){_SPACE}(?:[μµ]|\\mu(?![a-z])|\\text\s*\{{[μµ]\}}){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?"
+    rf"(?<=[\d}}\s;,]){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?(?:[μµ]|\\mu(?![a-z]))\}}?{_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?"
     r"((?:C|F|m|s|g|A|V|J|W|H|T|N|Pa)(?![A-Za-z]))\}?"
 )
 _OHM = re.compile(

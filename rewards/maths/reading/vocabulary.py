@@ -165,6 +165,7 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
         for prefix, factor in (
             ("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9),
         )
+        if prefix + name != "kT"  # the energy of heat
     },
     "mph": (0.44704, "m/s"), "kph": (Fraction(5, 18), "m/s"),
 }  # fmt: skip

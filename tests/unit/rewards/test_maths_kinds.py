@@ -1011,6 +1011,29 @@ LAWS = [
         [r"T \approx 2.01\ \text{seconds}", r"T\approx2.01\ \text{s}", "2.01 s"],
         [r"T \approx 2.0\ \text{s}", "2.006 s", r"T\approx 2.10"],
     ),
+    ([r"\frac{kT}{m}", r"\frac{k T}{m}"], "", [r"k\frac{T}{m}", "kT/m"], [r"\frac{k}{mT}", "kT"]),
+    ([r"\frac{GMm}{r^2}"], "", [r"G\frac{mM}{r^2}", r"\frac{G M m}{r^{2}}"], [r"G\frac{M}{r^2}"]),
+    (["3 MW", "2000 GJ"][:1], "", ["3000 kW", "0.003 GW"], ["3 kW", "3 mW"]),
+    (
+        ["0.25 mol/L"],
+        "",
+        ["0.25 M", r"0.25\,\text{M}", "0.25 mol L⁻¹", r"0.25\ \text{mol dm}^{-3}"],
+        ["0.25 mol", "0.25 mM", "2.5 M"],
+    ),
+    (
+        [r"\pm 4"],
+        "Find all ratios.",
+        [r"r\in\{-4,4\}", r"\{4,-4\}"],
+        [r"r\in\{4\}", r"r\in\{-4,5\}"],
+    ),
+    (["(-4,0),(4,0)"], "", [r"(\pm 4, 0)", "(4,0), (-4,0)"], [r"(0, \pm 4)", r"(\pm 4, 1)"]),
+    (
+        ["It takes her 12 days.", r"72/6=<<72/6=12>>12\n#### 12", "There are 12 of them"][:2],
+        "",
+        ["12", "12 days"],
+        ["13", "72"],
+    ),
+    ([r"-\infty"], "", ["negative infinity", r"-\infty"], ["infinity", "positive infinity"]),
 ]
 
 
