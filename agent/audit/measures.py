@@ -7,12 +7,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from statistics import fmean, pstdev
 
-from ludus.contract import NotApplicable, Report as Contract, examine, where
+from ludus.contract import NotApplicable, examine, where
 from ludus.envs import Briefing, Task
 from ludus.envs.checks.rules import RULES
 from ludus.envs.checks.subject import (
@@ -30,7 +30,7 @@ from ludus.messages import ToolCall, assistant
 
 from .answers import AnswerKey
 from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
-from .exploits import Exploit, Guard, GuardedEnv
+from .exploits import Guard, GuardedEnv
 from .forgeries import Forgery
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
@@ -44,6 +44,7 @@ from .pressure import (
 from .programs import Farm, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
+from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -52,16 +53,6 @@ MAX_STEPS = 32
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
-RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
-"""Shares of the expert's reward that a rule without understanding, and a program without the right
-answer, may earn.
-"""
-FARM_BOUND = 0.15
-"""What repeating may earn beyond the expert's reward, as a share of it."""
-PRESSURE_BOUND = 0.25
-"""The gap between reward and success that a policy trained by the reward alone may have."""
-CHEAT_BOUND, CHEAT_WARNING = 0.1, 0.05
-"""Shares of the expert's reward that an attack that does not solve the task may earn."""
 LOOKS = ("help", "?", "commands", "look")
 """What is said first, for a list of what may be said."""
 SCOUTED = 5
@@ -117,122 +108,6 @@ LEARNED = (
     ),
 )
 """Learned from the lessons of each audit."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One attack on one task."""
-
-    task: str
-    reward: float
-    solved: bool
-    """Whether it answered what the expert answers: then it was right, however it got there."""
-    actions: tuple[Action, ...]
-
-
-@dataclass(frozen=True)
-class AttackTally:
-    """All attacks of an attacker."""
-
-    attacker: Attacker
-    gain: Estimate
-    """Mean share of the expert's reward that counts against the environment, with its interval:
-    of a cheat, only what was paid without the right answer.
-    """
-    trials: tuple[Trial, ...]
-    fault: str = ""
-    """What broke instead of answering the attacker; empty if nothing did."""
-    unplayed: str = ""
-    """Why some tasks were not played: a model or a judge that was away; empty if all were."""
-
-    @property
-    def bound(self) -> float:
-        """The share from which the attacker is a finding."""
-        bounds = {
-            AttackKind.CHEAT: CHEAT_BOUND,
-            AttackKind.SEARCH: SEARCH_BOUND,
-            AttackKind.PRESSURE: PRESSURE_BOUND,
-            AttackKind.FARM: FARM_BOUND,
-        }
-        return bounds.get(self.attacker.kind, RULE_BOUND)
-
-    @property
-    def wins(self) -> bool:
-        """Whether the attacker is paid beyond the bound, and not by chance."""
-        return bool(self.trials) and self.gain.low > self.bound
-
-    @property
-    def best(self) -> Trial:
-        """The trial that shows most: paid without being solved, and as much as possible."""
-        return max(
-            self.trials, key=lambda trial: (trial.reward > 0 and not trial.solved, trial.reward)
-        )
-
-    @property
-    def mean(self) -> float:
-        """The mean reward."""
-        return fmean(trial.reward for trial in self.trials) if self.trials else 0.0
-
-
-@dataclass
-class Audit:
-    """What was measured."""
-
-    subject: str
-    contract: Contract
-    """The findings of `ludus check`."""
-    tasks: list[Task] = field(default_factory=list[Task])
-    expert: list[float] = field(default_factory=list[float])
-    """What the expert earns on each task; empty where there is no expert."""
-    tallies: list[AttackTally] = field(default_factory=list[AttackTally])
-    skipped: list[str] = field(default_factory=list[str])
-    """Attackers that found no time."""
-    spread: float | None = None
-    """Standard deviation of the reward of equal actions; None if unmeasured."""
-    mixed: Estimate | None = None
-    """Share of tasks on which the expert's episode, done whole half of the time and else with
-    faults, earns different rewards.
-    """
-    lowest: float = 0.0
-    highest: float = 0.0
-    pressure: Pressure | None = None
-    """What training by the reward alone led to; None where no policy was trained."""
-    is_remote: bool = False
-    """Whether gold and expert stay on a server."""
-    fault: str = ""
-    """What kept the environment from being played at all."""
-
-    @property
-    def oracle(self) -> float:
-        """The mean reward of the expert; of the best attack where there is no expert."""
-        return fmean(self.expert) if self.expert else max(1.0, self.highest)
-
-    @property
-    def floor(self) -> float:
-        """The mean reward of who does nothing or gives up."""
-        idle = [t.mean for t in self.tallies if t.attacker.name in ("nothing", "junk") and t.trials]
-        return max(idle, default=0.0)
-
-    @property
-    def winners(self) -> list[AttackTally]:
-        """The attackers that are paid beyond their bounds, the best first."""
-        return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
-
-    def exploits(self, seed: int) -> list[Exploit]:
-        """Return the best episode of each winner, to be played again."""
-        return [
-            Exploit(
-                env=self.subject,
-                attacker=tally.attacker.name,
-                task=best.task,
-                seed=seed,
-                actions=list(best.actions),
-                reward=best.reward,
-                bound=tally.bound * self.oracle,
-            )
-            for tally in self.winners
-            for best in [tally.best]
-        ]
 
 
 def audit(

@@ -13,7 +13,7 @@ from ludus.estimates import Estimate, mean_over_tasks
 from ludus.messages import as_action
 
 from .attackers import AttackKind
-from .measures import CHEAT_WARNING, AttackTally, Audit
+from .tallies import CHEAT_WARNING, AttackTally, Audit
 
 FLOOR_MARGIN = 0.25
 """The least share of the expert's reward that lies between the expert and who does nothing."""
