@@ -34,6 +34,7 @@ class Forgery(StrEnum):
     REVERSED = "its order is reversed"
     ENDS = "only the first and the last item of its list are left"
     ZEROED = "each of its numbers is zero"
+    UNDEFINED = "each of its numbers is NaN"
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
 
@@ -67,9 +68,10 @@ class Forgery(StrEnum):
         """
         if self is self.INVENTED:
             return _invented(answer, opening)
-        if self is self.ZEROED:
+        if self in (self.ZEROED, self.UNDEFINED):
+            sign = "0" if self is self.ZEROED else "NaN"
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
-            return _NUMERAL.sub("0", answer) if len(numbers) >= FEWEST_ITEMS else ""
+            return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
         listing = _Listing.of(answer)
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
@@ -193,5 +195,9 @@ _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")
 _AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
-_ORDERED = re.compile(r"\b(?:order|sort|rank|sequence|from \w+ to|first to)", re.IGNORECASE)
+_ORDERED = re.compile(
+    r"\b(?:(?:in|into|by|the) (?:\w+ ){0,2}order\b(?! (?:to|of|form|letter|number|for|from)\b)"
+    r"|sort|rank|sequence|from \w+ to|first to)",
+    re.IGNORECASE,
+)
 _UNORDERED = re.compile(r"\bany order|\border (?:does|is) ?n", re.IGNORECASE)

@@ -44,7 +44,7 @@ from .pressure import (
 from .programs import Farm, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
-from .tallies import AttackTally, Audit, Trial
+from .tallies import ORDER_BOUND, AttackTally, Audit, Trial
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -108,6 +108,8 @@ LEARNED = (
     ),
 )
 """Learned from the lessons of each audit."""
+UNREAD = ("rank", "giveaway")
+"""Attackers that do nothing of the task, even where they answer what the expert answers."""
 
 
 def audit(
@@ -347,7 +349,9 @@ class _Attack:
         lessons = [self.key.experts.get(task.id) for task in self.attacked]
         for forgery in Forgery if any(le and len(le.actions) == 1 for le in lessons) else ():
             about, plays = f"the expert's answer: {forgery}", forgery.plays(self.key.experts)
-            yield Attacker(f"forged {forgery.name.lower()}", AttackKind.FORGED, plays, about)
+            bound = ORDER_BOUND if forgery is Forgery.REVERSED else None
+            name = f"forged {forgery.name.lower()}"
+            yield Attacker(name, AttackKind.FORGED, plays, about, bound=bound)
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that answer a single item of a list, by its place in the task."""
@@ -530,7 +534,9 @@ class _Attack:
             # Who looked where the expert does not look copied what it was told, and not the task.
             may = may_copy or attacker.asks
             is_copy = may and not self.key.looks_elsewhere(task.id, actions)
-            is_fair = (solved and (excused or is_copy)) or self._is_fair_part(task.id, episode)
+            is_fair = solved and (excused or is_copy)
+            if attacker.name not in UNREAD:
+                is_fair = is_fair or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             if attacker.kind is AttackKind.FARM and self.farm is not None:
                 more = self._farm_gain(self.farm, task.id, episode)

@@ -89,6 +89,13 @@ def _value_of(text: str) -> float:
     return float(value) if isinstance(value, (int, float)) else math.inf
 
 
+def _by_number(text: str) -> list[str]:
+    """Return the first words of lines with numbers, those of the least sums first."""
+    rows = [(WORD.findall(line), NUMBER.findall(line)) for line in text.splitlines()]
+    sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
+    return sorted(sums, key=sums.__getitem__)
+
+
 def _odd(text: str) -> list[str]:
     """Return the lines that are unlike those of the most frequent shape."""
     lines = [line for line in text.splitlines() if line.strip()]
@@ -101,6 +108,8 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
+    "paragraph": lambda text: [each for each in re.split(r"\n\s*\n", text) if each.strip()],
+    "leader": lambda text: _by_number(text),
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
     "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
@@ -110,7 +119,7 @@ MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 2
 MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
 )
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
@@ -136,7 +145,10 @@ _SAMPLE = re.compile(
 )
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
-_WIDE = (("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"))
+_WIDE = (
+    ("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"),
+    ("\0number0o\0", "-1000"), ("-1000", "\0number0o\0"),
+)  # fmt: skip
 """Ends of a range that holds everything, and of one that holds nothing."""
 FILE = re.compile(r"(?<![\w./-])[\w./-]*\w\.[a-z]{1,5}\b")
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
@@ -580,6 +592,8 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
     spelt = [spell(text) for text in choices[:MOST_USUAL] for spell in (str.lower, str.upper)]
     hollow += [*RANGES, *(text for text in spelt if text not in choices)]
+    many = len(_PIECE.findall(answers[0]))
+    hollow += [usual.join([slot("leader", n, opening=True)] * many) for n in (0, -1)]
     hollow += [slot("odd", n, opening=True) for n in (0, 1, 2, -1)]
     often = Counter(item for answer in answers for item in _PIECE.findall(answer))
     hollow += [usual.join([item] * n) for item, _ in often.most_common(MOST_USUAL) for n in (1, 40)]
@@ -679,6 +693,7 @@ def _calls(tool: ToolSpec, values: Sequence[str]) -> list[Move]:
     numbers = [name for name in rest if properties[name].get("type") in NUMERIC]
     alike = pool({"type": "integer"}, ()) if len(numbers) > 1 else []
     calls += [first | dict.fromkeys(numbers, value) for value in alike]
+    calls += [first | dict.fromkeys(texts, wild) for wild in ("*", "%", ".*", "") if texts[1:]]
     if len(texts) > 1:
         numbered = [dict.fromkeys(rest, number) for number in [*_integers(values), 1, -1]]
         for place in PLACES[:12]:

@@ -229,6 +229,12 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
     ]
     for tool in briefing.tools:
         names = [*properties_of(tool)]
+        if len(names) == 1:  # look the task up, and answer with a piece of what is found
+            ask = Move(
+                tool=tool.name, arguments=json.dumps({names[0]: slot("text", 0, opening=True)})
+            )
+            pieces = [slot("paragraph", n) for n in (0, 1, -1)]
+            yield from ((ask, answer) for answer in framed(pieces))
         for name, value in itertools.product(names if len(names) == 1 else (), shown):
             call = Move(tool=tool.name, arguments=json.dumps({name: value}))
             yield from ((first, call) for first in free)
@@ -501,7 +507,7 @@ class Farm:
     """Whether of what the expert does after it only the last action is done."""
     times: int = FARMED_TIMES
     respelt: bool = False
-    """Whether each repeat has a blank more behind its words than the one before."""
+    """Whether each repeat is written otherwise, by letters or blanks."""
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
         """Return the row of actions; the expert's alone where it is not paid so often."""
@@ -539,19 +545,35 @@ class Farm:
         after = "" if between is None else f", each time after {between}"
         along = f" with the {self.before} before it" if self.before else ""
         whole = "the expert's beginning" if self.alone else "what the expert does"
-        how = " with more blanks" if self.respelt else ""
+        how = " in other letters or with blanks" if self.respelt else ""
         return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
 
 
 def _padded(action: Action | Move, blanks: int) -> Action | Move:
-    """Return an action with so many blanks behind each of its texts."""
+    """Return an action with the last word of each of its texts in other letters, and when these
+    are used up with so many blanks behind.
+    """
     if isinstance(action, Move):
         return action
     message = as_action(action)
+
+    def spelt(text: str) -> str:
+        head, sign, tail = text.rpartition(" ")
+        ways = (
+            tail,
+            tail.lower(),
+            tail.upper(),
+            tail.title(),
+            tail.swapcase(),
+            tail[:1].swapcase() + tail[1:],
+        )
+        way = [*dict.fromkeys(ways)][blanks : blanks + 1]
+        return head + sign + way[0] if way else text + " " * blanks
+
     if not message.tool_calls:
-        return message.text + " " * blanks
+        return spelt(message.text)
     call = message.tool_calls[-1]
-    given = {n: v + " " * blanks if isinstance(v, str) else v for n, v in call.arguments.items()}
+    given = {n: spelt(v) if isinstance(v, str) else v for n, v in call.arguments.items()}
     return assistant("", [ToolCall(name=call.name, arguments=given, id="call_0")])
 
 

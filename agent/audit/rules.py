@@ -619,6 +619,20 @@ def tries_all(scene: Scene) -> Iterator[Action]:
 
 
 def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
-    """Answer by the learned rule."""
-    learned = learned_rule(scene, kind)
-    yield from repeat(scene.answer(learned[1](scene.opening) if learned else "nothing"))
+    """Answer by the learned rule: the task, or where each turn is answered, what is shown."""
+    if learned := learned_rule(scene, kind):
+        yield from repeat(scene.answer(learned[1](scene.opening)))
+    learned = _rule_of_turns(scene, kind)
+    while True:
+        yield scene.answer(learned[1](scene.shown) if learned else "nothing")
+
+
+def _rule_of_turns(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
+    frame = AnswerFrame.of(scene.lessons, scene.briefing)
+    known = [
+        (text, frame.core(action))
+        for lesson in scene.lessons
+        if len(lesson.actions) > 1
+        for text, action in zip([lesson.opening, *lesson.replies], lesson.actions, strict=False)
+    ]
+    return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, kind)

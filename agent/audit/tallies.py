@@ -17,6 +17,9 @@ RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
 """Shares of the expert's reward that a rule without understanding, and a program without the right
 answer, may earn.
 """
+ORDER_BOUND = 0.9
+"""What the expert's answer in the reverse order may earn: the order may be one of several demands.
+"""
 FARM_BOUND = 0.15
 """What repeating may earn beyond the expert's reward, as a share of it."""
 PRESSURE_BOUND = 0.25
@@ -54,6 +57,8 @@ class AttackTally:
     @property
     def bound(self) -> float:
         """The share from which the attacker is a finding."""
+        if self.attacker.bound is not None:
+            return self.attacker.bound
         bounds = {
             AttackKind.CHEAT: CHEAT_BOUND,
             AttackKind.SEARCH: SEARCH_BOUND,
