@@ -627,12 +627,18 @@ def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
         yield scene.answer(learned[1](scene.shown) if learned else "nothing")
 
 
+MOST_TURNS, MOST_PAIRS = 3, 48
+"""Turns of a lesson, and turns of all, from which a rule is learned."""
+
+
 def _rule_of_turns(scene: Scene, kind: RuleKind) -> tuple[str, Rule] | None:
     frame = AnswerFrame.of(scene.lessons, scene.briefing)
     known = [
         (text, frame.core(action))
         for lesson in scene.lessons
         if len(lesson.actions) > 1
-        for text, action in zip([lesson.opening, *lesson.replies], lesson.actions, strict=False)
-    ]
+        for text, action in zip(
+            [lesson.opening, *lesson.replies], lesson.actions[:MOST_TURNS], strict=False
+        )
+    ][:MOST_PAIRS]
     return rule_from(known, f"{scene.prompt}\n{scene.opening}", frame.core, kind)
