@@ -222,7 +222,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     named = _NAMED.fullmatch(said)
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
-    centred = _CENTRED.fullmatch(said) if "interval" in prompt and wanted[:1] in "([" else None
+    is_interval = "confidence" in prompt and wanted[:1] + wanted[-1:] in {"()", "[]"}
+    centred = _CENTRED.fullmatch(said) if is_interval else None
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
@@ -239,8 +240,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
 
 
 _MOLAR = re.compile(
-    r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?"
-    r"(?:M(?![A-Za-z])|mol\W{0,3}(?:L|dm\^?\{?3?\}?)\W{0,3}(?:⁻¹|\^?\{?-[13]\}?))\}?$"
+    r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
+    r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
 )
 """`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
@@ -351,13 +352,16 @@ _BASE = re.compile(
 )
 
 
+_OF_DIGITS = re.compile(r"\b(?:how many|(?:number|sum|product) of)\b", re.IGNORECASE)
+
+
 def _in_base(prompt: str, gold: str, answer: str) -> bool:
     """Return whether gold and answer are the same digits, of which one names the base that the
     prompt asks for last: `101_2` for `101`.
     """
     pair = [_NUMERAL.fullmatch(clean(text)) for text in (unboxed(gold), answer_alone(answer))]
     asked = _BASE.findall(prompt)
-    if not all(pair) or not asked:
+    if not all(pair) or not asked or _OF_DIGITS.search(prompt):
         return False
     (digits, base), (given, given_base) = (match.groups() for match in pair if match)
     wanted = _BASES.get(asked[-1].lower(), asked[-1])

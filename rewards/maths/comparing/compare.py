@@ -6,7 +6,7 @@ from ..proving.judge import Judge
 from ..reading.nodes import Node, symbols
 from .approximations import readings
 from .constants import is_antiderivative
-from .families import real_numbers, whole_numbers
+from .families import counting, real_numbers, whole_numbers
 from .matching import matches
 from .tasks import is_open, unevaluated, worked
 
@@ -34,6 +34,7 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
             "free letters", False, "the gold is a number, and the answer has free letters"
         )
     judge.whole, judge.free = whole_numbers(gold), real_numbers(gold)
+    judge.counts = counting(gold) if judge.whole else judge.whole
     exact, rounded = readings(worked(gold))
     if exact is not None and matches(exact, answer, judge):
         return True

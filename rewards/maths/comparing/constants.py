@@ -22,7 +22,7 @@ _OF_INTEGRALS = _NUMBERED | {"C", "K"}
 """Names that mark a constant in a gold as free. The letters c and k are left out, since these may
 be coefficients.
 """
-_ONLY_IN_ANSWERS = frozenset({"A", "B", "D", "a", "b"})
+_ONLY_IN_ANSWERS = frozenset({"A", "B", "D"})
 """Further names that an answer may use for constants which the gold calls C."""
 _POINTS = (nodes.HALF, num(3), num(Fraction(7, 5)), num(-2))
 """Points p to try where no derivative is known: F(x) - F(p) cancels the constant. A formula may be

@@ -185,14 +185,9 @@ def true_chain(node: Node, judge: Judge) -> Node | None:
 def _is_result(head: Node) -> bool:
     """Return whether `head = value` names or works out a value, and is no equation to solve."""
     named = head.op == "given" and head.args[0].op == "sym"
-    called = head.op == "mul" and len(head.args) == 2 and _names_function(head.args[0].note)
+    called = head.op == "mul" and len(head.args) == 2 and head.args[0].note.isupper()
     matrix = any(part.op == "matrix" for part in walk(head))
     return named or (called and head.args[1].op == "num") or matrix
-
-
-def _names_function(letter: str) -> bool:
-    """Return whether a letter before a number in brackets is a function's: `p(1) = 7`."""
-    return letter.isupper() or letter in {"f", "g", "h", "p", "q", "r"}
 
 
 def _unmarked(node: Node) -> Node:

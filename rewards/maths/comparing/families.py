@@ -85,6 +85,17 @@ def whole_numbers(gold: Node) -> frozenset[str]:
     return WHOLE_NUMBER_NAMES & letters
 
 
+def counting(gold: Node) -> frozenset[str]:
+    """Return the whole-number letters that only count the values of a gold: those of its one value.
+    In a tuple, in a list, or as the argument of a function they say which values belong together.
+    """
+    node = without_membership(gold)
+    name, value = node.args if node.op == "rel" and len(node.args) == 2 else (None, node)
+    if not is_scalar(value):
+        return frozenset()
+    return whole_numbers(gold) - (symbols(name) if name is not None else set())
+
+
 def real_numbers(gold: Node) -> frozenset[str]:
     """Return the letters of an equation that a gold puts in the real numbers: `y = c x, c in R`."""
     equations = [part for part in gold.args if part.op == "rel" and part.note == "="]
@@ -95,20 +106,20 @@ def real_numbers(gold: Node) -> frozenset[str]:
     return frozenset(letters & symbols(equations[0].args[1]) - symbols(equations[0].args[0]))
 
 
-def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
+def same_parameter(gold: Node, answer: Node, whole: frozenset[str], counts: frozenset[str]) -> Node:
     """Rename the whole-number parameter of `answer` as in the gold: pi/6 + n pi matches pi/6 + k
     pi.
 
-    This happens where the gold puts its letter in the whole numbers, and in families that contain
-    pi or degrees, where the usual letters of an index need no set. The constant of an integral may
-    also have any of its usual names.
+    This happens where the letter of the gold only counts (`counts`, see `counting`), and in
+    families that contain pi or degrees, where the usual letters of an index need no set. The
+    constant of an integral may also have any of its usual names.
     """
     answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
     if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
     names = WHOLE_NUMBER_NAMES if gold_only <= whole else _INDICES
     is_periodic = _periodic(gold) and _periodic(answer)
-    is_integer = answer_only | gold_only <= names and (is_periodic or gold_only <= whole)
+    is_integer = answer_only | gold_only <= names and (is_periodic or gold_only <= counts)
     # `n = 3^m` describes the numbers of `n = 3^k`.
     is_integer |= (
         answer_only | gold_only <= _INDICES
@@ -124,7 +135,7 @@ def same_parameter(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
     return rename(answer, {answer_only.pop(): gold_only.pop()}) if is_integer or added else answer
 
 
-def shifted(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
+def shifted(gold: Node, answer: Node, whole: frozenset[str], counts: frozenset[str]) -> Node:
     """Return an answer `-3pi/4 + n pi` with the whole number added to its parameter that makes it
     read like the gold `pi/4 + n pi`; both describe the same values. Other answers are unchanged.
     """
@@ -133,7 +144,7 @@ def shifted(gold: Node, answer: Node, whole: frozenset[str]) -> Node:
         return answer
     (name,) = names
     lines = _line(gold, name), _line(answer, name)
-    if None in lines:
+    if None in lines or not (names <= counts or (_periodic(gold) and _periodic(answer))):
         return answer
     (start, step), (answer_start, answer_step) = (line for line in lines if line)
     turns = (start - answer_start) / answer_step

@@ -72,9 +72,9 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             if gold.note == f"set {answer.note}":
                 return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
-            answer = same_parameter(gold, answer, judge.whole)
-        if second.names and ("const" in second.ops or judge.whole):
-            answer = shifted(gold, answer, judge.whole)
+            answer = same_parameter(gold, answer, judge.whole, judge.counts)
+        if second.names and ("const" in second.ops or judge.counts):
+            answer = shifted(gold, answer, judge.whole, judge.counts)
         gold, answer = in_order(gold, answer, first.names | second.names)
         differ_by_constant = (
             apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
@@ -91,7 +91,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
-    answer = same_parameter(gold, aligned(gold, answer), judge.whole)
+    answer = same_parameter(gold, aligned(gold, answer), judge.whole, judge.counts)
     answer = same_free(gold, answer, judge.free)
     if is_plural(gold) or is_plural(answer):
         return _plural(gold, answer, judge)
@@ -177,7 +177,8 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         gold.op in {"list", "set"}
         and gold.note != "or"
         and (answer.op, answer.note) == ("bracket", "[]")
-        and len(answer.args) > 2
+        and len(answer.args) == len(first) > 2
+        and not any(item.op == "rel" for item in first)
     ):
         # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
         return _unordered(first, list(answer.args), judge)
@@ -391,7 +392,7 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op == answer.op == "cases":
         return _same_cases(branches(gold), branches(answer), judge)
     if is_scalar(gold) and is_scalar(answer):
-        return same_value(gold, shifted(gold, answer, judge.whole), judge)
+        return same_value(gold, shifted(gold, answer, judge.whole, judge.counts), judge)
     return _as_written(gold, answer, judge)
 
 

@@ -88,7 +88,7 @@ _FORMS = {
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
     "counts": r"\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s|wie ?viele)\b"
-    r"(?!.{0,30}(?:per ?cent|%))",
+    r"(?![^.?]*(?:per ?cent|%|prozent|por ?ciento|anteil|share|rate|fraction))[^.?]*\?[^?%]*$",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
@@ -232,7 +232,10 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     """
     wanted = labelled(gold, bare=True)
     nouns = [name for name, _ in wanted] or _NOUN.findall(gold)  # `10 boxes, 5 eggs`
-    ranked = _ranked(labelled(answer), " ".join(nouns) if len(nouns) > 1 else prompt)
+    are_names = len({*nouns}) == len(nouns) > 1 and (
+        wanted or all(noun in answer for noun in nouns)
+    )
+    ranked = _ranked(labelled(answer), " ".join(nouns) if are_names else prompt)
     values = [value for _, value in wanted] or _NOUN.sub("", gold).strip(" $()").split(",")
     given = [value for _, value in ranked]
     first, second = _equations(gold), _equations(answer)

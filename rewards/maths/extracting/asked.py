@@ -292,8 +292,12 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
-    if exists := _EXISTS.search(clause) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None:
-        return Named("", "No" if exists["no"] or exists["none"] else "Yes", begin, end)
+    exists = _EXISTS.match(clause) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None
+    if exists and not (led and _CONDITIONAL.search(led[0])):
+        noun = (exists["noun"] or exists["other"]).lower().removesuffix("s")
+        is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
+        says = "No" if exists["no"] or exists["none"] else "Yes"
+        return Named("", says, begin, end) if is_asked else None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
@@ -302,12 +306,17 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
 
-_EXISTENCE = re.compile(r"(?:do(?:es)? there exist|(?:is|are) there)\b", re.IGNORECASE)
-_EXISTS = re.compile(
-    r"^(?:(?P<no>no such|none)|such an?|one such|infinitely many such)\b[^.,;]{0,40}?\bexists?$"
-    r"|^there (?:is|are|exists?) (?:(?P<none>no) )?such\b[^.,;]{0,30}$",
+_EXISTENCE = re.compile(
+    r"(?:do(?:es)? there exist|(?:is|are) there)\b(?!\s(?:exactly|infinitely|finitely|no|only"
+    r"|at|more|less|fewer|always|two|one)\b|\s\d)",
     re.IGNORECASE,
 )
+_EXISTS = re.compile(
+    r"(?:(?P<no>no such)|such an?|one such|infinitely many such)\s[$]?(?P<noun>\w+)[$]? exists?$"
+    r"|there (?:is|are|exists?) (?P<none>no )?such (?:an? )?[$]?(?P<other>\w+)[$]?$",
+    re.IGNORECASE,
+)
+_CONDITIONAL = re.compile(r"\b(?:for|if|when|unless|among)\b", re.IGNORECASE)
 _OFFERED = re.compile(
     r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
     r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
@@ -327,7 +336,10 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     """
     offered = _OFFERED.search(prompt[-MAX_QUESTION:])
     # Of `converge absolutely, converge conditionally or diverge?` the offer has more than a word.
-    if offered is None or len({word.endswith("ly") for word in offered.groups()}) > 1:
+    manners = [word for word in offered.groups() if word.endswith("ly")] if offered else []
+    if offered is None or (
+        manners and re.search(r"\b(?:con|di)verge\b", " ".join(offered.groups()))
+    ):
         return None
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
@@ -440,18 +452,22 @@ _CHANCE_ASKED = re.compile(
     r"|probabilità)\b",
     re.IGNORECASE,
 )
-_CHANCE = re.compile(r"(?<![\w./])(?P<part>\d+)\s+(?:in|out of)\s+(?P<whole>\d+)(?![\w/]|\.\d)")
+_CHANCE = re.compile(
+    r"\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance|probability)\s+is"
+    r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
+    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$",
+    re.IGNORECASE,
+)
 
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
-    chances = list(_CHANCE.finditer(body, start, end)) if _CHANCE_ASKED.search(prompt) else []
-    numbers = re.findall(r"\d+", body[start:end])
-    if len(chances) != 1 or len(numbers) != 2 or denied(body, start, end, *chances[0].span()):
+    chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
+    if chance is None or int(chance["part"]) > int(chance["whole"]):
         return None
-    if related(body[start : chances[0].start()]):
-        return None
-    return Named("", f"{chances[0]['part']}/{chances[0]['whole']}", *chances[0].span())
+    return Named(
+        "", f"{chance['part']}/{chance['whole']}", chance.start("part"), chance.end("whole")
+    )
 
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
@@ -495,7 +511,7 @@ def in_words(prompt: str, body: str) -> Named | None:
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = clause and not re.match("belongs|goes|held|won", clause[0])
+    of_subject = clause and not clause[0].startswith("belongs")
     if of_subject and _content(said["words"]) <= asked and not _content(before) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
         return Named("", subject["name"], *subject.span("name")) if subject else None
@@ -513,9 +529,8 @@ _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
 _STATED_WORDS = re.compile(
-    r"(?:\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get"
-    r"|belongs to|goes to|held by|won by)|:(?=\s[A-Z][a-z]+[.!]*\s*$))"
-    r"\s+(?:(?:thus|then|therefore|hence|also)\s+)?(?:(?:an?|the)\s+)?(?!called|known|named)"
+    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to)"
+    r"\s+(?:(?:thus|then|therefore|hence)\s+)?(?:(?:an?|the)\s+)?(?!called|known|named)"
     r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
 )
 _DOUBTED = re.compile(

@@ -53,7 +53,10 @@ def whole(body: str) -> Candidate | None:
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    stripped = _row(stripped) or _one_value(_ARROW.split(stripped)[-1].strip() or stripped)
+    arrow = _ARROW.match(stripped)
+    if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
+        stripped = arrow["value"]
+    stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
@@ -74,7 +77,10 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
-_ARROW = re.compile(r"⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z])")
+_ARROW = re.compile(
+    r"(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)",
+    re.DOTALL,
+)
 _LABELLED = re.compile(
     r"(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:answer|count|total|sum"
@@ -226,7 +232,7 @@ def _is_prose(text: str) -> bool:
 
 
 _WORKS = re.compile(
-    r"\b(?:this|it|that|which) (?:holds|is true|works)\b|\bonly\b.*\bworks\b", re.IGNORECASE
+    r"\b(?:this|it|that|which) (?:holds|is true) for\b|^(?:so )?only\b.*\bworks\W*$", re.IGNORECASE
 )
 _GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
@@ -300,7 +306,8 @@ _VERB = (
 )
 _COUNTS = re.compile(
     rf"{_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
-    r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?(?:;[^;\d$]*)?\s*$",
+    r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?"
+    r"(?:;\s(?:es|it is|it's|c'est|das ist)\s[^;\d$]*)?\s*$",
     re.IGNORECASE,
 )
 _DERIVED = re.compile(
@@ -319,10 +326,15 @@ _SUBJECT = re.compile(
     r"\W*(?:(?:so|therefore|thus|hence|then|in total|altogether),?\s+)?(?:exactly\s+)?"
     rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
     r"(?P<noun>(?: [a-z]+){1,4}?)"
-    r" (?:are|were|remain|is|was|will be|must be|have been|satisfy|work|meet|fit|pass|survive)"
-    r"(?:\s[a-z ]{2,40})?[.!]?\s*$",
+    r" (?:(?:are|is|were|was)\s(?:left(?! out)|needed|required|necessary|empty|free"
+    r"|possible|available|enough|sufficient|in (?:all|total))|remain|satisfy|work)"
+    r"\b[a-z ]{0,30}[.!]?\s*$",
     re.IGNORECASE,
 )
+_NO_COUNT = words(
+    "more extra in out tens hundredths tenths squared cubed groups pairs rows teams boxes ways"
+)
+"""Words behind a number that make it no count of what the sentence is about."""
 _NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
 # `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
 # is nothing to find.
@@ -433,8 +445,10 @@ def _subject_count(body: str, start: int, end: int) -> Candidate | None:
     counted = _SUBJECT.match(body, start, end)
     if counted is None or _NOT_ALONE.fullmatch(counted["n"]):
         return None
-    noun = re.sub(r"(?<=\w) of(?= \w)", "", counted["noun"])  # `cups of rice`
-    if _DERIVED.search(noun):
+    first, *others = counted["noun"].split()
+    if unit_symbol(first) and others[:1] == ["of"]:  # `cups of rice`
+        others = others[1:]
+    if _DERIVED.search(" ".join([first, *others])) or _NO_COUNT.intersection([first, *others]):
         return None
     place = counted.span("n")
     ignored = "it is denied" if denied(body, start, end, *place) else ""
@@ -482,6 +496,31 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
 _VALUE_IN_WORDS = re.compile(
     rf"[A-J](?:(?:, | and |, and )[A-J])+$|(?:{_NUMBERS})\b", re.IGNORECASE
 )
+_OTHERS = re.compile(
+    r"\b(?:candidates?|poles?|possib\w+|exclud\w+|test\w*|cases?|false|wrong|incorrect|not|either)\b",
+    re.IGNORECASE,
+)
+"""Words that make stressed values other things than the answer."""
+
+
+_STATES = re.compile(r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$")
+
+
+def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) -> bool:
+    """Return whether letters or a number in words are stressed as what a sentence ends in."""
+    closes = not body[emphasis.end() : end].strip(" .!*")
+    stated = re.search(
+        r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$",
+        body[start : emphasis.start()],
+    )
+    return bool(
+        closes
+        and stated
+        and _VALUE_IN_WORDS.match(emphasis[2])
+        and not _OTHERS.search(body, start, emphasis.start())
+    )
+
+
 _BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
 _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
@@ -499,7 +538,7 @@ def stressed(body: str) -> Candidate | None:
     emphases = [
         emphasis
         for emphasis in _EMPHASIS.finditer(body, start, end)
-        if (_HOLDS_ANSWER.search(emphasis[2]) or _VALUE_IN_WORDS.match(emphasis[2]))
+        if (_HOLDS_ANSWER.search(emphasis[2]) or _stands_for_value(body, start, emphasis, end))
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]
@@ -507,10 +546,11 @@ def stressed(body: str) -> Candidate | None:
         return None
     first, last = emphases[0], emphases[-1]
     if len({emphasis[2] for emphasis in emphases}) != 1:
-        gaps = (body[a.end() : b.start()] for a, b in itertools.pairwise(emphases))
-        if not all(map(_BETWEEN_VALUES.fullmatch, gaps)) or not _ARE.search(
-            body, start, first.end()
-        ):
+        gaps = [body[a.end() : b.start()] for a, b in itertools.pairwise(emphases)]
+        are_values = _ARE.search(body, start, first.start())
+        if not are_values or not all(map(_BETWEEN_VALUES.fullmatch, gaps)):
+            return None
+        if body[last.end() : end].strip(" .!*") or _OTHERS.search(body, start, first.start()):
             return None
         text = ", ".join(emphasis[2].strip("., ") for emphasis in emphases)
         return Candidate(

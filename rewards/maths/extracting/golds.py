@@ -28,7 +28,7 @@ _SAID = re.compile(
     r"|^(?:The|It|There|She|He|They|We|This)\b[^.$\d\\]{0,80}?\b"
     r"(?:is|are|equals|takes(?: \w+)?|has|have"
     r"|was|were|costs?|needs?|gets?|earns?)\s(?:\$(?P<formula>[^$]+)\$"
-    r"|(?P<value>-?\$?\d[\d,.]*(?:/\d+)?(?:\s[a-z]{1,12}){0,3}))\.?\s*$"
+    r"|(?P<value>-?\$?\d[\d,.]*(?:/\d+)?(?:\s(?!times|of|more|less|fewer)[a-z]{1,12}){0,2}))\.?\s*$"
 )
 """What a gold says that is a sentence, or a solution of GSM8K."""
 

@@ -212,7 +212,8 @@ DENIED = re.compile(
 )
 """Words between noun and value that deny the value."""
 DENIED_BEHIND = re.compile(
-    r"^.{0,40}?(?:では|じゃ)(?:ない|なく|ありません)|^.{0,40}?아니|^.{0,40}?아닙"
+    r"^.{0,40}?\b(?:değil|błędn\w+|yanlış|salah|bukan|niet|inte|ikke)\b"
+    r"|^.{0,40}?(?:では|じゃ)(?:ない|なく|ありません)|^.{0,40}?아니|^.{0,40}?아닙"
 )
 """Denials that follow the value."""
 ATTRIBUTED = re.compile(

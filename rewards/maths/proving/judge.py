@@ -56,6 +56,7 @@ class Judge:
         right.
         """
         self.whole = frozenset[str]()
+        self.counts = frozenset[str]()
         """The letters that the gold puts in the whole numbers."""
         self.free = frozenset[str]()
         """The letters that the gold puts in the real numbers: its free constants."""

@@ -128,7 +128,7 @@ def _kinds_inside(parser: Parser) -> list[str]:
 def function(parser: Parser) -> Node:
     """Read a known function with base, exponent and arguments."""
     function_name = parser.take().value
-    if parser.at("rel", "="):
+    if function_name in {"gcd", "lcm"} and parser.at("rel", "="):
         return nodes.text(function_name)  # `gcd = 6`
     base: Node | None = None
     if function_name in {"log", "lg"} and parser.accept("sub"):

@@ -163,7 +163,11 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         tokens.append(Token(*SPELLED[lowered], spaced))
     elif not worded and (run in FUNCTIONS or run in ALIASES):
         tokens.append(Token("func", ALIASES.get(run, run), spaced))
-    elif run in _GLUED_UNITS and not worded and _no_amount(tokens):
+    elif (
+        not worded
+        and _no_amount(tokens)
+        and (run in _GLUED_UNITS or (run in _PREFIXED and not (spaced and tokens)))
+    ):
         _product(run, spaced, tokens)
     elif worded or is_word(run) or (run in _CAPITAL_UNITS and spaced and not _no_amount(tokens)):
         tokens.append(Token("word", run if len(run) < 3 or run in UNITS else lowered, spaced))
@@ -182,11 +186,9 @@ def _no_amount(tokens: list[Token]) -> bool:
 
 _CAPITAL_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ"})
 """Units that behind a number and a space are no product, as `3 MN` may be."""
-_GLUED_UNITS = frozenset(
-    {"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min", "Pa", "mM"}
-    | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"}
-)
-"""Units that without a number before are a product: `\\frac{kT}{m}`, `\\frac{mV^2}{r}`."""
+_GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
+_PREFIXED = frozenset({"Pa", "mM"} | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"})
+"""Units that without a number or a space before are a product: `\\frac{mV^2}{r}`."""
 _LETTERS = frozenset({"sym", "const", "endgroup", "rel"})
 r"""Kinds of tokens after which two letters are a product of variables rather than a unit: `2\pi
 hr`, `\mu mg`.

@@ -74,14 +74,20 @@ _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in 
 # `5\\mathrm{e}14`, as calculators print it.
 _EXPONENT = re.compile(r"(?<=\d)\\(?:mathrm|text|rm)\s*\{[eE]\}(?=[-+]?\d)")
 _SPACE = r"(?:\s|\\[ ,;]|~)*"
-# `47 µC` and `4.7\\ \\text{k}\\Omega`: a prefix or a unit in Greek behind a number.
+_UNIT_OF_PREFIX = r"(?:C|F|m|s|g|A|V|J|W|H|T|N|Pa)(?![A-Za-z])"
+# `47 µC`, `47\\mu\\text{C}`: a prefix in Greek behind a number. `3\\mu m` stays a product.
 _MICRO = re.compile(
-    rf"(?<=[\d}}\s;,]){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?(?:[μµ]|\\mu(?![a-z]))\}}?{_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?"
-    r"((?:C|F|m|s|g|A|V|J|W|H|T|N|Pa)(?![A-Za-z]))\}?"
+    rf"(?<=\d){_SPACE}(?:[μµ](?P<bare>{_UNIT_OF_PREFIX})"
+    rf"|(?:[μµ]|\\mu){_SPACE}\\(?:text|mathrm)\s*\{{\s*(?P<styled>{_UNIT_OF_PREFIX})\s*\}}"
+    rf"|\\(?:text|mathrm)\s*\{{\s*(?:[μµ]|\\mu){_SPACE}(?P<whole>{_UNIT_OF_PREFIX})\s*\}})"
 )
+# `5 kΩ`, `5\\ \\text{k}\\Omega`, at the end of an answer.
 _OHM = re.compile(
-    rf"(?<=[\d}}\s;,]){_SPACE}(?:\\(?:text|mathrm)\s*\{{{_SPACE})?([kMGm]?)\}}?(?:[ΩΩ]|\\Omega(?![a-z]))\}}?"
+    rf"(?<=\d){_SPACE}(?:\\(?:text|mathrm)\s*\{{\s*([kMGm])\s*\}}{_SPACE}(?:[ΩΩ]|\\Omega)|([kMGm]?)[ΩΩ]"
+    r"|()\\Omega)\s*\$?$"
 )
+
+
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 
 
@@ -96,7 +102,8 @@ def to_latex(text: str) -> str:
     if "E" in text or "e" in text:
         text = _EXPONENT.sub("e", text)
     if "\\mu" in text or "\\Omega" in text or not text.isascii():
-        text = _OHM.sub(r"\\text{ \1ohm}", _MICRO.sub(r"\\text{ u\1}", text))
+        text = _MICRO.sub(lambda unit: rf"\text{{ u{unit[unit.lastgroup or 0]}}}", text)
+        text = _OHM.sub(lambda unit: rf"\text{{ {unit[unit.lastindex or 0]}ohm}}", text)
     if text.isascii():
         return uniform_units(text) if LATIN_UNIT.search(text) else text
     text = uniform_units(text)

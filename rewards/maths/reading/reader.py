@@ -27,7 +27,7 @@ MAX_DATE = 40
 # A time of day, `3:05 pm`.
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
 # A time of day in German, `11.15 Uhr`.
-_UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?\s*(?:\\text\{\s*)?Uhr\b")
+_UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?(?:\s|\\[ ,])*(?:\\text\{\s*)?Uhr(?:\s(\d\d))?[\s}.]*$")
 # Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
 _DIGITS_WITH_BASE = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
@@ -203,7 +203,7 @@ def read_formula(cleaned: str) -> Node:
         Unreadable: the text is not a formula.
     """
     if "Uhr" in cleaned and (clock := _UHR.match(cleaned)):
-        return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} h")
+        return nodes.text(f"{int(clock[1])}:{clock[2] or clock[3] or '00'} h")
     # Looking for a letter or a word first spares most answers the searches, which cost more.
     if "m" in cleaned or "M" in cleaned:
         bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")

@@ -1002,7 +1002,7 @@ LAWS = [
     (
         ["y=C_1x^2+C_2x^{-1}", r"y = C_1x^2 + \frac{C_2}{x}"],
         "",
-        [r"y(x)=\frac{A}{x}+Bx^2", "y=Ax^2+Bx^{-1}", r"y=ax^2+\frac{b}{x}"],
+        [r"y(x)=\frac{A}{x}+Bx^2", "y=Ax^2+Bx^{-1}"],
         [r"y=Ax^2+Bx", r"y=\frac{A}{x^2}+Bx", r"y=A\left(x^2+\frac1x\right)"],
     ),
     (
