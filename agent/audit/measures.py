@@ -108,7 +108,7 @@ LEARNED = (
     ),
 )
 """Learned from the lessons of each audit."""
-UNREAD = ("rank", "giveaway")
+UNREAD = ("rank",)
 """Attackers that do nothing of the task, even where they answer what the expert answers."""
 
 

@@ -622,7 +622,8 @@ def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
     """Answer by the learned rule: the task, or where each turn is answered, what is shown."""
     if learned := learned_rule(scene, kind):
         yield from repeat(scene.answer(learned[1](scene.opening)))
-    learned = _rule_of_turns(scene, kind)
+    # What a state says of the next move is the task itself, but not that an option is the median.
+    learned = _rule_of_turns(scene, kind) if kind is RuleKind.RANK else None
     while True:
         yield scene.answer(learned[1](scene.shown) if learned else "nothing")
 

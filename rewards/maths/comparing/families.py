@@ -86,14 +86,14 @@ def whole_numbers(gold: Node) -> frozenset[str]:
 
 
 def counting(gold: Node) -> frozenset[str]:
-    """Return the whole-number letters that only count the values of a gold: those of its one value.
-    In a tuple, in a list, or as the argument of a function they say which values belong together.
+    """Return the whole-number letters that only count the values of a gold `x = 5k + 3`. In a
+    tuple, in a list, or as the argument of a function they say which values belong together, and a
+    bare value may have the letter of the question.
     """
     node = without_membership(gold)
-    name, value = node.args if node.op == "rel" and len(node.args) == 2 else (None, node)
-    if not is_scalar(value):
+    if node.op != "rel" or len(node.args) != 2 or not is_scalar(node.args[1]):
         return frozenset()
-    return whole_numbers(gold) - (symbols(name) if name is not None else set())
+    return whole_numbers(gold) - symbols(node.args[0])
 
 
 def real_numbers(gold: Node) -> frozenset[str]:

@@ -23,6 +23,9 @@ _NAMES = {
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
+    "dinar": "دينار",
+    "riyal": "ريال",
+    "dirham": "درهم",
     "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
     "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
     "foot": "фут(?:а|ов)?|英尺|フィート|피트|pies?|pieds?|pés?|pied[ei]|Fu(?:ß|ss)",
