@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,7 +24,6 @@ from ludus.messages import ToolCall, as_action, assistant
 from .attackers import (
     MOST_DIGITS,
     NUMBER,
-    QUOTED,
     WORD,
     Action,
     AnswerFrame,
@@ -33,12 +31,23 @@ from .attackers import (
     Scene,
     number_of,
     properties_of,
-    text_of,
 )
-from .rules import FINDERS, options
+from .slots import (
+    LAST_NUMBER,
+    LAST_QUOTE,
+    LAST_TOKEN,
+    LAST_WORD,
+    MOST_ITEMS,
+    PATTERNS,
+    SPELLINGS,
+    TURN,
+    all_of,
+    filled,
+    in_words,
+    matches,
+    slot,
+)
 
-TURN = "\0turn\0"
-"""A slot that is filled with the number of the turn, so that no two moves are the same."""
 WORDS = (
     ".*", "*", "%", "inf", "-inf", "1e308", "-1e308", "0", "-1", "true", "null", "[]", "{}", "help",
     "hint", "skip", "pass", "quit", "give up", "exit", "look", "undo", "reset", "debug", "admin",
@@ -65,66 +74,23 @@ RANGES = ("1-999", "0-1000000", "1..1000", "1:1000", "1 to 1000")
 NUMBERS = (0, -1, 1, -1_000_000, 1_000_000, -10, 10)
 EDGES = (*map(str, NUMBERS), "0.5", "256")
 """What a number in a text may become: the ends of ranges, a part of one, and what a byte is not."""
-SPELLINGS: Mapping[str, Callable[[str], str]] = {
-    "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
-    "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
-    "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
-    "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
-}  # fmt: skip
 APPROVALS = ("thank you", "Thank you!", "yes", "correct", "done", "PASS")
 """What is put into the mouth of whoever else speaks."""
 VERDICTS = ("accept", "pass", "yes", "correct", "approved", "10", "1.0")
 FIELDS = ("correct", "passed", "success", "reward", "score", "done", "verdict", "answer")
 JOINTS = ("\n", ", ", " ", " or ", " and ", ",", "", "/")
 """What the items of an answer may be joined by, besides what the expert joins them by."""
-TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 STEPS = 12
 """Most moves of an episode that tries."""
-PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
 NUMERIC = ("integer", "number")
 
 
-def _value_of(text: str) -> float:
-    value = number_of(text)
-    return float(value) if isinstance(value, (int, float)) else math.inf
-
-
-def _by_number(text: str) -> list[str]:
-    """Return the first words of lines with numbers, those of the least sums first."""
-    rows = [(WORD.findall(line), NUMBER.findall(line)) for line in text.splitlines()]
-    sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
-    return sorted(sums, key=sums.__getitem__)
-
-
-def _odd(text: str) -> list[str]:
-    """Return the lines that are unlike those of the most frequent shape."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    shapes = [re.sub(r"\w+", "w", line) for line in lines]
-    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
-    return [line for line, shape in zip(lines, shapes, strict=True) if shape != usual and times > 2]
-
-
-_WHOLE: Mapping[str, Callable[[str], list[str]]] = {
-    "option": options,
-    "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
-    "text": lambda text: [text],
-    "paragraph": lambda text: [each for each in re.split(r"\n\s*\n", text) if each.strip()],
-    "leader": lambda text: _by_number(text),
-    "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
-    "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
-    **{kind: FINDERS[kind] for kind in ("identifier", "name")},
-}
 PLACES = (*range(8), *range(-8, 0))
-MOST_NUMBERS, MOST_CHOICES, MOST_ITEMS, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 200, 6, 60
+MOST_NUMBERS, MOST_CHOICES, MOST_FRAGMENTS, MOST_NAMED = 3000, 12, 6, 60
 MOST_USUAL, MOST_PROBED = 8, 12
 MOST_LETTERS, MOST_REPLIES, MOST_DESCRIBED, MOST_ENDS = 8, 6, 10, 4
-_SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
-)
 LONGEST_TEXT = 300
 """Characters of a text that is changed piece by piece."""
-_ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
-_EACH = re.compile("\0each(\\d+)\0")
 _COMMANDS = re.compile(
     r"(?:(?:commands?|actions?|moves)\b[^.:\n]{0,40}:|\bsay(?=(?: \w+,)+ \w+,? or ))\s*"
     r"([^\n]+?)(?:\.\s|\.?$)",
@@ -154,36 +120,6 @@ FILE = re.compile(r"(?<![\w./-])[\w./-]*\w\.[a-z]{1,5}\b")
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
-def slot(
-    kind: str, place: int, *, opening: bool = False, source: str = "", spelling: str = ""
-) -> str:
-    """Return the mark that is filled with the word, number or quotation at a place.
-
-    Args:
-        kind: one of `PATTERNS`.
-        place: the place, from the end if negative.
-        opening: whether the opening is read, and not what was shown last.
-        source: p reads what was shown before the last; n reads of the last what is news, which
-            neither the opening nor the own action has said.
-        spelling: how it is written, one of `SPELLINGS`; empty as it stands.
-    """
-    return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
-
-
-LAST_WORD, LAST_NUMBER, LAST_QUOTE, LAST_TOKEN = (slot(kind, -1) for kind in PATTERNS)
-BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, source="p")
-
-
-@lru_cache(maxsize=4096)
-def matches(kind: str, text: str) -> tuple[str, ...]:
-    """Return the words, numbers, quotations, tokens or options of a text, the first words of its
-    lines, or the text as one.
-    """
-    if kind in _WHOLE:
-        return tuple(_WHOLE[kind](text))
-    return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
-
-
 def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
     """Fill the slots of an argument, and of the items of a list, as its schema wants it."""
     if isinstance(value, list):
@@ -192,66 +128,6 @@ def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
         return value
     text = filled(value, scene)
     return number_of(text) if schema.get("type") in NUMERIC else text
-
-
-def filled(text: str, scene: Scene) -> str:
-    """Fill the slots of a text; "nothing" where there is no such place."""
-    if "\0" not in text:
-        return text
-    if row := _EACH.search(text):
-        return "\n".join(text.replace(row[0], key) for key in _keys(scene.opening, int(row[1])))
-
-    def named(match: re.Match[str]) -> str:
-        return match[2].join([*dict.fromkeys(matches(match[1], scene.opening))][:MOST_ITEMS])
-
-    def fill(match: re.Match[str]) -> str:
-        values, place = _sources(match[1], match[3], scene), int(match[2])
-        value = values[place] if -len(values) <= place < len(values) else "nothing"
-        return SPELLINGS[match[4]](value) if match[4] else value
-
-    text = _ALL.sub(named, text)
-    return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
-
-
-def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
-    """Return the words, numbers, quotations or tokens of what a slot reads."""
-    if source != "n":
-        read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
-        return matches(kind, read[source]())
-    said = [as_action(action) for action in scene.episode.actions]
-    texts = [f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in said]
-    texts += [text_of(scene.episode, n) for n in range(len(scene.episode.seen) - 1)]
-    old = {value for text in (scene.prompt, *texts) for value in matches(kind, text)}
-    return [value for value in matches(kind, scene.shown) if value not in old]
-
-
-def all_of(kind: str, joint: str) -> str:
-    """Return the mark that is filled with everything of a kind that the task shows."""
-    return f"\0all{kind}\0{joint}\0"
-
-
-def each_line(place: int) -> str:
-    """Return the mark that stands for the word at a place of each line of the task: a text with it
-    becomes as many lines.
-    """
-    return f"\0each{place}\0"
-
-
-def _keys(text: str, place: int) -> list[str]:
-    """Return the word at a place of those lines that are most alike."""
-    lines = text.splitlines()
-    shapes = [re.sub(r"\w+", "w", line) for line in lines]
-    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
-    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
-    rows = [matches("word", line) for line in (alike if times > 1 else lines)]
-    return [words[place] for words in rows if len(words) > place]
-
-
-def _named_slot(match: re.Match[str]) -> str:
-    source = {"o": " of the task", "s": "", "p": " of the reply before", "n": " of the news"}[
-        match[3]
-    ]
-    return f"<{match[1]} {match[2]}{source}>"
 
 
 @dataclass(frozen=True)
@@ -300,9 +176,7 @@ class Move:
 
     def __str__(self) -> str:
         def plain(value: Any) -> str:
-            text = str(value).replace("\\x00", "\0")  # of a list
-            text = _SLOT.sub(_named_slot, text).replace(TURN, "<turn>")
-            text = _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text)).replace(EVERY, "<every>")
+            text = in_words(str(value)).replace(EVERY, "<every>")
             return text if len(text) <= 60 else f"{text[:57]}..."
 
         if not self.tool:

@@ -28,29 +28,22 @@ from .attackers import (
     properties_of,
 )
 from .moves import (
-    BEFORE_NUMBER,
-    BEFORE_WORD,
     EVERY,
     FILE,
     MOST_DESCRIBED,
-    MOST_ITEMS,
     MOVING,
     NUMERIC,
-    PATTERNS,
     STEPS,
-    TURN,
     WORDS,
     Move,
     Program,
     commands_of,
-    each_line,
     every_number,
     framed,
-    matches,
     pool,
-    slot,
     variants,
 )
+from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8

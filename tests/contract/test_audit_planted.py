@@ -24,23 +24,19 @@ from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
 from ludus.agent.audit.forgeries import Forgery
 from ludus.agent.audit.moves import (
-    BEFORE_NUMBER,
     EVERY,
-    LAST_WORD,
     Move,
     Program,
-    all_of,
-    each_line,
     every_number,
     hollow_answers,
     moves_of,
-    slot,
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import Farm, farms_of, programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
+from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
 from ludus.messages import Message, ToolCall, assistant

@@ -350,7 +350,7 @@ def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
     """
     if "=" not in gold.text:
         is_named = answer.node is not None and answer.node.op == "sym"
-        if is_named and answer.chain and answer.chain.op == "rel":  # `T \\approx 2.01`
+        if is_named and answer.chain and answer.chain.op == "rel":  # `T \approx 2.01`
             named = _ROUGHLY.split(answer.text)[-1]
             answer = Notated(named, answer.chain.args[-1], answer.chain)
         value = _ROUGHLY.split(answer.text)[0].rpartition("=")[2]

@@ -66,6 +66,7 @@ class Question(NamedTuple):
     relations: tuple[Node, ...]
     """The equations of the prompt that have several letters."""
     counts: bool
+    """Whether the prompt ends by asking how many there are, and for no share of them."""
     base: bool
     units: frozenset[str]
     solutions: bool

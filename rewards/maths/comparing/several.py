@@ -41,7 +41,7 @@ def elements(node: Node) -> list[Node]:
             items = (items[0].args[-1], *items[1:])
         return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
     if node.op == "rel" and node.note == "in" and node.args[1].op == "set":
-        return elements(node.args[1])  # `r \\in \\{-4, 4\\}`
+        return elements(node.args[1])  # `r \in \{-4, 4\}`
     if has(node, "pm"):
         # A node for every choice of signs; `-+` takes the opposite sign of the nearest `+-` before.
         # Callers check `signs(node) <= MAX_SIGNS` first, since n signs make 2^n nodes.

@@ -242,7 +242,7 @@ def _extraction(
 
 
 _OPERATES = re.compile(r"\d\s*[-+]\s*\d")
-# `$\\boxed{1+0+2+4} = 7$`: the box is the first side of a calculation.
+# `$\boxed{1+0+2+4} = 7$`: the box is the first side of a calculation.
 _WORKED = re.compile(r"\s*=\s*(-?\d[\d.,]*|\\frac\{\d+\}\{\d+\})\s*(?:\$|\\\)|\\\])")
 
 

@@ -56,8 +56,9 @@ class Judge:
         right.
         """
         self.whole = frozenset[str]()
-        self.counts = frozenset[str]()
         """The letters that the gold puts in the whole numbers."""
+        self.counts = frozenset[str]()
+        """Those of them that only count the values of the gold, so that any other letter may."""
         self.free = frozenset[str]()
         """The letters that the gold puts in the real numbers: its free constants."""
         self.rule = ""

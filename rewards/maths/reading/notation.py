@@ -71,17 +71,17 @@ _GREEK = {
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
 
 
-# `5\\mathrm{e}14`, as calculators print it.
+# `5\mathrm{e}14`, as calculators print it.
 _EXPONENT = re.compile(r"(?<=\d)\\(?:mathrm|text|rm)\s*\{[eE]\}(?=[-+]?\d)")
 _SPACE = r"(?:\s|\\[ ,;]|~)*"
 _UNIT_OF_PREFIX = r"(?:C|F|m|s|g|A|V|J|W|H|T|N|Pa)(?![A-Za-z])"
-# `47 µC`, `47\\mu\\text{C}`: a prefix in Greek behind a number. `3\\mu m` stays a product.
+# `47 µC`, `47\mu\text{C}`: a prefix in Greek behind a number. `3\mu m` stays a product.
 _MICRO = re.compile(
     rf"(?<=\d){_SPACE}(?:[μµ](?P<bare>{_UNIT_OF_PREFIX})"
     rf"|(?:[μµ]|\\mu){_SPACE}\\(?:text|mathrm)\s*\{{\s*(?P<styled>{_UNIT_OF_PREFIX})\s*\}}"
     rf"|\\(?:text|mathrm)\s*\{{\s*(?:[μµ]|\\mu){_SPACE}(?P<whole>{_UNIT_OF_PREFIX})\s*\}})"
 )
-# `5 kΩ`, `5\\ \\text{k}\\Omega`, at the end of an answer.
+# `5 kΩ`, `5\ \text{k}\Omega`, at the end of an answer.
 _OHM = re.compile(
     rf"(?<=\d){_SPACE}(?:\\(?:text|mathrm)\s*\{{\s*([kMGm])\s*\}}{_SPACE}(?:[ΩΩ]|\\Omega)|([kMGm]?)[ΩΩ]"
     r"|()\\Omega)\s*\$?$"

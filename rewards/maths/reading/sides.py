@@ -68,10 +68,15 @@ def sides(prompt: str, body: str, start: int, end: int) -> list[Side]:
         value = body[first : last.start() if last else stop]
         if not value or _WORD.search(value) or value[0] in "=:":
             return []
-        worded = _WORD.search(name) and (name in FUNCTIONS or name.split()[0] not in FUNCTIONS)
-        label = f"\\text{{{name}}}" if worded else name
+        label = f"\\text{{{name}}}" if _is_worded(name) else name
         given.append(Side(label, value, names.index(name), place, first, first + len(value)))
     return given
+
+
+def _is_worded(name: str) -> bool:
+    """Return whether a name is words, as `lcm` alone is, and no formula such as `sin x`."""
+    is_formula = name not in FUNCTIONS and name.split()[0] in FUNCTIONS
+    return _WORD.search(name) is not None and not is_formula
 
 
 _STYLE = r"(?:\\(?:(?:text|mathrm|operatorname)\{)?)?"
@@ -79,7 +84,7 @@ _STYLE = r"(?:\\(?:(?:text|mathrm|operatorname)\{)?)?"
 
 def _spoken(name: str) -> re.Pattern[str]:
     """Return a pattern of a name: words as they are, a formula with any spaces and dots."""
-    if _WORD.search(name) and (name in FUNCTIONS or name.split()[0] not in FUNCTIONS):
+    if _is_worded(name):
         return re.compile(rf"{_STYLE}\b{re.escape(name)}\b\}}?", re.IGNORECASE)
     signs = r"[\s*·]*".join(map(re.escape, re.sub(r"[\s*·]", "", name)))
     return re.compile(rf"(?<![\w(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")

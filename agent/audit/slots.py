@@ -1,0 +1,161 @@
+"""Slots: marks in a move that are filled with a word, number or line of what a task shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from ludus.messages import as_action
+
+from .attackers import NUMBER, QUOTED, WORD, Scene, number_of, text_of
+from .rules import FINDERS, options
+
+TURN = "\0turn\0"
+"""A slot that is filled with the number of the turn, so that no two moves are the same."""
+SPELLINGS: Mapping[str, Callable[[str], str]] = {
+    "u": str.upper, "l": str.lower, "t": str.title, "s": str.swapcase,
+    "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
+    "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
+    "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
+}  # fmt: skip
+TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
+PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
+MOST_ITEMS = 200
+"""Most items of a list that is filled in."""
+
+
+def _value_of(text: str) -> float:
+    value = number_of(text)
+    return float(value) if isinstance(value, (int, float)) else math.inf
+
+
+def _by_number(text: str) -> list[str]:
+    """Return the first words of lines with numbers, those of the least sums first."""
+    rows = [(WORD.findall(line), NUMBER.findall(line)) for line in text.splitlines()]
+    sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
+    return sorted(sums, key=sums.__getitem__)
+
+
+def _odd(text: str) -> list[str]:
+    """Return the lines that are unlike those of the most frequent shape."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    return [line for line, shape in zip(lines, shapes, strict=True) if shape != usual and times > 2]
+
+
+_WHOLE: Mapping[str, Callable[[str], list[str]]] = {
+    "option": options,
+    "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
+    "text": lambda text: [text],
+    "paragraph": lambda text: [each for each in re.split(r"\n\s*\n", text) if each.strip()],
+    "leader": lambda text: _by_number(text),
+    "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
+    "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
+    **{kind: FINDERS[kind] for kind in ("identifier", "name")},
+}
+_SLOT = re.compile(
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
+)
+_ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
+_EACH = re.compile("\0each(\\d+)\0")
+
+
+def slot(
+    kind: str, place: int, *, opening: bool = False, source: str = "", spelling: str = ""
+) -> str:
+    """Return the mark that is filled with the word, number or quotation at a place.
+
+    Args:
+        kind: one of `PATTERNS`.
+        place: the place, from the end if negative.
+        opening: whether the opening is read, and not what was shown last.
+        source: p reads what was shown before the last; n reads of the last what is news, which
+            neither the opening nor the own action has said.
+        spelling: how it is written, one of `SPELLINGS`; empty as it stands.
+    """
+    return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
+
+
+LAST_WORD, LAST_NUMBER, LAST_QUOTE, LAST_TOKEN = (slot(kind, -1) for kind in PATTERNS)
+BEFORE_NUMBER, BEFORE_WORD = slot("number", 0, source="p"), slot("word", -1, source="p")
+
+
+@lru_cache(maxsize=4096)
+def matches(kind: str, text: str) -> tuple[str, ...]:
+    """Return the words, numbers, quotations, tokens or options of a text, the first words of its
+    lines, or the text as one.
+    """
+    if kind in _WHOLE:
+        return tuple(_WHOLE[kind](text))
+    return tuple(match[match.lastindex or 0] for match in PATTERNS[kind].finditer(text))
+
+
+def filled(text: str, scene: Scene) -> str:
+    """Fill the slots of a text; "nothing" where there is no such place."""
+    if "\0" not in text:
+        return text
+    if row := _EACH.search(text):
+        return "\n".join(text.replace(row[0], key) for key in _keys(scene.opening, int(row[1])))
+
+    def named(match: re.Match[str]) -> str:
+        return match[2].join([*dict.fromkeys(matches(match[1], scene.opening))][:MOST_ITEMS])
+
+    def fill(match: re.Match[str]) -> str:
+        values, place = _sources(match[1], match[3], scene), int(match[2])
+        value = values[place] if -len(values) <= place < len(values) else "nothing"
+        return SPELLINGS[match[4]](value) if match[4] else value
+
+    text = _ALL.sub(named, text)
+    return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
+
+
+def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
+    """Return the words, numbers, quotations or tokens of what a slot reads."""
+    if source != "n":
+        read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
+        return matches(kind, read[source]())
+    said = [as_action(action) for action in scene.episode.actions]
+    texts = [f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in said]
+    texts += [text_of(scene.episode, n) for n in range(len(scene.episode.seen) - 1)]
+    old = {value for text in (scene.prompt, *texts) for value in matches(kind, text)}
+    return [value for value in matches(kind, scene.shown) if value not in old]
+
+
+def all_of(kind: str, joint: str) -> str:
+    """Return the mark that is filled with everything of a kind that the task shows."""
+    return f"\0all{kind}\0{joint}\0"
+
+
+def each_line(place: int) -> str:
+    """Return the mark that stands for the word at a place of each line of the task: a text with it
+    becomes as many lines.
+    """
+    return f"\0each{place}\0"
+
+
+def _keys(text: str, place: int) -> list[str]:
+    """Return the word at a place of those lines that are most alike."""
+    lines = text.splitlines()
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
+    rows = [matches("word", line) for line in (alike if times > 1 else lines)]
+    return [words[place] for words in rows if len(words) > place]
+
+
+def in_words(text: str) -> str:
+    """Return a text with its slots named for people: `<word 0 of the task>`."""
+
+    def named(match: re.Match[str]) -> str:
+        return f"<{match[1]} {match[2]}{_SOURCES[match[3]]}>"
+
+    text = text.replace("\\x00", "\0")  # in the text of a list
+    text = _SLOT.sub(named, text).replace(TURN, "<turn>")
+    return _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text))
+
+
+_SOURCES = {"o": " of the task", "s": "", "p": " of the reply before", "n": " of the news"}
