@@ -509,10 +509,7 @@ _STATES = re.compile(r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s
 def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) -> bool:
     """Return whether letters or a number in words are stressed as what a sentence ends in."""
     closes = not body[emphasis.end() : end].strip(" .!*")
-    stated = re.search(
-        r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$",
-        body[start : emphasis.start()],
-    )
+    stated = _STATES.search(body, start, emphasis.start())
     return bool(
         closes
         and stated
