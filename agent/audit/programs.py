@@ -518,7 +518,7 @@ class Farm:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
         if self.respelt:
-            repeats = [_padded(each, n + 1) for n in range(self.times) for each in again]
+            repeats = [_respelt(each, n + 1) for n in range(self.times) for each in again]
             return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
         after = row[-1:] if self.alone else row[at + 1 :]
         return [*row[: at + 1], *again * self.times, *after]
@@ -542,7 +542,7 @@ class Farm:
         return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
 
 
-def _padded(action: Action | Move, blanks: int) -> Action | Move:
+def _respelt(action: Action | Move, blanks: int) -> Action | Move:
     """Return an action with the last word of each of its texts in other letters, and when these
     are used up with so many blanks behind.
     """

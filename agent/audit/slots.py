@@ -21,8 +21,8 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
 }  # fmt: skip
-TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
-PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": TOKEN}
+_TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
+PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
 MOST_ITEMS = 200
 """Most items of a list that is filled in."""
 
