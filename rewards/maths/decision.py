@@ -227,6 +227,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
+    if asked := _IN_SCALE.search(prompt):
+        said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
@@ -239,6 +241,7 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     return (wanted, said) if is_changed else None
 
 
+_IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
 _MOLAR = re.compile(
     r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"

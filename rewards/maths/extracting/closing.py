@@ -56,6 +56,8 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
+    if _LAST_WORD.search(stripped):
+        return None
     stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
@@ -275,6 +277,16 @@ _YES_NO = re.compile(
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
     re.IGNORECASE,
 )
+# `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
+_LAST_WORD = re.compile(
+    r"(?:(?:\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?|[.:]\s+(?:so|hence|thus"
+    r"|therefore),?\s+)[*_\"]*"
+    r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
+    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$",
+    re.IGNORECASE,
+)
+MAX_LAST_WORD = 40
+"""The characters at the end of a response that are searched for such a sentence."""
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
@@ -400,6 +412,7 @@ def worded(body: str) -> Candidate | None:
     or None.
     """
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    word_match = word_match or _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
     start, end = closing_sentence(body)
     if word_match is None:
         if counted := _subject_count(body, start, end):

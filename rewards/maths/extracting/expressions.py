@@ -284,6 +284,8 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
+_UNKNOWNS = re.compile(r"[a-z] [a-z]|[A-Z] [A-Z]")
+"""The names of `$p = 5$ and $q = 2$`, which are the values of one answer."""
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 _NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
@@ -314,7 +316,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         sides = [_SIDES.split(tail[slice(*span)], maxsplit=1) for span in (spans[-1], last)]
         names = {_INDEX.sub("", side[0].strip()) if len(side) > 1 else "" for side in sides}
-        if len(names) > 1:
+        if len(names) > 1 and not _UNKNOWNS.fullmatch(" ".join(sorted(names))):
             break
         start = spans.pop()[0]
     return start, last[1]

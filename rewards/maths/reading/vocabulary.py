@@ -171,7 +171,7 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
 }  # fmt: skip
 
 
-UNIT_LETTERS = words("m s g h L N J W V A K")
+UNIT_LETTERS = words("m s g h L N J W V A K C F T H")
 
 
 def unit_symbol(word: str) -> str | None:
