@@ -156,9 +156,9 @@ def _turned(gold: Node, answer: Node, name: str) -> Node | None:
     None where no whole number added to it does.
     """
     lines = _line(gold, name), _line(answer, name)
-    if lines[0] is None or lines[1] is None:
+    if None in lines:
         return None
-    (start, step), (answer_start, answer_step) = lines
+    (start, step), (answer_start, answer_step) = (line for line in lines if line)
     turns = (start - answer_start) / answer_step
     if not abs(turns) <= _MAX_TURNS or abs(abs(step) - abs(answer_step)) > 1e-9 * abs(step):
         return None

@@ -88,7 +88,10 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    gold_words, words = folded(gold.note), _NOT.sub(" not", as_words(answer_text).casefold())
+    gold_words, words = (
+        folded(_LEAD.sub("", gold.note.casefold())),
+        _NOT.sub(" not", as_words(answer_text).casefold()),
+    )
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
     # After a yes or no that agrees, anything but a plain reason may change its meaning.

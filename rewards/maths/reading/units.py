@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from .lexer import Token
 from .nodes import Unreadable
-from .vocabulary import CONNECTIVES, DENIALS, QUALIFIERS, UNIT_LETTERS, UNITS, unit_symbol
+from .vocabulary import ALTERS, CONNECTIVES, DENIALS, QUALIFIERS, UNIT_LETTERS, UNITS, unit_symbol
 
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
@@ -38,12 +38,15 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
         position += 1
     if denied := DENIALS.intersection(map(str.lower, words)):
         raise Unreadable(f"the word {min(denied)!r} after a value")
+    if altered := _ALTERS.search(" ".join(words)):
+        raise Unreadable(f"{altered[0]!r} after a value")
     for word in words:
-        if len(word) < 3 and word not in _LINKS:
+        if len(word) < 3 and word not in _LINKS and word.isascii():
             raise Unreadable(f"{word!r} after a value is not a unit known here")
     return position, " ".join(words)
 
 
+_ALTERS = re.compile(ALTERS)
 _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
 """Short words that may occur in a counted thing (`5 games in a row`); other short words may change
 the value.
