@@ -114,11 +114,16 @@ _NAMED_ROW = re.compile(
 )
 
 
+_BULLET = re.compile(r"\s*[-*•]\s+(?=\D{0,12}\d)(?!.*\d.*=)[^\n]{1,40}")
+
+
 def _named_rows(text: str) -> list[str]:
     """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
-    `Remainder: 1`), else [].
+    `Remainder: 1`), or each is a value behind a bullet, else [].
     """
     rows = text.rpartition("\n\n")[2].split("\n")
+    if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
+        return rows
     names = {row.partition(":")[0] for row in rows}
     is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
     return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
