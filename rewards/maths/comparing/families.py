@@ -169,19 +169,26 @@ def _turned(gold: Node, answer: Node, name: str) -> Node | None:
     return add(direction, num(round(turns)))
 
 
+def _bound(node: Node) -> frozenset[str]:
+    """Return the letters that a node puts in a set of numbers of its own."""
+    stated = [part for part in walk(node) if part.op == "rel" and part.note == "in"]
+    letters = {name for part in stated for name in symbols(part.args[0])}
+    return WHOLE_NUMBER_NAMES & (letters | whole_numbers(node))
+
+
 def same_bound(gold: Node, answer: Node) -> Node:
     """Return `answer` with its parameter as in the gold, where both put one in the whole numbers:
     `(5k + 2, -3k - 1), k in Z` is `x = 5t - 3, y = 2 - 3t, t in Z` for t = k + 1.
     """
-    letters = whole_numbers(gold)
+    letters = _bound(gold)
     # The set may be left unsaid, as for the letter of the gold.
-    others = whole_numbers(answer) or WHOLE_NUMBER_NAMES & (symbols(answer) - symbols(gold))
+    others = _bound(answer) or WHOLE_NUMBER_NAMES & (symbols(answer) - symbols(gold))
     if len(letters) != 1 or len(others) != 1 or not letters.isdisjoint(symbols(answer) - others):
         return answer
     ((name,), (other,)) = letters, others
     answer = rename(answer, {other: name})
     wanted, given = _components(gold), _components(answer)
-    if len(wanted) < 2 or len(wanted) != len(given):
+    if "set Z" not in _kinds(gold) or len(wanted) < 2 or len(wanted) != len(given):
         return answer
     turned = _turned(wanted[0], given[0], name)
     return answer if turned is None else replaced(answer, sym(name), turned)

@@ -95,7 +95,7 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return same_text(gold, answer, judge)
     if {gold.op, answer.op} <= _LINEAR and same_line(gold, answer):
         return judge.decided("parametric line", True)
-    if gold.op in _BINDING and answer.op in _BINDING | {"such"}:
+    if gold.op in _BINDING and answer.op in _BINDING | {"such", "rel", "bracket"}:
         answer = same_bound(gold, as_given(answer))
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
