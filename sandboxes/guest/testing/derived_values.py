@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from . import values
-from .derived import MODULE, OF_FLAGS
+from .derived import MODULE, OF_FLAGS, Standing, is_changed
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, refuse, state_of
 
@@ -24,14 +24,13 @@ _MUTABLE = (list, dict, set, deque)
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
 _MADE: dict[str, Derived] = {}
 """Handle -> the value that stands for the object: the same object is always the same value."""
+values.REBUILT += [_KINDS, _MADE]
 
 
-class Derived:
+class Derived(Standing):
     """A plain value that came from an object of the solution, with the handle of that object."""
 
     ludus_handle_: Handle
-    ludus_content_: object
-    """The content at the time of arrival, if the value can change."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith(("__", "ludus_")) or hasattr(type(self), name):
@@ -61,12 +60,6 @@ class Derived:
         if not isinstance(self, _MUTABLE):
             return self
         return ask(self.ludus_handle_, method)
-
-
-def forget() -> None:
-    """Drop all values of the present tests."""
-    _KINDS.clear()
-    _MADE.clear()
 
 
 def build(parts: list[object]) -> object:
@@ -110,11 +103,6 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
     return existing if same else None
 
 
-def is_changed(value: Derived) -> bool:
-    """Return whether the tests have changed a value since the value arrived."""
-    return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
-
-
 def _method(base: type, name: str) -> Callable[..., object]:
     if name in _TEXTS:
         verb = _TEXTS[name]
@@ -122,15 +110,11 @@ def _method(base: type, name: str) -> Callable[..., object]:
         def text(self: Derived, *form: str) -> str:
             # Taken once, until the solution runs again: a text that is another at each look could
             # be more than one value of the tests and less than another.
-            line = state_of(self.ludus_handle_).line
-            taken = vars(self).setdefault("ludus_texts_", {})
-            since, result = taken.get((verb, *form), (-1, None))
-            if since != line.effects:
-                result = ask(self.ludus_handle_, verb, *form)
-                if type(result) is not str:
-                    raise refuse(self.ludus_handle_, verb)
-                taken[verb, *form] = line.effects, result
-            return result  # type: ignore[no-any-return]
+            state = state_of(self.ludus_handle_)
+            answer: object = state.line.once(verb, state.token, *form)
+            if type(answer) is not str:
+                raise refuse(self.ludus_handle_, verb)
+            return answer
 
         return text
     if name in OF_FLAGS:

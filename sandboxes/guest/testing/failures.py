@@ -25,13 +25,9 @@ _LONGEST_CHAIN = 16
 _OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
 """Modules whose exceptions tell a test runner something; these are never rebuilt as genuine."""
 
-_STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
+STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
+"""(module, name) -> the class that stands for one of the other side."""
 _TEXT = "_ludus_text"
-
-
-def forget() -> None:
-    """Drop all stand-in classes, so that the memory of each can be freed."""
-    _STAND_INS.clear()
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
@@ -131,23 +127,19 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        # `existing` is the class of this side with the same name, if there is one.
-        existing: type[BaseException] | None
-        candidate: Any = None
-        if module == own_module:
-            candidate = own_names.get(name) or getattr(sys.modules.get(module), name, None)
-        elif module.partition(".")[0] in sys.stdlib_module_names:
-            candidate = getattr(sys.modules.get(module), name, None)
+        is_own, candidate = module == own_module, None
+        if is_own or module.partition(".")[0] in sys.stdlib_module_names:
+            here = getattr(sys.modules.get(module), name, None)
+            candidate = (own_names.get(name) if is_own else None) or here
         is_error = isinstance(candidate, type) and issubclass(candidate, Exception)
-        existing = candidate if is_error and not _tells_a_runner(candidate) else None
-        if existing is not None:
-            kind = existing
+        if is_error and not _tells_a_runner(candidate):
+            kind = candidate
             continue
         # Each name has one stand-in, so that `except` and `raises` find it again.
-        stand_in: Any = _STAND_INS.get((module, name))
+        stand_in: Any = STAND_INS.get((module, name))
         if stand_in is None:
             stand_in = type(name, (kind,), {"__str__": _text, "__module__": module})
-            _STAND_INS[module, name] = stand_in
+            STAND_INS[module, name] = stand_in
         kind = stand_in if issubclass(stand_in, builtin) else type(name, (stand_in, builtin), {})
     return kind  # type: ignore[no-any-return]
 

@@ -127,19 +127,14 @@ class TestHarness(TestsLine):
         with without_solution():
             from .idioms import examine
 
-            imports = examine(self.interface, has_reference=self.has_reference)
-        if imports.problem:
-            raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
-        if imports.output or imports.chance or imports.stdin or imports.lent:
+            problem, shared = examine(self.interface, has_reference=self.has_reference)
+        if problem:
+            raise BrokenTests(f"the tests cannot be judged: they {problem}")
+        if shared:
             from .surroundings import Surroundings
 
-            self._surroundings = Surroundings(self._ask_safely, imports)
-
-    def _ask_safely(self, verb: str, *arguments: object) -> object:
-        try:
-            return self.ask(verb, *arguments)
-        except peer.Gone:
-            return None  # the next request of the tests reports this
+            with suppress(peer.Gone):  # the next request of the tests reports this
+                self._surroundings = Surroundings(self.ask, shared)
 
     def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
@@ -163,7 +158,7 @@ class TestHarness(TestsLine):
             loaded, bound = scopes.global_names(tuple(sources))
         from_module = str(job.get("module", "solution"))
         if from_module in words:
-            bound -= self.interface.imported()
+            bound -= self.interface.imported
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")

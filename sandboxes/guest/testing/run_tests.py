@@ -53,18 +53,18 @@ def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
     `{"ours": reason}`: the harness failed in a step that uses nothing of the solution.
     `{"fault": reason}`: this side broke, and the solution may be the cause.
     """
+    end: dict[str, object] = {"done": True}
     try:
         for row in rows:
             report.write(json.dumps(row) + "\n")
             report.flush()
     except BrokenTests as error:
-        report.write(json.dumps({"unusable": str(error)}) + "\n")
+        end = {"unusable": str(error)}
     except HarnessFault as error:
-        report.write(json.dumps({"ours": str(error)}) + "\n")
+        end = {"ours": str(error)}
     except BaseException as error:
-        report.write(json.dumps({"fault": f"{type(error).__name__}: {error}"}) + "\n")
-    else:
-        report.write('{"done": true}\n')
+        end = {"fault": f"{type(error).__name__}: {error}"}
+    report.write(json.dumps(end) + "\n")
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:

@@ -15,7 +15,7 @@ import importlib.util
 import re
 import symtable
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import CodeType
 
@@ -33,18 +33,23 @@ def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[st
     """
     loaded: set[str] = set()
     bound: set[str] = set()
-    waiting = [symtable.symtable(source, "tests", "exec") for source in sources]
-    while waiting:
-        table = waiting.pop()
+    for table in tables(sources):
         is_module = table.get_type() == "module"
         for symbol in table.get_symbols():
             if symbol.is_referenced() and (is_module or symbol.is_global()):
                 loaded.add(symbol.get_name())
-            is_bound = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            is_bound = symbol.is_assigned() or symbol.is_imported()
             if is_bound and (is_module or symbol.is_declared_global()):
                 bound.add(symbol.get_name())
-        waiting += table.get_children()
     return frozenset(loaded), frozenset(bound)
+
+
+def tables(sources: Iterable[str]) -> Iterator[symtable.SymbolTable]:
+    """Yield the symbol table of each source and of everything inside."""
+    waiting = [symtable.symtable(source, "tests", "exec") for source in sources]
+    while waiting:
+        yield (table := waiting.pop())
+        waiting += table.get_children()
 
 
 _MADE_OF = r"{0}\s*(?:=([^=].*\b{0}\b.*)|(?:[-+%@&|^]|//?|\*\*?|<<|>>)=)"

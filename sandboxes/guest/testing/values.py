@@ -36,13 +36,14 @@ own_names: Mapping[str, object] = {}
 _NAMED_TUPLES: dict[tuple[str, str], Any] = {}
 """(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
+REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS]
+"""What has been rebuilt for the present tests: `forget` empties it, so that it can be freed."""
+
 
 def forget() -> None:
     """Drop every class that was rebuilt."""
-    _NAMED_TUPLES.clear()
-    failures.forget()
-    if derived_values := sys.modules.get(f"{__package__}.derived_values"):
-        derived_values.forget()
+    for table in REBUILT:
+        table.clear()
 
 
 def is_member(item: object) -> bool:
@@ -486,6 +487,8 @@ def _array(dtype: Any, shape: Any, data: Any) -> Any:
     return flat.reshape([int(size) for size in shape.split("x")] if shape else []).copy()
 
 
+BUFFERS = "Ba"
+"""The tags of bytearrays and arrays, which cross without their class."""
 READ: dict[str, Callable[[str], object]] = {
     "i": lambda text: int(text, 16), "e": lambda _: Ellipsis, "T": _class
 }  # fmt: skip
