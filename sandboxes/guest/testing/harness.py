@@ -16,7 +16,7 @@ from ..run import one_core
 from . import failures, peer, scopes, value_wire
 from .idiom_words import WORDS
 from .proxies import Handle, state_of
-from .scopes import ALIASES, MODULE_NAMES
+from .scopes import ALIASES, BUILTINS, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
@@ -76,7 +76,7 @@ class TestHarness(TestsLine):
         super().__init__(descriptor)
         self._builtins = TestBuiltins(self.look_up)
         self.names = failures.own_names = {"__name__": "tests", PLAIN: plain}
-        self._bound: set[str] = set(_BUILTIN_NAMES)
+        self._bound: set[str] = set(BUILTINS)
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
         """
@@ -116,7 +116,7 @@ class TestHarness(TestsLine):
             with without_solution():
                 if lacking := scopes.missing_modules(sources, own={from_module}):
                     raise BrokenTests(scopes.not_installed(lacking))
-        classes = any(word[:1].isupper() for word in words - _BUILTIN_NAMES)
+        classes = any(word[:1].isupper() for word in words - BUILTINS)
         if (
             not classes
             and words.isdisjoint(WORDS)
@@ -389,9 +389,6 @@ def all_names(codes: list[CodeType]) -> set[str]:
             names.update(code.co_varnames[: code.co_argcount])
         waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return names
-
-
-_BUILTIN_NAMES = frozenset(dir(builtins))
 
 
 def describe(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
-from .scopes import ALIASES, MODULE_NAMES, tables
+from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
@@ -37,7 +37,6 @@ _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, 
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
-_BUILTINS = frozenset(dir(builtins))
 
 
 def last_name(node: ast.expr) -> str:
@@ -103,19 +102,19 @@ class Interface:
 
     Args:
         sources: the tests.
-        declared: name of the solution -> attributes, from the option `interface`.
+        declared: (name of the solution, attributes) from the option `interface`.
         module: the name under which the tests import the solution.
         entry_point: the function or class under test, if the task names one.
-        reference: name -> `class` or `def`, of what the reference solution defines.
+        reference: (name, `class` or `def`) of what the reference solution defines.
     """
 
     def __init__(
         self,
-        sources: Sequence[str],
-        declared: Mapping[str, Iterable[str]],
+        sources: tuple[str, ...],
+        declared: tuple[tuple[str, tuple[str, ...]], ...],
         module: str,
-        entry_point: str = "",
-        reference: Mapping[str, str] | None = None,
+        entry_point: str,
+        reference: tuple[tuple[str, str], ...],
     ) -> None:
         nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
         self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
@@ -154,9 +153,9 @@ class Interface:
         """Names to which the tests themselves assign a value."""
         self.names = {self.free(node) for node in self.nodes} - {""}
         """Every name of the solution that the tests use."""
-        self.classes: set[str] = set(declared)
-        self.makers: set[str] = set(declared)
-        self.attributes: set[str] = {name for names in declared.values() for name in names}
+        self.classes = {name for name, _ in declared}
+        self.makers = set(self.classes)
+        self.attributes = {name for _, names in declared for name in names}
         """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
         """Methods that plain values have too, and that objects under test answer with data; and
@@ -174,8 +173,8 @@ class Interface:
         """Names in CapWords with whose results the tests calculate and that nothing else shows to
         be classes."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
-        declared_class = entry_point in declared or entry_point[:1].isupper()
-        self._read_uses("" if declared_class else entry_point, reference or {})
+        declared_class = entry_point in self.classes or entry_point[:1].isupper()
+        self._read_uses("" if declared_class else entry_point, dict(reference))
 
     # --- what names are bound to ----------------------------------------------
 
@@ -259,7 +258,7 @@ class Interface:
             case ast.Name(id=name):
                 if name in self._renamed:
                     return self._renamed[name]
-                known = (self._assigned, _BUILTINS, self.modules, MODULE_NAMES, ALIASES)
+                known = (self._assigned, BUILTINS, self.modules, MODULE_NAMES, ALIASES)
                 return "" if any(name in names for names in known) else name
         return ""
 
@@ -611,15 +610,7 @@ class Interface:
         )
 
 
-@lru_cache(maxsize=64)
-def interface_of(
-    sources: tuple[str, ...],
-    declared: tuple[tuple[str, tuple[str, ...]], ...],
-    module: str,
-    entry_point: str,
-    reference: tuple[tuple[str, str], ...],
-) -> Interface:
-    """Return the interface that tests show; kept, since a test runner meets the tests of a task
-    with many solutions. Bounded, since it holds the tests' syntax trees.
-    """
-    return Interface(sources, dict(declared), module, entry_point, dict(reference))
+interface_of = lru_cache(maxsize=64)(Interface)
+"""Kept, since a test runner meets the tests of a task with many solutions; bounded, since it holds
+the tests' syntax trees.
+"""

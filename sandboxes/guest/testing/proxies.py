@@ -47,8 +47,8 @@ class HandleState:
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
-    """`function`, `class`, or `misplaced` for a class where the tests ask for a function; empty for
-    any other object."""
+    """`function`, `class`, `misplaced` for a class where the tests ask for a function, `iterator`
+    for an asynchronous one; empty for any other object."""
     items: Any = None
     """What an object that is not under test has shown when it was first iterated."""
 
@@ -183,7 +183,9 @@ def is_same(left: object, right: object) -> bool:
 
 
 def is_function(handle: Handle) -> bool:
-    """Return whether an object is a function or class that the tests name."""
+    """Return whether an object is a function or class that the tests name, or an asynchronous
+    iterator, and so never a value.
+    """
     return bool(state_of(handle).kind)
 
 

@@ -118,6 +118,8 @@ ALIASES = {"np": "numpy", "pd": "pandas"}
 MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
 """Names that may stand for a module where tests use them."""
 
+BUILTINS = frozenset(dir(builtins))
+
 _STATEMENTS = re.compile(
     r"(?m)(?:^|[;:])\s*"
     r"(?:(?:class|with|import|from|async|global|nonlocal|del|match)\b|@|except\s*\*)"
@@ -140,7 +142,7 @@ _EXCEPTIONS = frozenset(
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, BaseException)
 )
-_IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
+_IMPURE = (BUILTINS | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
 
 
 def leave_no_trace(sources: list[str], tests: list[CodeType]) -> bool:

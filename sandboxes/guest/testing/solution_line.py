@@ -170,9 +170,7 @@ class TestsLine:
         self.effects += verb not in _WITHOUT_EFFECT
         outer, self._source = self._source, source
         try:
-            return self.line.request(verb, *arguments)
-        except peer.Answer as answer:
-            raised = [proxies.here(answer.error, verb)]
+            raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
             self._broken = "the solution ended its process"
             raise peer.Gone(self._broken) from error
@@ -185,8 +183,10 @@ class TestsLine:
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
                 self._surroundings.show_output()  # type: ignore[union-attr]
-        # Outside of the handler, which would become its context; and not kept by its own frame.
-        raise raised.pop()
+        if not raised:
+            return answer  # type: ignore[no-any-return]
+        errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
+        raise errors.pop()
 
     def once(self, verb: str, *arguments: object) -> object:
         """Return what the solution answers to a request that only looks: the same until it runs
@@ -319,6 +319,7 @@ class TestsLine:
             self._handles[name] = existing
         elif existing is None:
             existing = self._handles[name] = Handle(self, token)
+            state_of(existing).kind = "iterator" if token[0] == "y" else ""
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:

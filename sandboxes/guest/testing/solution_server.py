@@ -111,8 +111,10 @@ class SolutionServer:
         if kind is GeneratorType:
             # One of `types.coroutine` is awaited.
             return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
-        asyncio: Any = sys.modules.get("asyncio")
-        if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
+        future = getattr(sys.modules.get("asyncio"), "Future", CoroutineType)
+        # What an asynchronous generator's `asend` and `aclose` return is an iterator as well.
+        steps = isinstance(item, Iterator) and hasattr(kind, "__await__")
+        if steps or isinstance(item, (CoroutineType, future)):
             return "w"
         if isinstance(item, type):
             return "f"
@@ -151,11 +153,10 @@ class SolutionServer:
 
     def _ask(self, verb: str, *arguments: object) -> object:
         """Send a request to the tests' side; re-raise what that side raised."""
-        try:
-            return self.line.request(verb, *arguments)
-        except peer.Answer as answer:
-            error = answer.error
-        raise error  # outside of the handler, which would become its context
+        raised, answer = self.line.request(verb, *arguments)
+        if raised:
+            raise answer
+        return answer  # type: ignore[no-any-return]
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
