@@ -73,20 +73,14 @@ class Comparison:
         return len(words) == len(expected_words) and all(map(self._close, words, expected_words))
 
     def _close(self, word: str, expected_word: str) -> bool:
-        if word == expected_word:
-            return True
-        if not (_NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected_word)):
-            return False
-        return math.isclose(
-            float(word), float(expected_word), rel_tol=self.tolerance, abs_tol=self.tolerance
-        )
+        numbers = _NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected_word)
+        allowed = {"rel_tol": self.tolerance, "abs_tol": self.tolerance}
+        close = numbers and math.isclose(float(word), float(expected_word), **allowed)
+        return word == expected_word or bool(close)
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.rstrip() for line in text.split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+def _lines(text: str) -> str:
+    return "\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n")
 
 
 async def grade_outputs(

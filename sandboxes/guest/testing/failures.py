@@ -12,6 +12,7 @@ import builtins
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
@@ -34,13 +35,10 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
     """Return the nearest built-in base, and (module, name) of each derived class, last derived
     first.
     """
-    chain: list[tuple[str, str]] = []
-    for base in kind.__mro__:
-        if base.__module__ == "builtins" and issubclass(base, BaseException):
-            return base.__name__, chain
-        if issubclass(base, BaseException) and len(chain) < _LONGEST_CHAIN:
-            chain.append((str(base.__module__), str(base.__name__)))
-    raise AssertionError("unreachable")
+    derived = takewhile(lambda base: base.__module__ != "builtins", kind.__mro__)
+    errors = (base for base in derived if issubclass(base, BaseException))
+    chain = [(str(base.__module__), str(base.__name__)) for base in errors]
+    return _builtin(kind).__name__, chain[:_LONGEST_CHAIN]
 
 
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:

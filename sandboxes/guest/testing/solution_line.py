@@ -307,24 +307,26 @@ class TestsLine:
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self._handles.get(name)
-        if existing is None and token[0] == "g":
-            # Items are drawn ahead only if the tests do nothing that depends on how far the
-            # generator has come, and nothing with the value that it returns.
-            prefetch = not self.interface.drives_generators
-            existing = remote_iterators.generate(self, token, prefetch=prefetch)
-            self._handles[name] = existing
-        elif existing is None and token[0] == "j":
-            prefetch = not self.interface.attributes
-            existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
-            self._handles[name] = existing
-        elif existing is None:
-            existing = self._handles[name] = Handle(self, token)
-            state_of(existing).kind = "iterator" if token[0] == "y" else ""
+        if existing is None:
+            existing = self._handles[name] = self._standing_for(token)
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:
                 state_of(existing).known = True  # type: ignore[arg-type]
         return existing
+
+    def _standing_for(self, token: str) -> object:
+        if token[0] == "g":
+            # Items are drawn ahead only if the tests do nothing that depends on how far the
+            # generator has come, and nothing with the value that it returns.
+            prefetch = not self.interface.drives_generators
+            return remote_iterators.generate(self, token, prefetch=prefetch)
+        if token[0] == "j":
+            prefetch = not self.interface.attributes
+            return remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
+        handle = Handle(self, token)
+        state_of(handle).kind = "iterator" if token[0] == "y" else ""
+        return handle
 
     @property
     def has_reference(self) -> bool:
