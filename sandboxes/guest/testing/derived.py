@@ -25,7 +25,7 @@ _MAX_ITEMS = 10_000
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
-_OF_MEMBERS = ("__str__", "__repr__", "__format__")
+TEXTS = ("__str__", "__repr__", "__format__")
 OF_FLAGS = ("__contains__", "__iter__", "__len__", "__or__", "__and__", "__xor__", "__invert__")
 
 
@@ -33,7 +33,7 @@ def is_derived(item: object) -> bool:
     """Return whether a value may be of a class of the solution or a member of an enumeration, or
     stand for such a value.
     """
-    return type(item).__module__ == MODULE or (values.is_odd(item) and values.is_member(item))
+    return type(item).__module__ == MODULE or values.is_member(item)
 
 
 class Standing:
@@ -63,7 +63,7 @@ def is_plain(item: object) -> bool:
     """Return whether the class of an object derives from plain data, and adds something to it."""
     if isinstance(item, BaseException):
         return False
-    if values.is_odd(item) and values.is_member(item):
+    if values.is_member(item):
         return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         kind = type(item)
@@ -89,7 +89,7 @@ def defined_anew(kind: type) -> set[str]:
     if enum is None or not issubclass(kind, enum.Enum):
         return overridden
     # These come from the enumeration, also where the solution does not define the methods.
-    return overridden.union(_OF_MEMBERS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
+    return overridden.union(TEXTS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
 
 
 def as_plain(item: object, operation: str, anew: bool = False) -> object | None:

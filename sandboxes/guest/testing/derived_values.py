@@ -14,11 +14,10 @@ from contextlib import suppress
 from typing import Any
 
 from . import values
-from .derived import MODULE, OF_FLAGS, Standing, is_changed
+from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, refuse, state_of
 
-_TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
 _MUTABLE = (list, dict, set, deque)
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
@@ -51,15 +50,10 @@ class Derived(Standing):
             object.__setattr__(self, name, value)
 
     def __copy__(self) -> object:
-        return self._ludus_copied("copy")
+        return ask(self.ludus_handle_, "copy") if isinstance(self, _MUTABLE) else self
 
     def __deepcopy__(self, _: object) -> object:
-        return self._ludus_copied("deepcopy")
-
-    def _ludus_copied(self, method: str) -> object:
-        if not isinstance(self, _MUTABLE):
-            return self
-        return ask(self.ludus_handle_, method)
+        return ask(self.ludus_handle_, "deepcopy") if isinstance(self, _MUTABLE) else self
 
 
 def build(parts: list[object]) -> object:
@@ -70,7 +64,7 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__missing__", *_TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
@@ -104,8 +98,8 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
 
 
 def _method(base: type, name: str) -> Callable[..., object]:
-    if name in _TEXTS:
-        verb = _TEXTS[name]
+    if name in TEXTS:
+        verb = name.strip("_")
 
         def text(self: Derived, *form: str) -> str:
             # Taken once, until the solution runs again: a text that is another at each look could
@@ -120,11 +114,7 @@ def _method(base: type, name: str) -> Callable[..., object]:
     if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
-
-        def missing(self: Derived, key: object) -> object:
-            return ask(self.ludus_handle_, "getitem", key)
-
-        return missing
+        return lambda self, key: ask(self.ludus_handle_, "getitem", key)
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own

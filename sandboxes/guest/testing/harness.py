@@ -24,7 +24,7 @@ __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe"
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
 
-_DETAIL_LETTERS = 300
+DETAIL_LETTERS = 300
 
 _STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
@@ -35,12 +35,7 @@ _STORES = re.compile(r"\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
 
-_TRUSTED_FUNCTIONS = {
-    "isclose": "math",
-    "deepcopy": "copy",
-    "approx": "pytest",
-    "allclose": "numpy",
-}
+_TRUSTED = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
 """Functions by which tests judge -> the module to import from, whatever the solution offers.
 
 They are the solution's where they are the entry point, or where the tests use nothing else of it.
@@ -170,7 +165,7 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        trusted = {**_TRUSTED_FUNCTIONS, **(_OF_MATHS if entry_point in wanted else {})}
+        trusted = {**_TRUSTED, **(_OF_MATHS if entry_point in wanted else {})}
         trusted.pop(entry_point, None)
         helpers = wanted & trusted.keys()
         if helpers and (
@@ -203,7 +198,7 @@ class TestHarness(TestsLine):
         from . import rewriting
 
         with without_solution():
-            rewriting.mark(self.names)
+            self.names.update(rewriting.MARKS)
             try:
                 trees = [
                     rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
@@ -314,7 +309,7 @@ class TestHarness(TestsLine):
             yield {
                 "test": number,
                 "passed": not problem,
-                "detail": problem[:_DETAIL_LETTERS],
+                "detail": problem[:DETAIL_LETTERS],
                 "seconds": time.perf_counter() - started,
             }
             if problem and stop_early:
@@ -343,11 +338,11 @@ class TestHarness(TestsLine):
             for kind in self.names.values()
             if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
         ]
-        load = unittest.defaultTestLoader.loadTestsFromTestCase
-        suite = unittest.TestSuite(load(kind) for kind in kinds if kind not in self._cases)
-        if self._cases.issuperset(kinds):
+        new = [kind for kind in kinds if kind not in self._cases]
+        if not new:
             return ""
-        self._cases.update(kinds)
+        suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, new))
+        self._cases.update(new)
         result = unittest.TestResult()
         suite.run(result)
         if problems := [*result.failures, *result.errors]:
@@ -381,13 +376,8 @@ class SolutionModule(ModuleType):
 def all_names(codes: list[CodeType]) -> set[str]:
     """Return every name, attribute and argument that the tests may look up."""
     names: set[str] = set()
-    waiting = list(codes)
-    while waiting:
-        code = waiting.pop()
-        names.update(code.co_names)
-        if code.co_argcount:
-            names.update(code.co_varnames[: code.co_argcount])
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for code in scopes.nested(codes):
+        names.update(code.co_names, code.co_varnames[: code.co_argcount])
     return names
 
 

@@ -290,15 +290,11 @@ def _copied(handle: Handle, name: str) -> object:
     return state_of(handle).line.meant(copied, "") if state_of(handle).meant else copied
 
 
-def _reflect(name: str) -> property:
-    def read(self: Handle) -> object:
-        return ask(self, "reflect", name)
-
-    return property(read)
-
-
 # Without these, the classes of the proxies would answer with attributes of their own.
-_REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__annotations__")}
+_REFLECTING = {
+    name: property(lambda self, name=name: ask(self, "reflect", name))
+    for name in ("__doc__", "__module__", "__annotations__")
+}
 
 
 @lru_cache(maxsize=1024)

@@ -7,14 +7,13 @@ arrives as a built-in exception, so it cannot skip a test.
 from __future__ import annotations
 
 import builtins
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .harness import BrokenTests, Job, TestHarness, all_names
-from .run_tests import PEER, REPORT, write_rows
+from .harness import DETAIL_LETTERS, BrokenTests, Job, TestHarness, all_names
+from .run_tests import PEER, report
 from .solution_line import sources_of, without_solution
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _MODULE = "test_hidden"
 _FILE = f"{_MODULE}.py"
-_DETAIL_LETTERS = 300
 _NOT_RUN = (False, "it did not run", 0.0)
 
 
@@ -40,7 +38,7 @@ class _Results:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
+            self.problem = str(report.longrepr)[-DETAIL_LETTERS:]
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "asyncio: run by this plugin")
@@ -68,7 +66,7 @@ class _Results:
         passed, detail, seconds = before
         if wrong or report.failed:
             passed = False
-            detail = wrong[:_DETAIL_LETTERS] or str(report.longrepr)[-_DETAIL_LETTERS:]
+            detail = wrong[:DETAIL_LETTERS] or str(report.longrepr)[-DETAIL_LETTERS:]
         elif report.when == "call":
             passed, detail = report.passed, ""
         self.found[report.nodeid] = passed, detail, seconds + report.duration
@@ -76,9 +74,7 @@ class _Results:
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    with os.fdopen(REPORT, "w") as report:
-        write_rows(report, _rows(request.options))
-    return 0
+    return report(_rows(request.options))
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
@@ -121,7 +117,7 @@ def _prepared(job: Job, harness: TestHarness) -> str:
             return source
         import ast
 
-        from .rewriting import mark, rewritten
+        from .rewriting import MARKS, rewritten
 
-        mark(builtins.__dict__)
+        vars(builtins).update(MARKS)
         return ast.unparse(rewritten(source, harness.interface))

@@ -154,16 +154,21 @@ def leave_no_trace(sources: list[str], tests: list[CodeType]) -> bool:
     """
     if any(map(_STATEMENTS.search, sources)):
         return False
-    waiting = list(tests)
-    while waiting:
-        code = waiting.pop()
+    for code in nested(tests):
         if code.co_flags & _DRIVEN and code.co_name != "<genexpr>":
             return False
         for name in code.co_names:
             if name in _IMPURE or (name[0] == "_" and name not in _OWN):
                 return False
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return True
+
+
+def nested(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """Yield code objects and all those inside them."""
+    waiting = list(codes)
+    while waiting:
+        yield (code := waiting.pop())
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 _OWN = ("_", "__name__", "_ludus_plain")

@@ -62,12 +62,7 @@ class Surroundings:
 def _current(module: str, name: str) -> Callable[..., object]:
     """Return a function that calls whatever has that name at the time of the call."""
     place = importlib.import_module(module)
-
-    def call(*arguments: object, **keywords: object) -> object:
-        function: Callable[..., object] = getattr(place, name)
-        return function(*arguments, **keywords)
-
-    return call
+    return lambda *arguments, **keywords: getattr(place, name)(*arguments, **keywords)
 
 
 # --- the solution's side --------------------------------------------------------

@@ -29,7 +29,6 @@ from .values import (
     Bare,
     Malformed,
     is_member,
-    is_odd,
     is_small,
     parts_of,
     replace,
@@ -120,11 +119,7 @@ class Encoder:
                 self.tokens.append(f"@{number}")
             elif not closing and derived.is_derived(item) and self._add_derived(item, work):
                 continue
-            elif (
-                type(item) in EXACT
-                or (is_odd(item) and is_member(item))
-                or (token := scalar(item)) is NOT_SCALAR
-            ):
+            elif type(item) in EXACT or is_member(item) or (token := scalar(item)) is NOT_SCALAR:
                 self._open_container(item, work)
             else:
                 self.tokens.append(token)  # type: ignore[arg-type]

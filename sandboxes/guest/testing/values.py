@@ -47,13 +47,8 @@ def forget() -> None:
 
 
 def is_member(item: object) -> bool:
-    """Return whether a value is a member of an enumeration."""
-    return isinstance(item, enum.Enum)
-
-
-def is_odd(item: object) -> bool:
-    """Return whether a value may be a member of an enumeration, which only looks like a scalar."""
-    return type(type(item)) is not type
+    """Return whether a value is a member of an enumeration, which may look like a scalar."""
+    return type(type(item)) is not type and isinstance(item, enum.Enum)
 
 
 def fields_of(item: object) -> list[str] | None:
@@ -320,13 +315,23 @@ def _bytes_parts(item: Any) -> list[object]:
     return [_letters(bytes(item))]
 
 
+def _of_pairs(kind: Any) -> Callable[[list[object]], object]:
+    return lambda parts: kind(_pairs(parts))
+
+
 _flat: Any = chain.from_iterable
+
+
+def _flat_items(item: dict[object, object]) -> Iterable[object]:
+    return _flat(dict.items(item))  # type: ignore[no-any-return]
+
+
 _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...] = (
     ("[", list, list.__iter__, list),
-    ("C", Counter, lambda item: _flat(dict.items(item)), lambda parts: Counter(_pairs(parts))),
-    ("O", OrderedDict, lambda item: _flat(dict.items(item)), lambda p: OrderedDict(_pairs(p))),
+    ("C", Counter, _flat_items, _of_pairs(Counter)),
+    ("O", OrderedDict, _flat_items, _of_pairs(OrderedDict)),
     ("D", defaultdict, _default_parts, _default),
-    (":", dict, lambda item: _flat(dict.items(item)), _pairs),
+    (":", dict, _flat_items, _pairs),
     ("(", tuple, tuple.__iter__, tuple),
     ("{", set, set.__iter__, set),
     ("<", frozenset, frozenset.__iter__, frozenset),
@@ -336,12 +341,7 @@ _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...]
     ("k", type({}.keys()), list, lambda parts: dict.fromkeys(parts).keys()),
     ("v", type({}.values()), list, lambda parts: dict(enumerate(parts)).values()),
     ("p", type({}.items()), _flat, lambda parts: _pairs(parts).items()),
-    (
-        "M",
-        MappingProxyType,
-        lambda item: _flat(item.items()),
-        lambda p: MappingProxyType(_pairs(p)),
-    ),
+    ("M", MappingProxyType, lambda item: _flat(item.items()), _of_pairs(MappingProxyType)),
 )
 """Tag and class of each kind of container, what takes it apart, and what makes it from parts. A
 class comes before the class that it derives from.
@@ -353,7 +353,7 @@ def parts_of(item: object) -> tuple[str, list[object]] | None:
     """Return the tag and the parts of a value that has any; None for objects."""
     row = EXACT.get(type(item))
     if row is None:
-        if is_odd(item) and is_member(item):
+        if is_member(item):
             return _member_parts(item)
         if isinstance(item, tuple) and hasattr(type(item), "_fields"):
             fields = fields_of(item)
