@@ -11,7 +11,7 @@ import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from types import CoroutineType, GeneratorType, ModuleType
+from types import GeneratorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..run import one_core, program
@@ -111,10 +111,10 @@ class SolutionServer:
         if kind is GeneratorType:
             # One of `types.coroutine` is awaited.
             return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
-        future = getattr(sys.modules.get("asyncio"), "Future", CoroutineType)
-        # What an asynchronous generator's `asend` and `aclose` return is an iterator as well.
-        steps = isinstance(item, Iterator) and hasattr(kind, "__await__")
-        if steps or isinstance(item, (CoroutineType, future)):
+        future = getattr(sys.modules.get("asyncio"), "Future", ())
+        # Coroutines, and what an asynchronous generator's `asend` and `aclose` return.
+        is_builtin = kind.__module__ == "builtins" and hasattr(kind, "__await__")
+        if is_builtin or isinstance(item, future):
             return "w"
         if isinstance(item, type):
             return "f"
