@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from ..guest.run.request import PROVE, PROVE_MANY, Request, send
 from ..guest.testing.run_tests import BEGUN, MAX_JOBS, OVER
@@ -80,8 +81,9 @@ class GradingRunner:
         """
         assert self._line
         word = asyncio.ensure_future(self._loop.sock_recv(self._line, _WORD_BYTES))
+        both: list[asyncio.Future[Any]] = [word, solution]
         try:
-            await asyncio.wait([word, solution], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not word.done():
                 await asyncio.wait([word], timeout=patience_s)
         finally:

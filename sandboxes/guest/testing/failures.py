@@ -125,7 +125,8 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        is_own, candidate = module == own_module, None
+        is_own = module == own_module
+        candidate: Any = None
         if is_own or module.partition(".")[0] in sys.stdlib_module_names:
             here = getattr(sys.modules.get(module), name, None)
             candidate = (own_names.get(name) if is_own else None) or here

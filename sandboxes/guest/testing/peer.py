@@ -196,7 +196,7 @@ class Peer:
     def _take(self, size: int) -> bytes:
         """Receive the next `size` bytes."""
         try:
-            data = self._unread.read(size)
+            data: bytes = self._unread.read(size)
         except OSError as error:
             raise Gone(str(error)) from error
         if len(data) < size:

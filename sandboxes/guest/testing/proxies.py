@@ -290,11 +290,12 @@ def _copied(handle: Handle, name: str) -> object:
     return state_of(handle).line.meant(copied, "") if state_of(handle).meant else copied
 
 
+def _reflect(name: str) -> property:
+    return property(lambda self: ask(self, "reflect", name))
+
+
 # Without these, the classes of the proxies would answer with attributes of their own.
-_REFLECTING = {
-    name: property(lambda self, name=name: ask(self, "reflect", name))
-    for name in ("__doc__", "__module__", "__annotations__")
-}
+_REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__annotations__")}
 
 
 @lru_cache(maxsize=1024)

@@ -184,7 +184,7 @@ class TestsLine:
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
                 self._surroundings.show_output()  # type: ignore[union-attr]
         if not raised:
-            return answer  # type: ignore[no-any-return]
+            return answer
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
 

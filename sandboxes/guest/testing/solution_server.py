@@ -156,7 +156,7 @@ class SolutionServer:
         raised, answer = self.line.request(verb, *arguments)
         if raised:
             raise answer
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
