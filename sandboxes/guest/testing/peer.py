@@ -56,7 +56,7 @@ class Peer:
         returns_changes: bool,
     ) -> None:
         self._line = socket.socket(fileno=descriptor)
-        self._unread = self._line.makefile("rb", _READ_BYTES)
+        self._unread = b""
         self._serve, self._name, self._find = serve, name, find
         self._returns_changes = returns_changes
         self._depth = 0
@@ -125,7 +125,6 @@ class Peer:
 
     def close(self) -> None:
         """Close this end of the line."""
-        self._unread.close()
         self._line.close()
 
     def _answer(self, tokens: list[value_wire.Token]) -> None:
@@ -194,11 +193,16 @@ class Peer:
         return kind, tokens[1:]
 
     def _take(self, size: int) -> bytes:
-        """Receive the next `size` bytes."""
-        try:
-            data: bytes = self._unread.read(size)
-        except OSError as error:
-            raise Gone(str(error)) from error
-        if len(data) < size:
-            raise Gone("closed")
-        return data
+        """Receive the next `size` bytes; surplus bytes are kept for later."""
+        parts, missing = [self._unread], size - len(self._unread)
+        while missing > 0:
+            try:
+                parts.append(self._line.recv(_READ_BYTES))
+            except OSError as error:
+                raise Gone(str(error)) from error
+            if not parts[-1]:
+                raise Gone("closed")
+            missing -= len(parts[-1])
+        data = b"".join(parts)
+        self._unread = data[size:]
+        return data[:size]

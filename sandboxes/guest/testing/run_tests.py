@@ -58,18 +58,18 @@ def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
     `{"ours": reason}`: the harness failed in a step that uses nothing of the solution.
     `{"fault": reason}`: this side broke, and the solution may be the cause.
     """
-    end: dict[str, object] = {"done": True}
+    end = '{"done": true}'
     try:
         for row in rows:
             stream.write(json.dumps(row) + "\n")
             stream.flush()
     except BrokenTests as error:
-        end = {"unusable": str(error)}
+        end = json.dumps({"unusable": str(error)})
     except HarnessFault as error:
-        end = {"ours": str(error)}
+        end = json.dumps({"ours": str(error)})
     except BaseException as error:
-        end = {"fault": f"{type(error).__name__}: {error}"}
-    stream.write(json.dumps(end) + "\n")
+        end = json.dumps({"fault": f"{type(error).__name__}: {error}"})
+    stream.write(end + "\n")
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:

@@ -394,8 +394,10 @@ def content(item: object) -> list[object] | tuple[object, ...] | None:
     """Return the content of a mutable value, to detect changes later: a list of its items, or a
     tuple of what tells its bytes. None if it is immutable.
     """
-    if isinstance(item, (list, dict, set, deque)):
-        return parts_of(item)[1]  # type: ignore[index]
+    if isinstance(item, dict):
+        return [*dict.keys(item), *dict.values(item)]
+    if isinstance(item, (list, set, deque)):
+        return list(item)
     buffer = isinstance(item, bytearray) or _is_numpy(item, "ndarray")
     return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
 
