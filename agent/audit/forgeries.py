@@ -1,4 +1,4 @@
-"""The expert's own answer to a task, spoilt in a way of known effect: whoever is still paid for the
+"""What the expert does on a task, spoilt in a way of known effect: whoever is still paid for the
 rest shows what the reward does not ask for.
 
 A transformation whose effect is known needs no list of flaws and no second judge.
@@ -11,21 +11,72 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from ludus.messages import ToolCall, as_action, assistant
+import msgspec
 
-from .attackers import ANSWERED, Action, Lesson, Plays, Scene
+from ludus.messages import Message, as_action, assistant
+
+from .answers import verb
+from .attackers import ANSWERED, Action, Lesson, number_of
 from .programs import TOKEN
+from .tallies import ORDER_BOUND
+
+Way = Sequence[Action]
+"""The actions of an episode."""
+Place = tuple[str, str | int]
+"""A tool and its argument, or a command and the place of a word behind it."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A change of what the expert does that has to cost it the reward."""
+
+    name: str
+    about: str
+    ways: Callable[[Lesson], Iterable[Way]]
+    """From the expert on a task to ways that are all wrong, of which the best paid counts."""
+    without: Callable[[Lesson], Way] = lambda lesson: ()
+    """What is left once the deeds that are changed are left out, which has to cost the reward, too:
+    where it does not, they only looked around.
+    """
+    bound: float | None = None
+
+
+def laws_of(lessons: Sequence[Lesson], prompt: str) -> Iterator[Law]:
+    """Return the laws that ways such as the expert's are under.
+
+    Args:
+        lessons: the expert on each task.
+        prompt: the instructions, which say whether the order counts.
+    """
+    for forgery in Forgery:
+        bound = ORDER_BOUND if forgery is Forgery.REVERSED else None
+        ways = partial(forgery.ways, prompt=prompt)
+        about = f"the expert's answer: {forgery}"
+        yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
+    columns = [_columns(lesson) for lesson in lessons]
+    for place, times in Counter(place for each in columns for place in each).items():
+        values = {repr(each.get(place)) for each in columns}
+        # What is the same everywhere is not asked for.
+        if 2 * times > len(lessons) < 2 * len(values):
+            what = " ".join(map(str, place))
+            about = f"what the expert does, each {what} "
+            without = partial(_without, place[0])
+            yield Law(f"spoilt {what}", f"{about}another one", partial(_spoilt, place), without)
+            yield Law(f"alike {what}", f"{about}the same", partial(_alike, place), without)
+    for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
+        if 2 * times > len(lessons):
+            about = f"what the expert does, each {name} the same"
+            yield Law(f"alike {name}", about, partial(_alike, (name, "")), partial(_without, name))
 
 
 class Forgery(StrEnum):
-    """How the expert's only answer is spoilt. Where it is still paid, what was spoilt is not asked
-    for.
-    """
+    """How the expert's answer is spoilt."""
 
     INVENTED = "each word and number of the task in it is an invented one"
     ALIKE = "each item of its list is the most frequent of them"
@@ -38,25 +89,27 @@ class Forgery(StrEnum):
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
 
-    def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows the expert's answer on each task."""
+    def ways(self, lesson: Lesson, prompt: str) -> Iterator[Way]:
+        """Return the way with each text, list or number list in it spoilt."""
+        told = f"{prompt}\n{lesson.opening}"
 
-        def play(scene: Scene) -> Iterator[Action]:
-            lesson = known.get(scene.task)
-            if lesson is None or len(lesson.actions) != 1:
-                return
-            said, told = as_action(lesson.actions[0]), f"{scene.prompt}\n{scene.opening}"
-            if not said.tool_calls:
-                yield from filter(None, [self.of(said.text, scene.opening, told)])
-                return
-            call = said.tool_calls[-1]
-            texts = {n: v for n, v in call.arguments.items() if isinstance(v, str)}
-            spoilt = {n: self.of(text, scene.opening, told) or text for n, text in texts.items()}
-            if spoilt != texts:
-                given = call.arguments | spoilt
-                yield assistant("", [ToolCall(name=call.name, arguments=given, id="call_0")])
+        def spoilt(value: Any) -> Any:
+            if isinstance(value, (list, dict)):
+                text = self.of(json.dumps(value), lesson.opening, told)
+                return json.loads(text) if text else value
+            return (isinstance(value, str) and self.of(value, lesson.opening, told)) or value
 
-        return play
+        def of(action: Action) -> Action:
+            message = as_action(action)
+            if not message.tool_calls:
+                is_whole = len(lesson.actions) == 1 or not _is_command(message.text)
+                return spoilt(message.text) if is_whole else action
+            given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
+            return _called(message, given)
+
+        way = list(map(of, lesson.actions))
+        if way != [*lesson.actions]:
+            yield way
 
     def of(self, answer: str, opening: str, told: str) -> str:
         """Return an answer spoilt, or "" where nothing in it can be.
@@ -201,3 +254,112 @@ _ORDERED = re.compile(
     re.IGNORECASE,
 )
 _UNORDERED = re.compile(r"\bany order|\border (?:does|is) ?n", re.IGNORECASE)
+
+
+# --- ways of several deeds ------------------------------------------------------------------------
+
+
+def _is_command(text: str) -> bool:
+    return len(text.split()) <= LONGEST_COMMAND and "\n" not in text
+
+
+def _called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
+    """Return calls with other arguments."""
+    calls = [
+        msgspec.structs.replace(call, arguments=dict(row))
+        for call, row in zip(message.tool_calls, given, strict=True)
+    ]
+    return assistant(message.text, calls)
+
+
+def _changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
+    """Return an action with each argument of its calls, or each word of its command, changed."""
+    message = as_action(action)
+    if message.tool_calls:
+        rows = [
+            {name: change((call.name, name), value) for name, value in call.arguments.items()}
+            for call in message.tool_calls
+        ]
+        return _called(message, rows)
+    if not _is_command(message.text):
+        return action
+    words = message.text.split()
+    return " ".join([*words[:1], *(str(change((words[0], n), w)) for n, w in enumerate(words[1:]))])
+
+
+def _columns(lesson: Lesson) -> dict[Place, list[Any]]:
+    """Return what stands at each place of the expert's deeds."""
+    columns = dict[Place, list[Any]]()
+
+    def note(place: Place, value: Any) -> Any:
+        columns.setdefault(place, []).append(value)
+        return value
+
+    for action in lesson.actions:
+        _changed(action, note)
+    return columns
+
+
+def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
+    """Return the expert's deeds with other values at a place."""
+    row = iter(values)
+    return [_changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
+
+
+def _without(name: str, lesson: Lesson) -> Way:
+    return [action for action in lesson.actions if verb(action) != name]
+
+
+def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with what stands at a place invented, at an edge, or emptied."""
+    values = _columns(lesson).get(place, [])
+    told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
+    rows = list[list[Any]]()
+    if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
+        rows.append([_fresh(value, n) for n, value in enumerate(values)])
+        rows += [["" if isinstance(v, str) else v for v in values]]
+    if all(isinstance(number_of(str(value)), (int, float)) for value in values):
+        rows += [[_of_kind(edge, value) for value in values] for edge in ("0", "-1", "nan")]
+    for row in rows:
+        if sum(map(operator.ne, row, values)) * 2 > len(values):
+            yield _with(lesson, place, row)
+
+
+def _of_kind(text: str, value: Any) -> Any:
+    """Return a number as the kind of another value."""
+    if isinstance(value, str):
+        return text
+    return float(text) if isinstance(value, float) or text == "nan" else int(text)
+
+
+def _fresh(value: Any, number: int) -> Any:
+    """Return a value that stands nowhere, of the same kind."""
+    if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
+        return f"zo{number:03}".translate(_AS_LETTERS)
+    return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
+
+
+def _alike(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a place, or without its name all places, is the same in all deeds."""
+    name, at = place
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == name]
+    if at == "":
+        deeds = [lesson.actions[n] for n in nths]
+        if len(deeds) >= FEWEST_ITEMS and _is_varied(list(map(repr, deeds))):
+            for deed in dict.fromkeys(map(repr, deeds)):
+                same = next(each for each in deeds if repr(each) == deed)
+                yield [same if n in nths else action for n, action in enumerate(lesson.actions)]
+        return
+    values = _columns(lesson).get(place, [])
+    if len(values) >= FEWEST_ITEMS and _is_varied(list(map(repr, values))):
+        for value in {repr(value): value for value in values}.values():
+            yield _with(lesson, place, [value] * len(values))
+
+
+def _is_varied(values: Sequence[str]) -> bool:
+    """Whether no value is half of them."""
+    return 2 * max(Counter(values).values()) <= len(values)
+
+
+LONGEST_COMMAND = 5
+"""Words of a command; a longer text is an answer."""
