@@ -256,7 +256,7 @@ class _Attack:
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
             learned += self._itemised(ground)
-            learned += self._forged(ground)
+            learned += self._forged()
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -362,12 +362,11 @@ class _Attack:
         self.farm = best
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
 
-    def _forged(self, ground: _Ground) -> Iterator[Attacker]:
+    def _forged(self) -> Iterator[Attacker]:
         """Return attackers that spoil what the expert does, where the reward may not ask for it."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
-        prompt = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
         until = self._until(FORGED_SHARE)
-        for law in laws_of(known, prompt) if self.report.oracle > 0 else ():
+        for law in laws_of(known) if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
@@ -381,21 +380,23 @@ class _Attack:
             if number == SCOUTED_WAYS and most <= HALF:
                 return {}
             ways = [*itertools.islice(law.ways(lesson), MOST_WAYS)]
-            paid = [self._worth(lesson.task, way) for way in ways]
-            if paid and max(paid) > HALF >= self._worth(
-                lesson.task, law.without(lesson), whole=True
-            ):
-                most = max(paid)
-                best[lesson.task] = ways[paid.index(most)]
-        return best if most > HALF else {}
+            if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
+                paid = [self._worth(lesson, way, law) for way in ways]
+                most = max(most, *paid)
+                best[lesson.task] = ways[paid.index(max(paid))]
+        return best
 
-    def _worth(self, task: str, way: Way, *, whole: bool = False) -> float:
-        """Return what is paid for a way, and was not deserved; the whole of it on demand."""
+    def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
+        """Return what is paid for a way; of that of a law, what was not deserved."""
+        task = lesson.task
         episode = self._tried(task, lambda scene: iter(way), "forged", steps=MAX_STEPS)
         if episode is None:
             return 0.0
+        replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
         is_fair = self.key.solves(task, episode.actions) or self._is_fair_part(task, episode)
-        return 0.0 if is_fair and not whole else self._gain(episode.total)
+        if law is not None and (is_fair or not law.took(lesson, replies)):
+            return 0.0
+        return self._gain(episode.total)
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that answer a single item of a list, by its place in the task."""
