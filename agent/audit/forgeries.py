@@ -412,9 +412,8 @@ def _others(values: Sequence[Any], told: str) -> list[Any]:
     kinds = {_kind(str(value)) for value in values}
     known = {str(value) for value in values}
     rest = [each for each in dict.fromkeys(found) if each not in known and _kind(each) in kinds]
-    return [
-        _of_kind(each, values[0]) for each in rest if isinstance(number_of(each), type(values[0]))
-    ]
+    is_text = isinstance(values[0], str)
+    return [each if is_text else number_of(each) for each in rest]
 
 
 def _kind(text: str) -> tuple[bool, ...]:
