@@ -454,8 +454,134 @@ def unit_sizes(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, "", gold.format(value), response, paid)
 
 
+_SYMBOLS = (
+    "m",
+    "s",
+    "g",
+    "kg",
+    "N",
+    "J",
+    "W",
+    "V",
+    "A",
+    "K",
+    "Pa",
+    "Hz",
+    "mol",
+    "L",
+    "cm",
+    "kJ",
+    "T",
+    "C",
+)
+_SPELLINGS = (
+    "Answer: {value} {plain}",
+    "So it is **{value} {plain}**.",
+    "\\boxed{{{value}\\ \\mathrm{{{latex}}}}}",
+    "\\boxed{{{value}\\text{{ {plain}}}}}",
+    "\\boxed{{{value} {plain}}}",
+)
+
+
+def compound_units(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield measured values in products and quotients of units, in plain letters and in LaTeX: with
+    the unit of the gold, and with another power of one of its parts.
+    """
+    for _ in range(count):
+        top, bottom = rng.sample(_SYMBOLS, 2), rng.sample(_SYMBOLS, 2)
+        power, dot = rng.choice((2, 3)), rng.choice((" ", "·"))
+        shapes = [
+            (f"{top[0]}{dot}{top[1]}", rf"{top[0]}\cdot {top[1]}"),
+            (f"{top[0]}/{bottom[0]}", f"{top[0]}/{bottom[0]}"),
+            (
+                f"{top[0]}/({bottom[0]}{dot}{bottom[1]})",
+                rf"{top[0]}/({bottom[0]}\cdot {bottom[1]})",
+            ),
+            (f"{top[0]}/{bottom[0]}{'..²³'[power]}", f"{top[0]}/{bottom[0]}^{power}"),
+        ]
+        plain, latex = rng.choice(
+            [pair for pair in shapes if top[0] not in {*bottom}] or shapes[:1]
+        )
+        value = f"{rng.randrange(101, 999) / 100:.2f}"
+        for said, paid in ((value, True), (f"{float(value) + 1:.2f}", False)):
+            response = rng.choice(_SPELLINGS).format(value=said, plain=plain, latex=latex)
+            law = "compound units" if paid else "compound units, other value"
+            yield Row(law, "", value, response, paid)
+            yield Row(law, "", rf"{value} \mathrm{{{latex}}}", response, paid)
+        further = rng.choice([name for name in _SYMBOLS if name not in {*top, *bottom}])
+        other = rng.choice(_SPELLINGS).format(
+            value=value, plain=f"{plain}{dot}{further}", latex=rf"{latex}\cdot {further}"
+        )
+        yield Row("compound units, other unit", "", rf"{value} \mathrm{{{latex}}}", other, False)
+
+
+_COUNTERS = [
+    "个",
+    "個",
+    "人",
+    "名",
+    "本",
+    "枚",
+    "台",
+    "张",
+    "只",
+    "件",
+    "条",
+    "瓶",
+    "杯",
+    "次",
+    "回",
+    "日",
+    "年",
+    "种",
+    "组",
+    "通り",
+    "种方法",
+    "名学生",
+    "개",
+    "명",
+    "권",
+    "마리",
+    "대",
+    "장",
+    "번",
+    "가지",
+]
+_ALTERED = [
+    "倍",
+    "万",
+    "万人",
+    "多个",
+    "余人",
+    "分之一",
+    "以上",
+    "以下",
+    "个以上",
+    "割",
+    "打",
+    "对",
+    "배",
+    "이상",
+    "개이하",
+    "만",
+    "억",
+]
+
+
+def counters(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield numbers with a word behind them in scripts without spaces: one that says what is
+    counted, and one that makes another number of it.
+    """
+    said = ("\\boxed{{{}}}", "**{}**", "答案是{}。", "답: {}", "\\boxed{{\\text{{{}}}}}")
+    for _ in range(count):
+        value, shape = rng.randrange(2, 99), rng.choice(said)
+        for words, paid in ((rng.choice(_COUNTERS), True), (rng.choice(_ALTERED), False)):
+            law = "counters" if paid else "counters that alter"
+            yield Row(law, "", str(value), shape.format(f"{value}{words}"), paid)
+
+
 DRAWS = (
     counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_names,
-    predicates, named_pairs, rival_names, unit_sizes,
+    predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -222,11 +222,23 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     named = _NAMED.fullmatch(said)
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
-    is_interval = "confidence" in prompt and wanted[:1] + wanted[-1:] in {"()", "[]"}
-    centred = _CENTRED.fullmatch(said) if is_interval else None
+    is_interval = wanted[:1] + wanted[-1:] in {"()", "[]"} and "," in wanted
+    ranged = _RANGED.fullmatch(said) if is_interval else None
+    if ranged:
+        said = f"{wanted[0]}{ranged[1]}, {ranged[2]}{wanted[-1]}"
+    centred = _CENTRED.fullmatch(said) if is_interval and "confidence" in prompt else None
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
+    if asked := _IN_SCALE.search(prompt):
+        said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
+    if in_base := _IN_BASES.fullmatch(said):
+        with suppress(ValueError):
+            first = int(in_base["digits"], int(in_base["base"]))
+            second = int(in_base["value"], int(in_base["other"] or 10))
+            said = in_base["value"] if first == second else said
+    if substance := _SUBSTANCE.fullmatch(_STYLE.sub(" ", said)):
+        said = rf"{substance['value']}\text{{ {substance['unit']}}}"
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
@@ -239,11 +251,27 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     return (wanted, said) if is_changed else None
 
 
+_IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
 _MOLAR = re.compile(
     r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
 )
 """`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
+_IN_BASES = re.compile(
+    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
+    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"
+)
+"""A numeral of one base, and the same in another: `2F3_{16} = 755_{10}`."""
+_STYLE = re.compile(r"\\(?:text|mathrm|ce|[ ,;])|[\s{}_$~]+")
+_SUBSTANCE = re.compile(
+    r"\s*(?P<value>-?[\d.,/]+(?: ?(?:\\times|\\cdot|[×·]) ?10 ?\^ ?-?\d+)?)\s+"
+    r"(?P<unit>m?mol|moles?|k?g|mg|grams?|kilograms?|milligrams?|m?L|lit(?:er|re)s?|molecules|atoms"
+    r"|ions)\s+(?:of )?\s*(?!or\b|and\b)"
+    r"(?:(?:[A-Z][a-z]?(?: ?\d+)? ?)+|[a-z]{3,}(?: [a-z]{3,})?)\s*"
+)
+"""An amount of a substance: `2.00 g of NaOH`, `2 mol CO_2`."""
+_RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|до)\s*(-?\d+(?:\.\d+)?)")
+"""An interval by its ends: `48.08 to 55.92`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
 """A confidence interval by its centre and margin."""
 _SPELT_TWICE = re.compile(

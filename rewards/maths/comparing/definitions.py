@@ -101,6 +101,8 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
     true = all(
         is_name(head)
         or (bool(symbols(head)) and is_scalar(head) and value.op in MARKS)
+        # `T = 2 pi / omega = 2 pi sqrt(m/k)`: a side with a letter of its own.
+        or (bool(symbols(value)) and is_scalar(head) and not symbols(head) <= symbols(value))
         or _same_side(head, value, judge)
         for head in heads[1:]
     )

@@ -53,6 +53,8 @@ def same_kinds(first: Node, second: Node) -> bool:
 
 
 def _kinds(node: Node) -> set[str]:
+    if node.op == "given":
+        return _kinds(node.args[0]) | _kinds(node.args[1])
     items = node.args if node.op == "list" else (node,)
     return {item.args[1].note for item in items if item.op == "rel" and is_membership(item)}
 
@@ -143,17 +145,61 @@ def shifted(gold: Node, answer: Node, whole: frozenset[str], counts: frozenset[s
     if len(names) != 1 or names != symbols(answer) or not names <= whole:
         return answer
     (name,) = names
-    lines = _line(gold, name), _line(answer, name)
-    if None in lines or not (names <= counts or (_periodic(gold) and _periodic(answer))):
+    if not (names <= counts or (_periodic(gold) and _periodic(answer))):
         return answer
+    turned = _turned(gold, answer, name)
+    return answer if turned is None else replaced(answer, sym(name), turned)
+
+
+def _turned(gold: Node, answer: Node, name: str) -> Node | None:
+    """Return what to put for the parameter of a linear `answer` so that it reads like `gold`, or
+    None where no whole number added to it does.
+    """
+    lines = _line(gold, name), _line(answer, name)
+    if None in lines:
+        return None
     (start, step), (answer_start, answer_step) = (line for line in lines if line)
     turns = (start - answer_start) / answer_step
     if not abs(turns) <= _MAX_TURNS or abs(abs(step) - abs(answer_step)) > 1e-9 * abs(step):
-        return answer
+        return None
     if abs(turns - round(turns)) > 1e-9:
-        return answer
+        return None
     direction = sym(name) if step * answer_step > 0 else neg(sym(name))
-    return replaced(answer, sym(name), add(direction, num(round(turns))))
+    return add(direction, num(round(turns)))
+
+
+def same_bound(gold: Node, answer: Node) -> Node:
+    """Return `answer` with its parameter as in the gold, where both put one in the whole numbers:
+    `(5k + 2, -3k - 1), k in Z` is `x = 5t - 3, y = 2 - 3t, t in Z` for t = k + 1.
+    """
+    letters = whole_numbers(gold)
+    # The set may be left unsaid, as for the letter of the gold.
+    others = whole_numbers(answer) or WHOLE_NUMBER_NAMES & (symbols(answer) - symbols(gold))
+    if len(letters) != 1 or len(others) != 1 or not letters.isdisjoint(symbols(answer) - others):
+        return answer
+    ((name,), (other,)) = letters, others
+    answer = rename(answer, {other: name})
+    wanted, given = _components(gold), _components(answer)
+    if len(wanted) < 2 or len(wanted) != len(given):
+        return answer
+    turned = _turned(wanted[0], given[0], name)
+    return answer if turned is None else replaced(answer, sym(name), turned)
+
+
+def as_given(node: Node) -> Node:
+    """Return `{(5k, 3k) : k in Z}` as `(5k, 3k), k in Z`, any other node as it is."""
+    is_family = node.op == "such" and is_membership(node.args[1]) and node.args[0].op == "bracket"
+    return Node("given", node.args) if is_family else node
+
+
+def _components(node: Node) -> list[Node]:
+    """Return the values of `x = .., y = ..` or of `(x, y) = (.., ..)`, without conditions."""
+    if node.op in {"given", "such"}:
+        return _components(node.args[0])
+    node = without_membership(node)
+    items = node.args if node.op == "list" else (node,)
+    values = [item.args[-1] if item.op == "rel" else item for item in items]
+    return list(values[0].args) if len(values) == 1 and values[0].op == "bracket" else values
 
 
 _MAX_TURNS = 1000

@@ -14,9 +14,11 @@ from .constants import apart_by_a_constant, same_constants, same_free
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
     aligned_family,
+    as_given,
     generated,
     is_membership,
     residue_class,
+    same_bound,
     same_kinds,
     same_parameter,
     shifted,
@@ -47,6 +49,8 @@ from .wording import same_text
 MAX_ITEMS = 64
 OTHERWISE = text("otherwise")
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
+_BINDING = frozenset({"given", "list"})
+"""Kinds of nodes that may put a parameter in a set."""
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
 """Words that introduce a condition which an answer may not leave out: without the condition the
 value would be claimed for more cases.
@@ -86,6 +90,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
+    if gold.op in _BINDING and answer.op in _BINDING | {"such"}:
+        answer = same_bound(gold, as_given(answer))
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)
     if not same_kinds(gold, answer):
@@ -131,6 +137,8 @@ def _under_conditions(gold: Node, answer: Node, judge: Judge) -> bool:
     Any other condition in the answer must be in the gold too.
     """
     (first, gold_conditions), (second, answer_conditions) = _split(gold), _split(answer)
+    if not same_kinds(gold, answer):
+        return judge.decided("condition", False, "the parameter belongs to another set")
     if not matches(first, second, judge):
         return False
     if gold_conditions is not None and answer_conditions is not None:

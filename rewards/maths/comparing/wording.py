@@ -30,8 +30,12 @@ _SAME = tuple(
          r"(?: solutions| values)?", "infinitely many"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
-        ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×", "wrong"),
-        ("正确的?|正確的?|对的?|對的?|真命题|√|✓", "right"),
+        ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×|falsch|faux|falso|неверно|ложь|거짓|偽"
+         "|yanlış|fałsz|wrong", "false"),
+        ("正确的?|正確的?|对的?|對的?|真命题|√|✓|wahr|richtig|vrai|verdadero|verdadeiro|vero|верно"
+         "|истина|참|真|doğru|prawda|right", "true"),
+        ("ja|oui|s[ií]|sì|sim|да|是的?|はい|예|네|evet|tak|có|हाँ|نعم", "yes"),
+        ("nein|non|não|нет|否|不是|いいえ|아니요|아니오|hayır|nie|nee|không|नहीं|لا", "no"),
     )
 )  # fmt: skip
 """Phrases with one meaning that need no number ("no solution", "does not exist")."""
@@ -84,7 +88,10 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    gold_words, words = folded(gold.note), _NOT.sub(" not", as_words(answer_text).casefold())
+    gold_words, words = (
+        folded(_LEAD.sub("", gold.note.casefold())),
+        _NOT.sub(" not", as_words(answer_text).casefold()),
+    )
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
     # After a yes or no that agrees, anything but a plain reason may change its meaning.

@@ -36,6 +36,8 @@ _ONE_OF = re.compile(
 _OPTION = re.compile(r"options?\Z|choices?\Z", re.IGNORECASE)
 _LETTERED = re.compile(r"\W{0,4}[A-Z]\b")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
+# `20 L of the solution are needed`, `must be mixed with it`: no value of the noun.
+_HAPPENS = re.compile(r"(?:(?:still|also) )?[a-z]{2,}(?:ed|wn|ght)(?: [a-z]+){0,6}\W*")
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
@@ -158,6 +160,8 @@ def _candidates_at(
     value_start = instead(body, link, reach)
     phrase = spoken(body, value_start)
     if not phrase.text.strip(" .*$:_{}"):
+        return
+    if noun == "result" and _HAPPENS.fullmatch(phrase.text):
         return
     prose = len(_PROSE.findall(phrase.text)) >= 3
     if prose and _OPTION.match(match[noun]) and not _LETTERED.match(phrase.text):

@@ -47,8 +47,15 @@ _DRESS = re.compile(
 
 
 def whole(body: str) -> Candidate | None:
-    """Return a short response that is not prose as a candidate, else None."""
+    """Return a short response that is not prose as a candidate, else None; of a longer one the
+    lines that end it, where each names a value.
+    """
     stripped = body.strip()
+    if rows := _named_rows(stripped):
+        start = body.rfind(rows[0])
+        text = cleaned(", ".join(row.strip("-*• ") for row in rows))
+        end = len(body.rstrip())
+        return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
@@ -56,6 +63,8 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
+    if _LAST_WORD.search(stripped):
+        return None
     stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
@@ -97,6 +106,25 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
+
+
+_NAMED_ROW = re.compile(
+    r"[-*• ]{0,3}[*_]{0,2}[A-Z][a-z]{2,}(?: [a-z]+){0,2}[*_]{0,2}:[*_]{0,2}\s*"
+    r"(?=[^=]*[\d$])[^=\n]{1,60}"
+)
+
+
+def _named_rows(text: str) -> list[str]:
+    """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
+    `Remainder: 1`), else [].
+    """
+    rows = text.rpartition("\n\n")[2].split("\n")
+    names = {row.partition(":")[0] for row in rows}
+    is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
+    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
+
+
+_STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
 
 
 def _row(text: str) -> str:
@@ -275,11 +303,30 @@ _YES_NO = re.compile(
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
     re.IGNORECASE,
 )
+# `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
+_LAST_WORD = re.compile(
+    r"(?:(?:\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?|[.:]\s+(?:so|hence|thus"
+    r"|therefore),?\s+)[*_\"]*"
+    r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
+    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$",
+    re.IGNORECASE,
+)
+# `So no, 2047 is not prime`: the word and the whole statement.
+_LAST_VERDICT = re.compile(
+    r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no)\b[*_\"]*[,;:—–]\s"
+    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
+    r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
+    r"|(?:as|so) long)\b)[^.\n]*[.!*]*\s*$",
+    re.IGNORECASE,
+)
+MAX_LAST_WORD = 40
+"""The characters at the end of a response that are searched for such a sentence."""
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*"
-    r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*[.!]?\s*$"
+    r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*"
+    r"(?: \((?:and )?(?:not|rather than) [^()\n]{1,60}\))?[.!]?\s*$"
 )
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
@@ -400,7 +447,9 @@ def worded(body: str) -> Candidate | None:
     or None.
     """
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    word_match = word_match or _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
     start, end = closing_sentence(body)
+    word_match = word_match or _LAST_VERDICT.match(body, start, end)
     if word_match is None:
         if counted := _subject_count(body, start, end):
             return counted
@@ -503,7 +552,7 @@ _OTHERS = re.compile(
 """Words that make stressed values other things than the answer."""
 
 
-_STATES = re.compile(r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$")
+_STATES = re.compile(r"(?:\b(?:are|is|by|buy|took in|costs?|need|get|has|have)|:)\s*$")
 
 
 def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) -> bool:
@@ -521,8 +570,42 @@ def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) 
 _BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
 _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
-_STRESSED_SENTENCE = re.compile(r"(?:The|It|So|This|They|He|She|We|There)\s(?:[a-z]+\s){2}")
+_STRESSED_SENTENCE = re.compile(
+    r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
+)
 """A whole sentence in bold, of which a lower rank takes the value."""
+
+
+_BARE_VALUE = re.compile(
+    r"[-+]?\\?[$£€]?\s?\d[\d.,/ ]*(?:%|\\%|\s?[A-Za-z²³/]{1,12})?|\$[^$]{1,60}\$"
+)
+_GOES_ON_WITH = re.compile(
+    r"[=≈?]|\*\*|(?:^|[.!\n]\s*)(?:so|thus|therefore|hence|then|next|now|finally|in total"
+    r"|altogether|answer|but|wait|however|actually|no)\b|\d\s*[-+*/×·]\s*\d",
+    re.IGNORECASE,
+)
+MAX_COMMENT = 240
+"""The most characters that may follow a stressed result."""
+
+
+def _stressed_before(body: str, closing: int) -> Candidate | None:
+    """Return the only value in bold, which ends a calculation before closing sentences that only
+    comment on it: `36 * 2 = **$72**.\n\nThe other 12 go to the neighbours.`
+    """
+    emphases = list(itertools.islice(_EMPHASIS.finditer(body), 2))
+    if len(emphases) != 1 or closing <= emphases[0].end():
+        return None
+    (value,) = emphases
+    comment = body[value.end() :]
+    if not _BARE_VALUE.fullmatch(value[2]) or len(comment) > MAX_COMMENT:
+        return None
+    is_result = re.search(r"(?:=|\b(?:is|are|makes|gives|gets|equals))\s*$", body[: value.start()])
+    if not is_result or _GOES_ON_WITH.search(comment.lstrip(". ")):
+        return None
+    start = body.rfind("\n", 0, value.start()) + 1
+    if denied(body, start, value.end(), *value.span()):
+        return None
+    return Candidate(CandidateKind.EMPHASIS, value[2], *value.span(2), *value.span())
 
 
 def stressed(body: str) -> Candidate | None:
@@ -539,7 +622,9 @@ def stressed(body: str) -> Candidate | None:
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]
-    if not emphases or _HOLDS_ANSWER.search(body[end:]):
+    if not emphases:
+        return _stressed_before(body, start)
+    if _HOLDS_ANSWER.search(body[end:]):
         return None
     first, last = emphases[0], emphases[-1]
     if len({emphasis[2] for emphasis in emphases}) != 1:

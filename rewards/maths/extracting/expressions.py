@@ -48,6 +48,9 @@ def last_expression(body: str) -> Candidate | None:
     formulas = _last_formulas(body[base:end])
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
+    between = body.count("$", formula[1], number[0]) if formula and number else 0
+    if between and between % 2 == 0:
+        number = None  # it stands in a later formula, which was passed over
     if formula is not None and denied(body, start, end, *formula):
         formula = None
     aside = (
@@ -284,6 +287,8 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
+_UNKNOWNS = re.compile(r"[a-z] [a-z]|[A-Z] [A-Z]")
+"""The names of `$p = 5$ and $q = 2$`, which are the values of one answer."""
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 _NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
@@ -314,7 +319,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         sides = [_SIDES.split(tail[slice(*span)], maxsplit=1) for span in (spans[-1], last)]
         names = {_INDEX.sub("", side[0].strip()) if len(side) > 1 else "" for side in sides}
-        if len(names) > 1:
+        if len(names) > 1 and not _UNKNOWNS.fullmatch(" ".join(sorted(names))):
             break
         start = spans.pop()[0]
     return start, last[1]

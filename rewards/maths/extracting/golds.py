@@ -50,7 +50,7 @@ def boxed_apart(gold: str, response: str) -> bool:
     `Mean: $\\boxed{6}$, median: $\\boxed{8}$` for `mean 6, median 8`.
     """
     wanted = len(_SEVERAL.findall(gold)) + 1
-    if wanted < 2 or not gold[:1].isalnum() or parts(response) != wanted:
+    if wanted < 2 or gold.strip()[-1:] in {")", "]", "}"} or parts(response) != wanted:
         return False
     boxes = _filled(response)
     between = [response[a.end : b.start] for a, b in itertools.pairwise(boxes)]
@@ -63,7 +63,7 @@ def boxed_apart(gold: str, response: str) -> bool:
 
 
 _SEVERAL = re.compile(r"[,;]\s")
-MAX_BETWEEN = 40
+MAX_BETWEEN = 160
 """Most characters between boxes that belong together."""
 _RIVALS = re.compile(
     r"\b(?:or|oder|ou|o|wait|no|not|actually|sorry|instead|either|correct\w*|alternative\w*|should"

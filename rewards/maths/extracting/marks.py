@@ -102,11 +102,18 @@ def boxes(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
         end = said_from
 
 
+_CLOSES = re.compile(r"\s*(?:\\right\s*)?(?:\\\}|[)\]])")
+
+
 def _opened(body: str, start: int, end: int) -> str:
     """Return a piece of a formula with every box in it opened."""
     text = body[start:end]
     while (box := box_before(text, len(text))) is not None:
-        text = text[: box.start] + opened(text[box.open : box.close]) + text[box.end :]
+        before, behind = text[: box.start].rstrip(), text[box.end :]
+        content = text[box.open : box.close]
+        if not (before.endswith(("{", "(", "[")) and _CLOSES.match(behind)):
+            content = opened(content)
+        text = text[: box.start] + content + behind
     return text.strip(" \n*.~")
 
 

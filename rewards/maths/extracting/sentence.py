@@ -95,7 +95,8 @@ _LABEL = re.compile(
 # `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(
     r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
-    r"|per|after|before|every|each|within|during|over|with|than|out of|of the|of these|of those"
+    r"|per|after|before|every|each|within|during|over|with|than|apart from|besides|except(?: for)?"
+    r"|out of|of the|of these|of those"
     r"|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por|para|con|com|em|за"
     r"|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about|each|every|first|last"
     r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
@@ -176,6 +177,9 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response ends with a question"
     elif sentence.rstrip("*_ \n").endswith(":"):
         reason = "the response stops before its answer"
+    elif undetermined := _UNDETERMINED.search(sentence):
+        place = start + undetermined.start(), start + undetermined.end()
+        return Candidate(CandidateKind.WORD, "cannot be determined", *place, start, end)
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
     elif OWN_WORK.search(sentence):
@@ -184,7 +188,7 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "each value holds only in one case"
     elif _COUNTERFACTUAL.search(sentence):
         reason = "the closing sentence only supposes a value"
-    elif CALCULATED.search(sentence):
+    elif CALCULATED.search(sentence) or _STATED_LAST.search(sentence):
         pass
     elif UNSURE.search(last_clause := _LAST_CLAUSE.split(sentence)[-1]) and (
         sum(1 for _ in NUMBER.finditer(last_clause)) > 1
@@ -204,6 +208,11 @@ _AT_MOST_CAN = re.compile(
     r"|up to)[ *$]*$"
 )
 
+# `the representative between 0 and 12 is **8**`
+_STATED_LAST = re.compile(r"\b(?:is|are|equals) \*\*[^*\n]{1,40}\*\*[.!]?\s*$")
+
+_UNDETERMINED = re.compile(r"\bcan(?:not|['’]t) be determined\b(?=[^.\d$]*[.!*]*\s*$)")
+"""An answer in words, which a question may ask for; it is no number."""
 _WHEN = r"(?:if|when|wenn|falls|si|se|если)"
 CASES = re.compile(
     rf"(?:^|[.;,:\n]|\b(?:but|and)\s)\s*+{_WHEN}\b(?=[^.\n]{{0,90}}\d)[^.;\n]{{3,90}}[;.,]\s*"
@@ -240,8 +249,24 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
         return True
     sentence = body[start:end]
     return any(
-        denial.start() <= place - start < denial.end() for denial in DENIAL.finditer(sentence)
+        denial.start() <= place - start < denial.end()
+        and not (
+            _EVENT.search(sentence, 0, denial.start())
+            and _OF_EVENT.fullmatch(sentence, denial.start(), place - start)
+        )
+        for denial in DENIAL.finditer(sentence)
     )
+
+
+# `the probability that it does not rain is 0.65`: the denial belongs to the event.
+_EVENT = re.compile(
+    r"\b(?:probability|chances?|likelihood|numbers?|proportion|fraction|percentage|share|ways)\b"
+    r"[^.;:\n]*(?:\b(?:that|which|who|of|where|with)\b|[A-Za-z])[^.;:\n]*$",
+    re.IGNORECASE,
+)
+_OF_EVENT = re.compile(
+    r"(?!not (?:is|are)\b)[^.;:\n]*\s(?:is|are|equals|was)\s+(?:\w+ly )?[*$\\(]*"
+)
 
 
 def labels(body: str, place: int) -> bool:
@@ -259,6 +284,11 @@ _RESTATED = re.compile(
     r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
     r"\s+[$*(\\]*$"
 )
+# `$9 \\times 10$, which is 90 palindromes`: the clause works the formula out.
+_WORKED_OUT = re.compile(
+    r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
+    r"|[dt]?frac|left|right)(?![a-z]))*\$,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
+)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 
 
@@ -270,6 +300,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
+    if _WORKED_OUT.search(body, start, place):
+        return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
         return False
     if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..reading.locales import MEASURE, joined_by_and
+from ..reading.vocabulary import ALTERS
 from .candidate import MAX_ANSWER
 from .phrases import LANGUAGES, REASON
 from .surface import before_decoration, without_decoration
@@ -68,10 +69,12 @@ _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)
 _BEHIND = re.compile(
     "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
 )
+# `四十一元,即41元`: the value again, in digits.
+_AGAIN = re.compile(r"^[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是|すなわち|つまり|즉)\s*(?=-?[\d$\\])")
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
-    r"(?:^|(?<![不非])[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!以|未|超|不|至|이[상하]|미|초|или"
-    r"|не\b)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}(?<!以上)(?<!以下)(?<!未満)(?<!未满)(?<!左右)(?<!이상)(?<!이하)(?<!미만)(?<!초과)$"
+    rf"(?:^|(?<![不非])[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!(?:\w{{0,11}}?)(?:{ALTERS})|или|не\b)"
+    r"[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}$"
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(
@@ -168,6 +171,7 @@ def cleaned(text: str) -> str:
     if text.isascii():
         return text
     text = before_decoration(without_decoration(text))
+    text = _AGAIN.sub("", text)
     text = _BEHIND.sub("", text).strip()
     text = joined_by_and(text, foreign=True)
     if count_match := _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text):

@@ -188,7 +188,11 @@ class Statements:
             return False
         retraction = retractions[0]
         # A pronoun stands for what was last spoken of, such as a case that was only supposed.
-        before = clause_before(tail, retraction.start()) + retraction[0]
+        clause = clause_before(tail, retraction.start())
+        other = _OTHER_VALUE.search(clause) if retraction[0].startswith(",") else None
+        if other and squeeze(other["value"]) not in squeeze(last.text):
+            return False
+        before = clause + retraction[0]
         return not _CONDITIONAL.search(before)
 
     def _concluded(self, last: Candidate) -> Candidate | None:
@@ -243,6 +247,8 @@ class Statements:
         return last
 
 
+_OTHER_VALUE = re.compile(r"(?P<value>-?\d[\d.,/]*)[\s$)\\]{0,3}$")
+"""`a local maximum $-6$, but this`: the pronoun means another value."""
 _COMMENT = re.compile(r"(?!option\b|choice\b)[a-z][a-z'-]{2,}(?![\w{])")
 """Words instead of a value: `the answer is positive`, `is between 40 and 50`."""
 

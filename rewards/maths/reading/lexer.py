@@ -46,6 +46,10 @@ _PATTERN = r"""
                 (?:[eE][+-]?\d+(?![A-Za-z]))? )
   | (?P<cmd>    \\[A-Za-z]+\*? )
   | (?P<esc>    \\. )
+  | (?P<foreign> [A-Za-z]*[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]
+                [A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff]*|[\u0400-\u04ff]+
+                |[\u0600-\u06ff]+|[\u0900-\u0dff]+|[\u0e00-\u0e7f]+
+                |[\u3005\u3040-\u30ff\u4e00-\u9fff]+|[\uac00-\ud7af]+ )
   | (?P<run>    [A-Za-z]+ )
   | (?P<dots>   \.\.\.+ )
   | (?P<sign>   (?<=\d)!(?==\s*\d)|<=|>=|!=|<>|==|:=|\*\*|\+-|\+/-|->|=>|. )
@@ -118,7 +122,9 @@ def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]
         tokens.append(Token("num", _SEPARATORS.sub("", value), spaced))
     elif kind == "run":
         _letters(value, spaced, worded, tokens)
-    elif kind == "sign":
+    elif kind == "foreign" and value not in SIGNS:
+        tokens.append(Token("word", value.casefold(), spaced))
+    elif kind in {"sign", "foreign"}:
         sign = SIGNS.get(value)
         if sign is None:
             if value.isalpha():

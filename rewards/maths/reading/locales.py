@@ -19,7 +19,8 @@ _NAMES = {
     "yuan": "元(?:钱)?|人民币",
     "euro": "евро|ευρώ|ユーロ|欧元|유로",
     "real": "R\\$|reais|real(?![- ])",
-    "degree": "度|도|градус\\w{0,2}|[Gg]rad(?![a-z])|grados?|degrés?|gradi",
+    "degree": "度|도|градус\\w{0,2}|[Gg]rad(?![a-z])|grados?|degrés?|gradi|μοίρ(?:α|ες)|μοιρών"
+    "|derece|stopni|độ|डिग्री|درجة",
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
@@ -157,6 +158,7 @@ def decimal_comma(numeral: str, *, comma: bool) -> bool:
     if match is None:
         return False
     sure = len(match["decimals"]) != 3 and ("{,}" in numeral or _MONEY.search(numeral) is not None)
+    sure = sure or (match["whole"] == "0" and len(match["decimals"]) > 2)  # no group follows a zero
     return comma or sure or "." in match["whole"]
 
 

@@ -9,7 +9,7 @@ from .nodes import EXACT, Node, Unreadable
 from .numerals import exact_numeral
 from .powers import SUM
 from .pratt import Parser
-from .units import dimension, read_unit
+from .units import compound_unit, dimension, read_unit
 from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS, unit_symbol
 
 _TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
@@ -20,6 +20,9 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
     connecting words.
     """
     word = parser.here.value
+    if word == "such" and parser.ahead().kind == "word" and parser.ahead().value not in QUALIFIERS:
+        parser.take()  # `60 such committees`
+        word = parser.here.value
     if word in CONNECTIVES or word in QUALIFIERS or word == "to":
         return None
     if word in {"degree", "degrees", "deg"}:
@@ -102,14 +105,34 @@ def words_in_brackets(parser: Parser) -> bool:
 
 
 def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
-    """Return whether a number, a space and a letter form a quantity: `1.73 m`."""
-    if len(factors) != 2 or parser.here.kind not in {"end", "num"}:
+    r"""Return whether numbers, a space and a letter form a quantity: `2 \cdot 10^{-4} J`."""
+    if len(factors) < 2 or parser.here.kind not in {"end", "num"}:
         return False
     if parser.tokens[0].kind != "num":
         return False
-    token, (value, letter) = parser.tokens[parser.position - 1], factors
+    token, (*values, letter) = parser.tokens[parser.position - 1], factors
     spaced = token.spaced and token.value in UNIT_LETTERS
-    return spaced and value.op in EXACT and letter == nodes.sym(token.value)
+    return spaced and letter == nodes.sym(token.value) and all(map(_is_number, values))
+
+
+def with_compound_unit(parser: Parser, factors: list[Node]) -> Node | None:
+    """Read several units without markup that end an answer: `0.9 J/(g K)`, `3 N·m`; None for other
+    factors.
+    """
+    here, last = parser.here, parser.position + 1
+    if not here.spaced or here.kind != "sym" or here.value not in UNIT_LETTERS:
+        return None
+    if parser.ahead().kind == "end" or not all(map(_is_number, factors)):
+        return None
+    end, unit = compound_unit(parser.tokens, parser.position)
+    if end == last or parser.tokens[end].kind != "end":
+        return None
+    parser.position = end
+    return Node("quantity", (nodes.mul(*factors),), 0, unit)
+
+
+def _is_number(node: Node) -> bool:
+    return node.op in EXACT or (node.op == "pow" and all(arg.op in EXACT for arg in node.args))
 
 
 def lettered(parser: Parser, value: Node, unit: str) -> Node:

@@ -148,6 +148,8 @@ _LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[
 """Signs after an answer that mean "done", such as a check mark or a tombstone."""
 # `\mathbf{2 1}` is 21: digits that were set apart.
 _SET_APART = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{([\d\s.,]*\d)[\s.]*\}")
+# `\mathbf{755}_{10}`
+_BEFORE_BASE = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{(\d+)\}(?=\s*_)")
 # The end of a row, with the space that follows the row: `\\\\[4pt]`, `\\cr`.
 _ROW = re.compile(r"\\\\\s*\[-?[\d.]+(?:pt|em|ex|mm|cm)\]|\\cr(?![a-z])")
 _GLUED = re.compile(r"\\q?quad(?=[a-z])")
@@ -235,6 +237,7 @@ def strip_delimiters(text: str) -> str:
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
         if "bf" in text or "bold" in text:
+            text = _BEFORE_BASE.sub(r"\1", text)
             text = _SET_APART.sub(lambda digits: f"{{{digits[1].replace(' ', '')}}}", text)
         text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
         if "quad" in text:

@@ -23,6 +23,7 @@ from .measures import (
     lettered,
     per_unit_ahead,
     temperature,
+    with_compound_unit,
     words_in_brackets,
 )
 from .nodes import EXACT, SETS, Exact, Node, Unreadable
@@ -145,6 +146,8 @@ def product_of(parser: Parser, left: Node) -> Node | None:
     factors, start = [left], parser.position
     while True:
         token = parser.here
+        if (quantity := with_compound_unit(parser, factors)) is not None:
+            return quantity
         if token.kind == "op" and token.value in "*·×/" and not per_unit_ahead(parser):
             _read_signed_factor(parser, factors)
         elif starts_factor(parser, factors[-1]) and not ends_in_unit(parser, factors):
@@ -154,7 +157,7 @@ def product_of(parser: Parser, left: Node) -> Node | None:
         else:
             break
     if ends_in_unit(parser, factors):
-        return lettered(parser, factors[0], factors[1].note)
+        return lettered(parser, nodes.mul(*factors[:-1]), factors[-1].note)
     return None if parser.position == start else nodes.mul(*factors)
 
 

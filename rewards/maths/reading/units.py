@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from .lexer import Token
 from .nodes import Unreadable
-from .vocabulary import CONNECTIVES, DENIALS, QUALIFIERS, UNITS, unit_symbol
+from .vocabulary import ALTERS, CONNECTIVES, DENIALS, QUALIFIERS, UNIT_LETTERS, UNITS, unit_symbol
 
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
@@ -24,6 +24,9 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     >>> read_unit(tokenize("miles per hour"), 0)[1], read_unit(tokenize("red eggs"), 0)[1]
     ('mi/h', 'red eggs')
     """
+    compound = compound_unit(tokens, position)
+    if tokens[compound[0]].kind == "end" and compound[1]:
+        return compound
     unit = _known_unit(tokens, position)
     if unit is not None:
         return unit
@@ -35,19 +38,31 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
         position += 1
     if denied := DENIALS.intersection(map(str.lower, words)):
         raise Unreadable(f"the word {min(denied)!r} after a value")
+    if altered := _ALTERS.search(" ".join(words)):
+        raise Unreadable(f"{altered[0]!r} after a value")
     for word in words:
-        if len(word) < 3 and word not in _LINKS:
+        if len(word) < 3 and word not in _LINKS and word.isascii():
             raise Unreadable(f"{word!r} after a value is not a unit known here")
     return position, " ".join(words)
 
 
+_ALTERS = re.compile(ALTERS)
 _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
 """Short words that may occur in a counted thing (`5 games in a row`); other short words may change
 the value.
 """
 
 
-def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
+def compound_unit(tokens: list[Token], position: int) -> tuple[int, str]:
+    """Return (position after the unit, unit) of units whose letters may stand beside each other
+    with a space (`N m`, `J/(g K)`); an empty unit where there is none.
+    """
+    return _known_unit(tokens, position, has_letters=True) or (position, "")
+
+
+def _known_unit(
+    tokens: list[Token], position: int, *, has_letters: bool = False
+) -> tuple[int, str] | None:
     parts: list[str] = []
     sign = ""
     while True:
@@ -74,7 +89,9 @@ def _known_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
             and tokens[position + 1].kind not in {"num", "open"}  # `2 kg · 3 m` multiplies values
         ):
             sign, position = "*", position + 1
-        elif token.kind == "word" and _one_unit(tokens, position) is not None:
+        elif (
+            token.kind == "word" or (has_letters and token.spaced and token.value in UNIT_LETTERS)
+        ) and _one_unit(tokens, position) is not None:
             sign = "*"
         else:
             return position, "".join(parts)

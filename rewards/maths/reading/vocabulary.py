@@ -92,6 +92,13 @@ DENIALS = words(
     "oder bis mehr mais meio meia mezza или до 또는 이상 이하 미만 초과 배"
 )
 """Words after a value that take the value back or change the amount, in several languages."""
+ALTERS = (
+    "[倍万萬億亿兆千百十多余餘超不没半割折打对對双雙対翻未満满弱强]|分之|以[上下内外前后]|至[少多]|左右|大[约約]|[约約]"
+    "|[이미][상하만]|이내|초과|배|[만억천백쌍]|정도|보다"
+)
+"""Matches words of scripts without spaces that make a number before them another one, or bound
+it: `47倍`, `47万人`, `47以上`.
+"""
 SHORT_WORDS = words(
     "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq "
     "cu "
@@ -171,7 +178,7 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
 }  # fmt: skip
 
 
-UNIT_LETTERS = words("m s g h L N J W V A K")
+UNIT_LETTERS = words("m s g h L N J W V A K C F T H")
 
 
 def unit_symbol(word: str) -> str | None:
