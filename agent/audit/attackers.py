@@ -261,6 +261,8 @@ class Attacker:
     """
     asks: bool = False
     """Whether it asks something first: who asks what the expert asks did the task."""
+    is_blind: bool = False
+    """Whether it does nothing of the task, even where it answers what the expert answers."""
     bound: float | None = None
     """The share of the expert's reward from which it is a finding; None for that of its kind."""
 

@@ -1,4 +1,4 @@
-"""The expert's own answer to a task, spoilt in a way of known effect: whoever is still paid for the
+"""What the expert does on a task, spoilt in a way of known effect: whoever is still paid for the
 rest shows what the reward does not ask for.
 
 A transformation whose effect is known needs no list of flaws and no second judge.
@@ -11,61 +11,90 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from ludus.messages import ToolCall, as_action, assistant
+import msgspec
 
-from .attackers import ANSWERED, Action, Lesson, Plays, Scene
+from ludus.messages import Message, as_action, assistant
+
+from .answers import deed, verb
+from .attackers import ANSWERED, Action, Lesson, number_of
 from .programs import TOKEN
+from .tallies import MORE_BOUND
+
+Way = Sequence[Action]
+"""The actions of an episode."""
+Place = tuple[str, str | int]
+"""A tool and its argument, or a command and the place of a word behind it."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A change of what the expert does that has to cost it the reward."""
+
+    name: str
+    about: str
+    ways: Callable[[Lesson], Iterable[Way]]
+    """From the expert on a task to ways that are all wrong, of which the best paid counts."""
+    without: Callable[[Lesson], Way] = lambda lesson: ()
+    """What is left once the deeds that are changed are left out, which has to cost the reward, too:
+    where it does not, they only looked around.
+    """
+    took: Callable[[Lesson, Sequence[str]], bool] = lambda lesson, replies: True
+    """Whether the replies show that what was changed had an effect."""
+    bound: float | None = None
+
+
+def laws_of(lessons: Sequence[Lesson]) -> Iterator[Law]:
+    """Return the laws that ways such as the expert's on several tasks are under."""
+    for forgery in Forgery:
+        yield Law(f"forged {forgery.name.lower()}", f"the expert's answer: {forgery}", forgery.ways)
+    columns = [_columns(lesson) for lesson in lessons]
+    for place, times in Counter(place for each in columns for place in each).items():
+        values = {repr(each.get(place)) for each in columns}
+        # What is the same everywhere is not asked for.
+        if 2 * times > len(lessons) < 2 * len(values):
+            what = " ".join(map(str, place))
+            about = f"what the expert does, each {what} "
+            without = partial(_without, place[0])
+            yield Law(f"spoilt {what}", f"{about}another one", partial(_spoilt, place), without)
+            yield Law(f"alike {what}", f"{about}the same", partial(_alike, place), without)
+            if len({deed(lesson.actions[-1]) for lesson in lessons}) == 1:
+                more = f"what the expert does, and {what} everything else"
+                ways = partial(_more, place)
+                yield Law(f"more {what}", more, ways, without, partial(_took, place), MORE_BOUND)
+    for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
+        if 2 * times > len(lessons):
+            about = f"what the expert does, each {name} the same"
+            yield Law(f"alike {name}", about, partial(_one_deed, name), partial(_without, name))
+    for nth in range(MOST_PLACES):
+        about = f"the expert's answer, each item with the same word or number at place {nth}"
+        yield Law(f"alike field {nth}", about, partial(_one_field, nth))
 
 
 class Forgery(StrEnum):
-    """How the expert's only answer is spoilt. Where it is still paid, what was spoilt is not asked
-    for.
-    """
+    """How the expert's answer is spoilt."""
 
     INVENTED = "each word and number of the task in it is an invented one"
     ALIKE = "each item of its list is the most frequent of them"
     FIRST = "only the first item of its list is left"
     ROTATED = "each key has the value of the next one"
-    REVERSED = "its order is reversed"
     ENDS = "only the first and the last item of its list are left"
     ZEROED = "each of its numbers is zero"
     UNDEFINED = "each of its numbers is NaN"
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
 
-    def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows the expert's answer on each task."""
+    def ways(self, lesson: Lesson) -> Iterator[Way]:
+        """Return the way with each text, list or number list in it spoilt."""
+        return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
-        def play(scene: Scene) -> Iterator[Action]:
-            lesson = known.get(scene.task)
-            if lesson is None or len(lesson.actions) != 1:
-                return
-            said, told = as_action(lesson.actions[0]), f"{scene.prompt}\n{scene.opening}"
-            if not said.tool_calls:
-                yield from filter(None, [self.of(said.text, scene.opening, told)])
-                return
-            call = said.tool_calls[-1]
-            texts = {n: v for n, v in call.arguments.items() if isinstance(v, str)}
-            spoilt = {n: self.of(text, scene.opening, told) or text for n, text in texts.items()}
-            if spoilt != texts:
-                given = call.arguments | spoilt
-                yield assistant("", [ToolCall(name=call.name, arguments=given, id="call_0")])
-
-        return play
-
-    def of(self, answer: str, opening: str, told: str) -> str:
-        """Return an answer spoilt, or "" where nothing in it can be.
-
-        Args:
-            answer: what the expert says.
-            opening: the task.
-            told: the task and the instructions, which say whether the order counts.
-        """
+    def of(self, answer: str, opening: str) -> str:
+        """Return an answer to a task spoilt, or "" where nothing in it can be."""
         if self is self.INVENTED:
             return _invented(answer, opening)
         if self in (self.ZEROED, self.UNDEFINED):
@@ -91,10 +120,7 @@ class Forgery(StrEnum):
             return "" if listing.keys else listing.with_items([items[0], items[-1]])
         rotated = [*items[1:], items[0]]
         moved = sum(map(operator.ne, items, rotated))
-        if self is self.ROTATED:
-            return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
-        is_ordered = _ORDERED.search(told) and not _UNORDERED.search(told)
-        return listing.with_items(items[::-1]) if is_ordered and not listing.keys else ""
+        return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
 
 
 @dataclass(frozen=True)
@@ -195,9 +221,227 @@ _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")
 _AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
-_ORDERED = re.compile(
-    r"\b(?:(?:in|into|by|the) (?:\w+ ){0,2}order\b(?! (?:to|of|form|letter|number|for|from)\b)"
-    r"|sort|rank|sequence|from \w+ to|first to)",
-    re.IGNORECASE,
-)
-_UNORDERED = re.compile(r"\bany order|\border (?:does|is) ?n", re.IGNORECASE)
+
+
+# --- ways of several deeds ------------------------------------------------------------------------
+
+
+def _is_command(text: str) -> bool:
+    """Whether a text is a command, and no sentence or answer."""
+    words = text.split()
+    is_plain = bool(words) and words[0] != words[0].capitalize() and text[-1] not in ".?!"
+    return is_plain and len(words) <= LONGEST_COMMAND and "\n" not in text
+
+
+def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
+    """Return the way with each of its texts, lists and number lists spoilt, if any is; a spoilt
+    text is empty where it cannot be.
+    """
+
+    def spoilt(value: Any) -> Any:
+        if isinstance(value, (list, dict)):
+            text = spoil(json.dumps(value))
+            return json.loads(text) if text else value
+        return (isinstance(value, str) and spoil(value)) or value
+
+    def of(action: Action) -> Action:
+        message = as_action(action)
+        if not message.tool_calls:
+            listing = _Listing.of(message.text)
+            is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
+            return spoilt(message.text) if is_answer else action  # others are commands or talk
+        given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
+        return _called(message, given)
+
+    way = list(map(of, lesson.actions))
+    if way != [*lesson.actions]:
+        yield way
+
+
+def _called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
+    """Return calls with other arguments."""
+    calls = [
+        msgspec.structs.replace(call, arguments=dict(row))
+        for call, row in zip(message.tool_calls, given, strict=True)
+    ]
+    return assistant(message.text, calls)
+
+
+def _changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
+    """Return an action with each argument of its calls, or each word of its command, changed."""
+    message = as_action(action)
+    if message.tool_calls:
+        rows = [
+            {name: change((call.name, name), value) for name, value in call.arguments.items()}
+            for call in message.tool_calls
+        ]
+        return _called(message, rows)
+    if not _is_command(message.text):
+        return action
+    words = message.text.split()
+    return " ".join([*words[:1], *(str(change((words[0], n), w)) for n, w in enumerate(words[1:]))])
+
+
+def _columns(lesson: Lesson) -> dict[Place, list[Any]]:
+    """Return what stands at each place of the expert's deeds."""
+    columns = dict[Place, list[Any]]()
+    for place, value in itertools.chain(*map(_places, lesson.actions)):
+        columns.setdefault(place, []).append(value)
+    return columns
+
+
+def _places(action: Action) -> list[tuple[Place, Any]]:
+    places = list[tuple[Place, Any]]()
+    _changed(action, lambda place, value: places.append((place, value)))
+    return places
+
+
+def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
+    """Return the expert's deeds with other values at a place."""
+    row = iter(values)
+    return [_changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
+
+
+def _without(name: str, lesson: Lesson) -> Way:
+    return [action for action in lesson.actions if verb(action) != name]
+
+
+def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with what stands at a place invented, at an edge, or emptied."""
+    values = _columns(lesson).get(place, [])
+    told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
+    rows = list[list[Any]]()
+    if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
+        rows.append([_fresh(value, n) for n, value in enumerate(values)])
+        rows += [["" if isinstance(v, str) else v for v in values]]
+    if all(isinstance(number_of(str(value)), (int, float)) for value in values):
+        rows += [[_of_kind(edge, value) for value in values] for edge in ("0", "-1", "nan")]
+    for row in rows:
+        if sum(map(operator.ne, row, values)) * 2 > len(values):
+            yield _with(lesson, place, row)
+
+
+def _of_kind(text: str, value: Any) -> Any:
+    """Return a number as the kind of another value."""
+    if isinstance(value, str):
+        return text
+    return float(text) if isinstance(value, float) or text == "nan" else int(text)
+
+
+def _fresh(value: Any, number: int) -> Any:
+    """Return a value that stands nowhere, of the same kind."""
+    if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
+        return f"zo{number:03}".translate(_AS_LETTERS)
+    return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
+
+
+def _alike(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a place is the same in all deeds."""
+    values = _columns(lesson).get(place, [])
+    is_end = verb(lesson.actions[-1]) == place[0]
+    for value in _varied(values, but=values[-1:] * is_end):
+        yield _with(lesson, place, [value] * len(values))
+
+
+def _one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a deed of a name stands for all of them."""
+    deeds = [each for each in lesson.actions if verb(each) == name and len(_places(each)) > 1]
+    for same in _varied(deeds, but=lesson.actions[-1:]):
+        yield [same if each in deeds else each for each in lesson.actions]
+
+
+def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which all items of a list have the same word or number at a place."""
+    for nth in range(MOST_FIELDS):
+
+        def spoil(text: str, nth: int = nth) -> str:
+            listing = _Listing.of(text)
+            if "\n" in text:
+                listing = _Listing(text.strip().splitlines(), joint="\n")
+            items = list(map(str, listing.items)) if listing and listing.joint else []
+            rows = [[*TOKEN.finditer(item)] for item in items]
+            if listing is None or len({*map(len, rows)}) != 1 or not 2 <= len(rows[0]) > place:
+                return ""
+            values = _varied([row[place][0] for row in rows])[nth : nth + 1]
+            pairs = zip(items, rows, strict=True)
+            return listing.with_items(
+                [i[: r[place].start()] + v + i[r[place].end() :] for i, r in pairs for v in values]
+            )
+
+        yield from _texts(lesson, spoil)
+
+
+def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the last deed of a name done to everything else of its kind, too."""
+    values = _columns(lesson).get(place, [])
+    rest = _others(values, "\n".join([lesson.opening, *lesson.replies]))
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
+        last = lesson.actions[nths[-1]]
+        more = [_changed(last, partial(_put, place, other)) for other in rest]
+        yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
+
+
+def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
+    return other if at == place else value
+
+
+def _took(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most deeds beyond the expert's were answered with the words that its deeds are."""
+
+    def shape(reply: str) -> str:
+        return " ".join(reply.split()[:2])
+
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    usual = {shape(lesson.replies[n]) for n in nths}
+    more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
+    return 2 * sum(shape(reply) in usual for reply in more) > len(more)
+
+
+def _others(values: Sequence[Any], told: str) -> list[Any]:
+    """Return what stands in a text where values stand, in lines alike or in the same line."""
+    lines = [_NAME.findall(line) for line in told.splitlines()]
+    spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
+    if not spots:
+        return []
+    (at, times), *_ = Counter(at for _, at in spots).most_common(1)
+    found = [line[at] for line in lines if len(line) > at]
+    if times == 1:  # several in a line
+        places = [at for line, at in spots if line == spots[0][0]]
+        found = spots[0][0][min(places) :]
+    kinds = {_kind(str(value)) for value in values}
+    known = {str(value) for value in values}
+    rest = [each for each in dict.fromkeys(found) if each not in known and _kind(each) in kinds]
+    is_text = isinstance(values[0], str)
+    return [each if is_text else number_of(each) for each in rest]
+
+
+def _kind(text: str) -> tuple[bool, ...]:
+    return text.isdecimal(), text.islower(), text.isalpha()
+
+
+def _varied(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
+    """Return those of the values that most others are unlike, but some, which may be the answer;
+    none where they are few. A number is unlike one that is at least twice as much.
+    """
+
+    def are_alike(one: Any, other: Any) -> bool:
+        left, right = number_of(str(one)), number_of(str(other))
+        if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+            return abs(left - right) < max(abs(left), abs(right)) / 2 or left == right
+        return repr(one) == repr(other)
+
+    return [
+        value
+        for value in {repr(v): v for v in values if len(values) >= FEWEST_ITEMS}.values()
+        if value not in but and 2 * sum(are_alike(value, v) for v in values) <= len(values)
+    ]
+
+
+_NAME = re.compile(r"\w[\w.-]*\w|\w")
+MOST_FIELDS = 6
+"""Values of a field, of which each stands in all items of a list."""
+MOST_PLACES = 4
+"""Fields of an item that are made alike."""
+LONGEST_COMMAND = 5
+"""Words of a command; a longer text is an answer."""

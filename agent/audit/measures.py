@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,9 +30,19 @@ from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import ToolCall, assistant
 
 from .answers import AnswerKey
-from .attackers import ATTACKERS, Action, Attacker, AttackKind, Plays, Scene, free_tools, text_of
+from .attackers import (
+    ATTACKERS,
+    Action,
+    Attacker,
+    AttackKind,
+    Lesson,
+    Plays,
+    Scene,
+    free_tools,
+    text_of,
+)
 from .exploits import Guard, GuardedEnv
-from .forgeries import Forgery
+from .forgeries import Law, Way, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -44,7 +55,7 @@ from .pressure import (
 from .programs import Farm, farms_of, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
-from .tallies import ORDER_BOUND, AttackTally, Audit, Trial
+from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
@@ -68,8 +79,12 @@ one that reads nothing: where who tries everything is paid, nothing is leaked.
 OWN_WAY = 4
 """Pieces of a task from which a program that does as much as the expert does the task its own way.
 """
-FARM_SHARE, PROBE_SHARE = 0.2, 0.2
+FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
+"""
+HALF, SCOUTED_WAYS, MOST_WAYS = 0.5, 4, 12
+"""Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
+measured, and the ways of a law.
 """
 LISTENED, MOST_PROBES = 16, 12
 """Tasks whose replies teach a rule, and replies that are read."""
@@ -99,6 +114,7 @@ LEARNED = (
         AttackKind.LEAK,
         partial(plays_rule, RuleKind.RANK),
         "the largest, median or most frequent piece of a task",
+        is_blind=True,
     ),
     Attacker(
         "giveaway",
@@ -108,8 +124,6 @@ LEARNED = (
     ),
 )
 """Learned from the lessons of each audit."""
-UNREAD = ("rank",)
-"""Attackers that do nothing of the task, even where they answer what the expert answers."""
 
 
 def audit(
@@ -167,6 +181,10 @@ def audit(
         return report
     finally:
         subject.close()
+
+
+def _goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
+    yield from ways.get(scene.task, ())
 
 
 def _answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
@@ -345,13 +363,40 @@ class _Attack:
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
 
     def _forged(self) -> Iterator[Attacker]:
-        """Return attackers that spoil the expert's answer where it answers once."""
-        lessons = [self.key.experts.get(task.id) for task in self.attacked]
-        for forgery in Forgery if any(le and len(le.actions) == 1 for le in lessons) else ():
-            about, plays = f"the expert's answer: {forgery}", forgery.plays(self.key.experts)
-            bound = ORDER_BOUND if forgery is Forgery.REVERSED else None
-            name = f"forged {forgery.name.lower()}"
-            yield Attacker(name, AttackKind.FORGED, plays, about, bound=bound)
+        """Return attackers that spoil what the expert does, where the reward may not ask for it."""
+        known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
+        until = self._until(FORGED_SHARE)
+        for law in laws_of(known) if self.report.oracle > 0 else ():
+            if self._is_late("forged", until):
+                return
+            if ways := self._paid_ways(law, known):
+                plays = partial(_goes, ways)
+                yield Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+
+    def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
+        """Return the best paid of a law's ways on each task; nothing where none is on the first."""
+        best, most = dict[str, Way](), 0.0
+        for number, lesson in enumerate(known):
+            if number == SCOUTED_WAYS and most <= HALF:
+                return {}
+            ways = [*itertools.islice(law.ways(lesson), MOST_WAYS)]
+            if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
+                paid = [self._worth(lesson, way, law) for way in ways]
+                most = max(most, *paid)
+                best[lesson.task] = ways[paid.index(max(paid))]
+        return best
+
+    def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
+        """Return what is paid for a way; of that of a law, what was not deserved."""
+        task = lesson.task
+        episode = self._tried(task, lambda scene: iter(way), "forged", steps=MAX_STEPS)
+        if episode is None:
+            return 0.0
+        replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
+        is_fair = self.key.solves(task, episode.actions) or self._is_fair_part(task, episode)
+        if law is not None and (is_fair or not law.took(lesson, replies)):
+            return 0.0
+        return self._gain(episode.total)
 
     def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that answer a single item of a list, by its place in the task."""
@@ -535,7 +580,7 @@ class _Attack:
             may = may_copy or attacker.asks
             is_copy = may and not self.key.looks_elsewhere(task.id, actions)
             is_fair = solved and (excused or is_copy)
-            if attacker.name not in UNREAD:
+            if not attacker.is_blind:
                 is_fair = is_fair or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
             if attacker.kind is AttackKind.FARM and self.farm is not None:

@@ -17,9 +17,8 @@ RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
 """Shares of the expert's reward that a rule without understanding, and a program without the right
 answer, may earn.
 """
-ORDER_BOUND = 0.9
-"""What the expert's answer in the reverse order may earn: the order may be one of several demands.
-"""
+MORE_BOUND = 0.8
+"""What the expert's deeds may earn where more is done than was asked: it may be a small fault."""
 FARM_BOUND = 0.15
 """What repeating may earn beyond the expert's reward, as a share of it."""
 PRESSURE_BOUND = 0.25

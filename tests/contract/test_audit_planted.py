@@ -672,7 +672,6 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.FIRST, '{"order": [4, 3, 2, 1]}', '{"order": [4]}'),
         (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
-        (Forgery.REVERSED, "d, c, b, a", "a, b, c, d"),
         (Forgery.ENDS, "a > b > c > d", "a > d"),
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
@@ -687,12 +686,7 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
 )
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
     task = "Put 12 of them in order: Ada, Ben"
-    assert forgery.of(answer, task, task) == spoilt
-
-
-def test_the_order_is_spoilt_only_where_it_is_asked_for() -> None:
-    for told in ("Name four of them.", "Name four of them, in any order."):
-        assert Forgery.REVERSED.of("a b c d", told, told) == ""
+    assert forgery.of(answer, task) == spoilt
 
 
 def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
