@@ -339,7 +339,7 @@ def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
 def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way with the last deed of a name done to everything else of its kind, too."""
     values = _columns(lesson).get(place, [])
-    rest = _others(values, "\n".join([lesson.opening, *lesson.replies]))
+    rest = _others(values, lesson)
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
         last = lesson.actions[nths[-1]]
@@ -349,8 +349,7 @@ def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 def ways_to_else(lesson: Lesson) -> Iterator[Way]:
     """Return the way with one deed done to something else of its kind, in turns."""
-    told = "\n".join([lesson.opening, *lesson.replies])
-    rest = {place: _others(values, told) for place, values in _columns(lesson).items()}
+    rest = {place: _others(values, lesson) for place, values in _columns(lesson).items()}
     rows = [[partial(_put, place, other) for other in rest[place]] for place in rest]
     for row in itertools.zip_longest(*rows):
         for n, action in enumerate(lesson.actions):
@@ -377,10 +376,15 @@ def _took(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     return 2 * sum(shape(reply) in usual for reply in more) > len(more)
 
 
-def _others(values: Sequence[Any], told: str) -> list[Any]:
-    """Return what stands in a text where values stand, in lines alike or in the same line."""
-    lines = [_NAME.findall(line) for line in told.splitlines()]
-    spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
+def _others(values: Sequence[Any], lesson: Lesson) -> list[Any]:
+    """Return what stands where values stand, in lines alike or in the same line: of the task, or
+    where none of them stands there, of the replies.
+    """
+    lines, spots = list[list[str]](), list[tuple[list[str], int]]()
+    for told in (lesson.opening, "\n".join(lesson.replies)):
+        if not spots:
+            lines = [_NAME.findall(line) for line in told.splitlines()]
+            spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
     if not spots:
         return []
     (at, times), *_ = Counter(at for _, at in spots).most_common(1)
