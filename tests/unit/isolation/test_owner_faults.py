@@ -207,11 +207,7 @@ async def broken(workers: AnyWorker, before: dict[str, int], fault: Any) -> list
 
 @pytest.mark.parametrize(
     ("kind", "step_of_lines"),
-    [
-        (FaultAtLine, 23),
-        pytest.param(FaultAtLine, 5, marks=pytest.mark.large),
-        (FaultAtAwait, 0),
-    ],
+    [(FaultAtLine, 23), pytest.param(FaultAtLine, 5, marks=pytest.mark.large), (FaultAtAwait, 0)],
 )
 async def test_whatever_fails_once_in_the_owner_no_call_place_or_process_is_lost(
     kind: type[FaultAtLine] | type[FaultAtAwait],
