@@ -1142,8 +1142,8 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     "state": [
         (
             "solution_server.py",
-            "        return target(*arguments, **keywords)  # type: ignore[operator]\n",
-            "        sys.setrecursionlimit(1000)\n        return target(*arguments, **keywords)  # type: ignore[operator]\n",
+            "        return target(*arguments, **keywords or {})\n",
+            "        sys.setrecursionlimit(1000)\n        return target(*arguments, **keywords or {})\n",
         )
     ],
 }  # fmt: skip

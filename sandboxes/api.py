@@ -19,7 +19,7 @@ from typing import Any, TypeVar, Unpack
 from ludus.background import background_loop, run_on_loop
 from ludus.verdict import Verdict
 
-from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, grade_with
+from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, grade_in_detail
 from .grading.options import GradingOptions
 from .open import open_with
 from .protocol import Execution, Program, RunOptions, Sandbox, program_of
@@ -138,4 +138,4 @@ async def _grade(
     solution: str, tests: Sequence[object], kind: str, options: GradeOptions
 ) -> Verdict:
     sandbox = await _default.sandbox()
-    return (await grade_with(sandbox, solution, tests, kind=kind, options=options)).verdict
+    return (await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)).verdict

@@ -119,29 +119,24 @@ class _Grading:
         Returns None if these tests need a process of their own, or if either side was lost; the
         caller then grades with new processes.
         """
-        report = os.memfd_create("report")
-        our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        our_end, far = socket.socketpair()
         try:
-            async with GradingRunners.of(self._sandbox).take() as test_runner:
-                has_begun = await test_runner.begin(self._job, far.fileno(), report)
-                far.close()  # so that our end notices when the tests close theirs
-                if not has_begun:
-                    return None
-                async with (
-                    self._sandbox.pool(self._kind).take() as (solver,),
-                    self._serving(solver, our_end.detach()) as serving,
-                ):
-                    # The tests notice the end of the solution soon, and have little time after it.
-                    serving.add_done_callback(lambda _: test_runner.hurry(_TEST_SIDE_EXTRA_S))
-                    ended = await test_runner.over() or test_runner.is_late
-            # Tests that never end are not tried again: they would not end in a new process.
-            return _read_report(report, await serving, ExecutionStatus.TIMEOUT) if ended else None
+            with os.fdopen(os.memfd_create("report"), "rb") as report, our_end, far:
+                async with GradingRunners.of(self._sandbox).take() as test_runner:
+                    has_begun = await test_runner.begin(self._job, far.fileno(), report.fileno())
+                    far.close()  # so that our end notices when the tests close theirs
+                    if not has_begun:
+                        return None
+                    async with (
+                        self._sandbox.pool(self._kind).take() as (solver,),
+                        self._serving(solver, our_end.detach()) as serving,
+                    ):
+                        ended = await test_runner.over(serving, _TEST_SIDE_EXTRA_S)
+                # Tests that never end are not tried again: they would not end in a new process.
+                late = ExecutionStatus.TIMEOUT
+                return _read_report(report.fileno(), await serving, late) if ended else None
         except SlotLost:
             return None
-        finally:
-            our_end.close()
-            far.close()
-            os.close(report)
 
     async def with_new_processes(self, mode: str) -> list[TestResult]:
         """Grade with a new process for the solution and another for the tests.
@@ -158,23 +153,19 @@ class _Grading:
             cpu_s=limits.cpu_s + _TEST_SIDE_EXTRA_S,
             memory_bytes=max(limits.memory_bytes, 1024 * MIB),
         )
-        report = os.memfd_create("report")
-        our_end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        our_end, far = socket.socketpair()
+        with os.fdopen(os.memfd_create("report"), "rb") as report, our_end, far:
             async with (
                 self._sandbox.pool(self._kind).take(2) as (solver, tester),
                 self._serving(solver, our_end.detach()) as serving,
             ):
                 request = Request(mode=mode, options=self._job)
-                lines = [("peer", far.detach()), ("report", os.dup(report))]
+                lines = [("peer", far.detach()), ("report", os.dup(report.fileno()))]
                 proved = await tester.run(request, patient, peers=lines)
             if proved.status is ExecutionStatus.INFRA_ERROR:
                 raise SlotLost(proved.detail)
-            return _read_report(report, await serving, f"{proved.status} {proved.detail}".strip())
-        finally:
-            our_end.close()
-            far.close()
-            os.close(report)
+            ended_reason = f"{proved.status} {proved.detail}".strip()
+            return _read_report(report.fileno(), await serving, ended_reason)
 
     @asynccontextmanager
     async def _serving(self, solver: Slot, line: int) -> AsyncGenerator[asyncio.Future[RunOutcome]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary, ref
+from typing import Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -72,70 +72,66 @@ async def grade_in_detail(
     Raises:
         ConfigError: the kind or comparison is unknown; tests of any kind but `stdin` need slots.
     """
+    if isinstance(sandbox, Grader):
+        return await sandbox.grade_in_detail(solution, tests, kind=kind, options=options)
     if kind not in KINDS:
         raise ConfigError(f"no kind of tests named {kind!r}; known: {', '.join(KINDS)}")
     Comparison.parse(options.compare)
-    grading: Grading | None = None
-    if options.reference and tests:
-        grading = await References.of(sandbox).refusal(tests, kind, options)
-    return on_tier(sandbox.tier, grading or await _grade(sandbox, solution, tests, kind, options))
+    refused = options.reference and tests and await _refusal(sandbox, tests, kind, options)
+    return on_tier(sandbox.tier, refused or await _grade(sandbox, solution, tests, kind, options))
 
 
-class References:
-    """Which tasks their reference solutions have settled, in a sandbox.
+@runtime_checkable
+class Grader(Protocol):
+    """A sandbox that grades by itself, such as a remote sandbox, whose server grades."""
 
-    Whether a task can be judged is found out by its reference solution, before any solution of a
-    policy: what a solution does can then never have it excused.
+    grade_in_detail: Callable[..., Awaitable[Grading]]
+
+
+_Gradings = OrderedDict[bytes, asyncio.Task[Grading]]
+_REFERENCES: WeakKeyDictionary[Sandbox, _Gradings] = WeakKeyDictionary()
+"""For each sandbox, the gradings of reference solutions by the digest of the task: those that have
+settled whether a task can be judged, and those that run.
+"""
+
+
+async def _refusal(
+    sandbox: Sandbox, tests: Sequence[object], kind: str, options: GradeOptions
+) -> Grading | None:
+    """Return the grading that every solution of a task gets, or None if it can be judged.
+
+    That is found out by its reference solution, once, and before any solution of a policy: what a
+    solution does can then never have it excused.
     """
-
-    _of_sandboxes: ClassVar[WeakKeyDictionary[Sandbox, References]] = WeakKeyDictionary()
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = ref(sandbox)
-        self._settled: OrderedDict[bytes, str] = OrderedDict()
-        """Digest of a task -> why it is refused; empty for a task that can be judged."""
-        self._running: dict[bytes, asyncio.Task[Grading]] = {}
-
-    @classmethod
-    def of(cls, sandbox: Sandbox) -> References:
-        """Return the settled tasks of a sandbox, which live as long as it does."""
-        return cls._of_sandboxes.setdefault(sandbox, cls(sandbox))
-
-    async def refusal(
-        self, tests: Sequence[object], kind: str, options: GradeOptions
-    ) -> Grading | None:
-        """Return the grading that every solution of the task gets, or None if it can be judged."""
-        key = blake2b(
-            repr((kind, list(tests), options)).encode("utf-8", "surrogatepass"), digest_size=16
-        ).digest()
-        if key not in self._settled:
-            grading = await self._graded(key, tests, kind, options)
-            verdict = grading.verdict
-            if verdict.status not in (Status.OK, Status.INVALID):
-                return Grading(verdict)
-            if any(result.detail.startswith(_OF_THE_MACHINE) for result in grading.results):
-                # A busy machine must not settle a task for good.
-                return Grading(Verdict.unavailable(f"the reference solution: {verdict.detail}"))
-            self._settled[key] = "" if verdict.reward == 1.0 else verdict.detail
-            if len(self._settled) > _MAX_SETTLED:
-                self._settled.popitem(last=False)
-        if problem := self._settled.get(key, ""):
-            return Grading(Verdict.invalid(f"the reference solution does not pass: {problem}"))
+    text = repr((kind, list(tests), options))
+    key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    gradings = _REFERENCES.setdefault(sandbox, OrderedDict())
+    task = gradings.get(key)
+    if task is None or not (task.done() or task.get_loop() is asyncio.get_running_loop()):
+        alone = msgspec.structs.replace(options, partial=False, stop_early=True)
+        task = asyncio.ensure_future(_grade(sandbox, options.reference, tests, kind, alone))
+        task.add_done_callback(lambda done: None if _settles(done) else gradings.pop(key, None))
+        gradings[key] = task
+        if len(gradings) > _MAX_SETTLED:
+            gradings.popitem(last=False)
+    verdict = (await asyncio.shield(task)).verdict
+    if verdict.reward == 1.0:
         return None
+    if _settles(task):
+        return Grading(Verdict.invalid(f"the reference solution does not pass: {verdict.detail}"))
+    late = Verdict.unavailable(f"the reference solution: {verdict.detail}")
+    return Grading(late if verdict.status is Status.OK else verdict)
 
-    async def _graded(
-        self, key: bytes, tests: Sequence[object], kind: str, options: GradeOptions
-    ) -> Grading:
-        """Grade the reference once, however many solutions of the task wait for it."""
-        sandbox = self._sandbox()
-        assert sandbox is not None, "the caller grades with it"
-        task = self._running.get(key)
-        if task is None or task.get_loop() is not asyncio.get_running_loop():
-            alone = msgspec.structs.replace(options, partial=False, stop_early=True)
-            task = asyncio.ensure_future(_grade(sandbox, options.reference, tests, kind, alone))
-            self._running[key] = task
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-        return await asyncio.shield(task)
+
+def _settles(task: asyncio.Task[Grading]) -> bool:
+    """Return whether the end of a reference's grading says for good if the task can be judged. A
+    busy machine must not.
+    """
+    if task.cancelled() or task.exception():
+        return False
+    status, results = task.result().verdict.status, task.result().results
+    cut_off = any(result.detail.startswith(_OF_THE_MACHINE) for result in results)
+    return status in (Status.OK, Status.INVALID) and not cut_off
 
 
 _MAX_SETTLED = 10_000
@@ -204,39 +200,3 @@ def verdict_of(
         parts={"tests": (fraction, 1.0)},
         metrics=numbers,
     )
-
-
-@runtime_checkable
-class Grader(Protocol):
-    """A sandbox that grades by itself, such as a remote sandbox, whose server grades."""
-
-    async def grade_in_detail(
-        self,
-        solution: str,
-        tests: Sequence[object],
-        *,
-        kind: str = "assert",
-        options: GradeOptions = DEFAULT_OPTIONS,
-    ) -> Grading:
-        """Grade `solution` and return the result of each test; see
-        `ludus.sandboxes.grade_in_detail`.
-        """
-        ...
-
-
-async def grade_with(
-    sandbox: Sandbox,
-    solution: str,
-    tests: Sequence[object],
-    *,
-    kind: str = "assert",
-    options: GradeOptions = DEFAULT_OPTIONS,
-) -> Grading:
-    """Grade `solution` with whatever `sandbox` offers; see `ludus.sandboxes.grade_in_detail`.
-
-    Raises:
-        ConfigError: the kind or the comparison is unknown, or is not possible in this sandbox.
-    """
-    if isinstance(sandbox, Grader):
-        return await sandbox.grade_in_detail(solution, tests, kind=kind, options=options)
-    return await grade_in_detail(sandbox, solution, tests, kind=kind, options=options)

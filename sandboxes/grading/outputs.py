@@ -18,7 +18,7 @@ import msgspec
 from ludus.errors import ConfigError
 
 from ..local.runs import SlotLost
-from ..protocol import MIB, ExecutionStatus, Sandbox
+from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox
 from .options import GradeOptions, TestResult, UnusableTests
 
 _NUMBER = re.compile(
@@ -73,20 +73,14 @@ class Comparison:
         return len(words) == len(expected_words) and all(map(self._close, words, expected_words))
 
     def _close(self, word: str, expected_word: str) -> bool:
-        if word == expected_word:
-            return True
-        if not (_NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected_word)):
-            return False
-        return math.isclose(
-            float(word), float(expected_word), rel_tol=self.tolerance, abs_tol=self.tolerance
-        )
+        numbers = _NUMBER.fullmatch(word) and _NUMBER.fullmatch(expected_word)
+        allowed = {"rel_tol": self.tolerance, "abs_tol": self.tolerance}
+        close = numbers and math.isclose(float(word), float(expected_word), **allowed)
+        return word == expected_word or bool(close)
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.rstrip() for line in text.split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+def _lines(text: str) -> str:
+    return "\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n")
 
 
 async def grade_outputs(
@@ -101,7 +95,8 @@ async def grade_outputs(
     """
     limits = options.limits(output_bytes=MIB)
     pairs = [_texts(test) for test in tests]
-    judge = _Checker(sandbox, options) if options.checker else _Compared(options)
+    comparison = Comparison.parse(options.compare)
+    checker = _checker_of(options.checker) if options.checker else ""
     results: list[TestResult] = []
     # A lone surrogate cannot be encoded as UTF-8. It is the solution's mistake, and must fail there
     # and not in this process.
@@ -109,69 +104,49 @@ async def grade_outputs(
     for stdin, expected in pairs:
         # A right output must fit, and a character of it has at most 4 bytes.
         room = msgspec.structs.replace(limits, output_bytes=max(MIB, 4 * len(expected)))
-        execution = await sandbox.execute(code, options.language, limits=room, stdin=stdin)
-        if execution.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(execution.detail)
-        problem = (
-            ""
-            if execution.ok
-            else f"{execution.status} {execution.detail or execution.stderr[-200:]}".strip()
-        )
-        problem = problem or await judge.problem(stdin, execution.stdout, expected)
+        execution = await _run(sandbox, code, options.language, limits=room, stdin=stdin)
+        output, problem = execution.stdout, ""
+        if not execution.ok:
+            said = execution.detail or execution.stderr[-200:]
+            problem = f"{execution.status} {said}".strip()
+        elif checker:
+            # It passes only if the checker says so. If the checker fails on an output or is too
+            # slow, the output is refused, since a usable checker works on every right output.
+            case = json.dumps({"input": stdin, "output": output, "expected": expected})
+            checked = await _run(sandbox, checker, limits=limits, stdin=case)
+            if not checked.ok:
+                said = checked.detail or checked.stderr.strip()[-200:] or repr(output[:100])
+                problem = f"refused by the checker: {said}"
+        elif not comparison.same(output, expected):
+            problem = f"wrong output: {output[:100]!r}"
         results.append(TestResult(not problem, problem, execution.usage.wall_s))
         if problem and options.stops_early:
             break
     return results
 
 
-class _Compared:
-    """Judges an output by comparison with the expected output."""
-
-    def __init__(self, options: GradeOptions) -> None:
-        self._comparison = Comparison.parse(options.compare)
-
-    async def problem(self, stdin: str, output: str, expected: str) -> str:
-        """Return why the output does not pass; the text is empty for an output that passes."""
-        same = self._comparison.same(output, expected)
-        return "" if same else f"wrong output: {output[:100]!r}"
+async def _run(
+    sandbox: Sandbox, code: str, *language: str, limits: Limits, stdin: str
+) -> Execution:
+    execution = await sandbox.execute(code, *language, limits=limits, stdin=stdin)
+    if execution.status is ExecutionStatus.INFRA_ERROR:
+        raise SlotLost(execution.detail)
+    return execution
 
 
-class _Checker:
-    """Judges an output by a checker, a program of the tests' author.
-
-    An output passes only if the checker says so. If the checker fails on an output or is too slow,
-    the output is refused, since a usable checker works on every right output.
+def _checker_of(source: str) -> str:
+    """Return the program of a checker, which judges one output.
 
     Raises:
         UnusableTests: the checker does not compile, or defines no `check`.
     """
-
-    def __init__(self, sandbox: Sandbox, options: GradeOptions) -> None:
-        try:
-            tree = ast.parse(options.checker)
-        except (SyntaxError, ValueError) as error:
-            raise UnusableTests(f"the checker does not compile: {error}") from error
-        if not any(
-            isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body
-        ):
-            raise UnusableTests("the checker defines no function check(input, output, expected)")
-        self._sandbox, self._program = sandbox, options.checker + _ASK_CHECKER
-        self._limits = options.limits(output_bytes=MIB)
-
-    async def problem(self, stdin: str, output: str, expected: str) -> str:
-        """Return why the output does not pass; the text is empty for an output that passes.
-
-        Raises:
-            SlotLost: the checker's run failed by a fault of the sandbox.
-        """
-        case = json.dumps({"input": stdin, "output": output, "expected": expected})
-        execution = await self._sandbox.execute(self._program, limits=self._limits, stdin=case)
-        if execution.status is ExecutionStatus.INFRA_ERROR:
-            raise SlotLost(execution.detail)
-        if execution.ok:
-            return ""
-        problem = execution.detail or execution.stderr.strip()[-200:]
-        return f"refused by the checker: {problem or repr(output[:100])}"
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError) as error:
+        raise UnusableTests(f"the checker does not compile: {error}") from error
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
+        raise UnusableTests("the checker defines no function check(input, output, expected)")
+    return source + _ASK_CHECKER
 
 
 _ASK_CHECKER = """

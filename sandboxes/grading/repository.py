@@ -129,16 +129,14 @@ async def _run(
     # A run in this mode has no output pipes: its results come through `report`, a file in memory.
     limits = options.limits(output_bytes=1)
     kind = sandbox.kind_for(*request.files.values())
-    report = os.memfd_create("report")
-    try:
+    with os.fdopen(os.memfd_create("report"), "rb") as report:
         async with sandbox.pool(kind).take() as (slot,):
             # The run closes the descriptor that it is given, so it is given a copy.
-            outcome = await slot.run(request, limits, peers=[("report", os.dup(report))])
+            copied = os.dup(report.fileno())
+            outcome = await slot.run(request, limits, peers=[("report", copied)])
         if outcome.status is ExecutionStatus.INFRA_ERROR:
             raise SlotLost(outcome.detail)
-        return read_rows(report, _REPORT_BYTES), outcome
-    finally:
-        os.close(report)
+        return read_rows(report.fileno(), _REPORT_BYTES), outcome
 
 
 def _grading(

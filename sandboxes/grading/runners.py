@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from ..guest.run.request import PROVE, PROVE_MANY, Request, send
 from ..guest.testing.run_tests import BEGUN, MAX_JOBS, OVER
@@ -38,10 +39,6 @@ class GradingRunner:
         self._run: asyncio.Future[RunOutcome] | None = None
         self._line: socket.socket | None = None
         self._number = 0
-        self._deadline: asyncio.TimerHandle | None = None
-        self.is_late = False
-        """Whether the last tests were ended because they went on long after the solution's end."""
-        self._proving = False
 
     async def begin(self, job: dict[str, object], far: int, report: int) -> bool:
         """Begin to run the tests of a job; return False if that is not possible in this process.
@@ -59,12 +56,11 @@ class GradingRunner:
             request = Request(mode=PROVE, options=job, streams=["peer", "report"])
             send(line, request, self._number, [far, report])
             self._number += 1
-            self.is_late = False
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
-                self._proving = await self._loop.sock_recv(line, _WORD_BYTES) == BEGUN
+                return await self._loop.sock_recv(line, _WORD_BYTES) == BEGUN
         except (OSError, TimeoutError, SlotLost):
             self.end()
-        return self._proving
+            return False
 
     async def _ready(self) -> socket.socket:
         """Return the line to a process that waits for a job, started here if need be."""
@@ -79,39 +75,28 @@ class GradingRunner:
         await asyncio.sleep(0)
         return self._line
 
-    async def over(self) -> bool:
-        """Wait until the tests are over; return False if the process ended before.
-
-        The wait has no timeout of its own: `hurry` bounds the wait once the solution has ended.
+    async def over(self, solution: asyncio.Future[RunOutcome], patience_s: float) -> bool:
+        """Wait until the tests are over, but once the solution has ended, which they notice soon,
+        for `patience_s` seconds more; return False if their process ended by itself before.
         """
-        word = b""
-        if self._line:
-            with suppress(OSError):
-                word = await self._loop.sock_recv(self._line, _WORD_BYTES)
-        self._proving = False
-        if self._deadline:
-            self._deadline.cancel()
-        if word != OVER:
-            self.end()
-        return word == OVER
-
-    def hurry(self, timeout_s: float) -> None:
-        """End the process in `timeout_s` seconds unless the tests are over by then.
-
-        This is called when the solution has ended, which the tests notice soon.
-        """
-        if self._proving:
-            self._deadline = self._loop.call_later(timeout_s, self._end_late)
-
-    def _end_late(self) -> None:
-        self.is_late = True
+        assert self._line
+        word = asyncio.ensure_future(self._loop.sock_recv(self._line, _WORD_BYTES))
+        both: list[asyncio.Future[Any]] = [word, solution]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not word.done():
+                await asyncio.wait([word], timeout=patience_s)
+        finally:
+            is_late = word.cancel()
+        if not is_late and not word.exception() and word.result() == OVER:
+            return True
         self.end()
+        return is_late
 
     def end(self) -> None:
         """Kill the process, which also ends the wait in `over`; the next grading starts a new
         process.
         """
-        self._proving = False
         if self._line:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)

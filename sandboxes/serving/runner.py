@@ -23,7 +23,7 @@ from ludus.wire.faults import QueueFull, Refused
 from ludus.wire.prometheus import LATENCY_BUCKETS, ServerMetrics
 from ludus.wire.routes import Context
 
-from ..grading.hidden_tests import KINDS, Grading, grade_with
+from ..grading.hidden_tests import KINDS, Grading, grade_in_detail
 from ..languages import UnknownLanguage
 from ..local.slot_pool import default_size
 from ..local.slot_sandbox import SlotSandbox
@@ -309,7 +309,7 @@ class Runner:
         started = time.perf_counter()
         patience_s = body.queue_timeout_s or self.bounds.queue_timeout_s
         async with self.gate.enter(1 if per_case else 2, patience_s=patience_s) as waited_s:
-            grading = await grade_with(
+            grading = await grade_in_detail(
                 self.sandbox, body.solution, body.tests, kind=body.kind, options=body.options
             )
         self.metrics.queue_seconds.observe(waited_s)

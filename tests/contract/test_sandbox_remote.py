@@ -33,7 +33,7 @@ from ludus.sandboxes import (
 )
 from ludus.sandboxes.fusion.fusion_sandbox import FusionSandbox
 from ludus.sandboxes.fusion.routes import FusionService
-from ludus.sandboxes.grading.hidden_tests import grade_with
+from ludus.sandboxes.grading.hidden_tests import grade_in_detail
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.serving.runner import Runner
 from ludus.sandboxes.serving.server import SandboxService
@@ -139,9 +139,9 @@ async def test_what_cannot_be_tried_raises_as_it_does_here(sandbox: Sandbox) -> 
 async def test_tests_by_input_and_output_are_graded(sandbox: Sandbox) -> None:
     tests = [{"input": "1", "output": "2"}, {"input": "2", "output": "4"}]
     options = GradeOptions(partial=True, timeout_s=5)
-    right = await grade_with(sandbox, "print(int(input()) * 2)", tests, kind="stdin")
+    right = await grade_in_detail(sandbox, "print(int(input()) * 2)", tests, kind="stdin")
     assert right.verdict.reward == 1.0
-    half = await grade_with(
+    half = await grade_in_detail(
         sandbox, "print(2)\nimport os; os._exit(0)", tests, kind="stdin", options=options
     )
     assert half.verdict.ok
@@ -164,18 +164,18 @@ async def test_on_a_ludus_server_arguments_and_bytes_travel(ludus: RemoteSandbox
 
 async def test_on_a_ludus_server_every_kind_of_test_is_graded(ludus: RemoteSandbox) -> None:
     solution = "def f(n):\n    return n + 1"
-    right = await grade_with(ludus, solution, ["assert f(1) == 2", "assert f(2) == 3"])
+    right = await grade_in_detail(ludus, solution, ["assert f(1) == 2", "assert f(2) == 3"])
     assert (right.verdict.reward, len(right.results)) == (1.0, 2)
     calls = [{"input": [1], "output": 2}]
     options = GradeOptions(entry_point="f")
-    right = await grade_with(ludus, solution, calls, kind="function_call", options=options)
+    right = await grade_in_detail(ludus, solution, calls, kind="function_call", options=options)
     assert right.verdict.reward == 1.0
-    wrong = await grade_with(ludus, solution, ["assert f(1) == 3"])
+    wrong = await grade_in_detail(ludus, solution, ["assert f(1) == 3"])
     assert wrong.verdict.reward == 0.0
-    unusable = await grade_with(ludus, solution, ["assert ("])
+    unusable = await grade_in_detail(ludus, solution, ["assert ("])
     assert unusable.verdict.status == "invalid"
     with pytest.raises(ConfigError, match="no kind of tests"):
-        await grade_with(ludus, solution, ["1"], kind="essay")
+        await grade_in_detail(ludus, solution, ["1"], kind="essay")
 
 
 async def test_on_a_ludus_server_a_repl_keeps_its_state(ludus: RemoteSandbox) -> None:
@@ -257,7 +257,7 @@ def attack_suite() -> ModuleType:
 
 async def test_calls_cannot_be_graded_by_a_fusion_server(fusion: FusionSandbox) -> None:
     with pytest.raises(ConfigError, match="need slots"):
-        await grade_with(fusion, "def f(): pass", ["assert f() == 1"])
+        await grade_in_detail(fusion, "def f(): pass", ["assert f() == 1"])
 
 
 async def test_its_address_is_recognised(fusion: FusionSandbox) -> None:

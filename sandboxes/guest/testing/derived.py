@@ -25,7 +25,7 @@ _MAX_ITEMS = 10_000
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
-_OF_MEMBERS = ("__str__", "__repr__", "__format__")
+TEXTS = ("__str__", "__repr__", "__format__")
 OF_FLAGS = ("__contains__", "__iter__", "__len__", "__or__", "__and__", "__xor__", "__invert__")
 
 
@@ -33,7 +33,21 @@ def is_derived(item: object) -> bool:
     """Return whether a value may be of a class of the solution or a member of an enumeration, or
     stand for such a value.
     """
-    return type(item).__module__ == MODULE or (values.is_odd(item) and values.is_member(item))
+    return type(item).__module__ == MODULE or values.is_member(item)
+
+
+class Standing:
+    """A value on the tests' side that stands for an object of the solution."""
+
+    ludus_handle_: object
+    ludus_content_: object
+    """The content at the time of arrival, if the value can change."""
+
+
+def is_changed(value: Standing) -> bool:
+    """Return whether the tests have changed a value since the value arrived."""
+    before = vars(value).get("ludus_content_")
+    return before is not None and values.changed(value, before)
 
 
 def handle_of(item: object) -> object | None:
@@ -41,28 +55,24 @@ def handle_of(item: object) -> object | None:
 
     The answer is also None once the tests have changed the value.
     """
-    derived_values: Any = sys.modules.get(f"{__package__}.derived_values")
-    if (
-        derived_values is None
-        or not isinstance(item, derived_values.Derived)
-        or derived_values.is_changed(item)
-    ):
-        return None
-    handle: object = vars(item)["ludus_handle_"]
-    return handle
+    stands = isinstance(item, Standing) and not is_changed(item)
+    return vars(item).get("ludus_handle_") if stands else None
 
 
 def is_plain(item: object) -> bool:
     """Return whether the class of an object derives from plain data, and adds something to it."""
     if isinstance(item, BaseException):
         return False
-    if values.is_odd(item) and values.is_member(item):
+    if values.is_member(item):
         return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         kind = type(item)
         methods = (name for name in defined_anew(kind) if name[0] != "_")
         return bool(values.fields_of(item)) and any(callable(getattr(kind, n)) for n in methods)
-    return values.scalar(item) is not values.NOT_SCALAR or values.parts_of(item) is not None
+    if values.scalar(item) is not values.NOT_SCALAR:
+        return True
+    parts = values.parts_of(item)
+    return parts is not None and parts[0] not in values.BUFFERS
 
 
 def names_of(item: object) -> str | None:
@@ -79,10 +89,10 @@ def defined_anew(kind: type) -> set[str]:
     if enum is None or not issubclass(kind, enum.Enum):
         return overridden
     # These come from the enumeration, also where the solution does not define the methods.
-    return overridden.union(_OF_MEMBERS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
+    return overridden.union(TEXTS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
 
 
-def as_plain(item: object, operation: str, *, anew: bool) -> object | None:
+def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
     """Return the data that answers a use of an object in the object's place; None if nothing does.
 
     That is the object itself if it derives from plain data, or a copy of its items if it is a

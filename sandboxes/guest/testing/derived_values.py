@@ -14,24 +14,22 @@ from contextlib import suppress
 from typing import Any
 
 from . import values
-from .derived import MODULE, OF_FLAGS
+from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .plain_attributes import PLAIN_METHODS
 from .proxies import Handle, ask, refuse, state_of
 
-_TEXTS = {"__str__": "str", "__repr__": "repr", "__format__": "format"}
 _MUTABLE = (list, dict, set, deque)
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
 _MADE: dict[str, Derived] = {}
 """Handle -> the value that stands for the object: the same object is always the same value."""
+values.REBUILT += [_KINDS, _MADE]
 
 
-class Derived:
+class Derived(Standing):
     """A plain value that came from an object of the solution, with the handle of that object."""
 
     ludus_handle_: Handle
-    ludus_content_: object
-    """The content at the time of arrival, if the value can change."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith(("__", "ludus_")) or hasattr(type(self), name):
@@ -52,21 +50,10 @@ class Derived:
             object.__setattr__(self, name, value)
 
     def __copy__(self) -> object:
-        return self._ludus_copied("copy")
+        return ask(self.ludus_handle_, "copy") if isinstance(self, _MUTABLE) else self
 
     def __deepcopy__(self, _: object) -> object:
-        return self._ludus_copied("deepcopy")
-
-    def _ludus_copied(self, method: str) -> object:
-        if not isinstance(self, _MUTABLE):
-            return self
-        return ask(self.ludus_handle_, method)
-
-
-def forget() -> None:
-    """Drop all values of the present tests."""
-    _KINDS.clear()
-    _MADE.clear()
+        return ask(self.ludus_handle_, "deepcopy") if isinstance(self, _MUTABLE) else self
 
 
 def build(parts: list[object]) -> object:
@@ -77,7 +64,7 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__missing__", *_TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
@@ -110,37 +97,24 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
     return existing if same else None
 
 
-def is_changed(value: Derived) -> bool:
-    """Return whether the tests have changed a value since the value arrived."""
-    return isinstance(value, _MUTABLE) and values.changed(value, value.ludus_content_)
-
-
 def _method(base: type, name: str) -> Callable[..., object]:
-    if name in _TEXTS:
-        verb = _TEXTS[name]
+    if name in TEXTS:
+        verb = name.strip("_")
 
         def text(self: Derived, *form: str) -> str:
             # Taken once, until the solution runs again: a text that is another at each look could
             # be more than one value of the tests and less than another.
-            line = state_of(self.ludus_handle_).line
-            taken = vars(self).setdefault("ludus_texts_", {})
-            since, result = taken.get((verb, *form), (-1, None))
-            if since != line.effects:
-                result = ask(self.ludus_handle_, verb, *form)
-                if type(result) is not str:
-                    raise refuse(self.ludus_handle_, verb)
-                taken[verb, *form] = line.effects, result
-            return result  # type: ignore[no-any-return]
+            state = state_of(self.ludus_handle_)
+            answer: object = state.line.once(verb, state.token, *form)
+            if type(answer) is not str:
+                raise refuse(self.ludus_handle_, verb)
+            return answer
 
         return text
     if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__missing__":
-
-        def missing(self: Derived, key: object) -> object:
-            return ask(self.ludus_handle_, "getitem", key)
-
-        return missing
+        return lambda self, key: ask(self.ludus_handle_, "getitem", key)
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own

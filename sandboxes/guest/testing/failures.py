@@ -12,6 +12,7 @@ import builtins
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
@@ -25,26 +26,19 @@ _LONGEST_CHAIN = 16
 _OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
 """Modules whose exceptions tell a test runner something; these are never rebuilt as genuine."""
 
-_STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
+STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
+"""(module, name) -> the class that stands for one of the other side."""
 _TEXT = "_ludus_text"
-
-
-def forget() -> None:
-    """Drop all stand-in classes, so that the memory of each can be freed."""
-    _STAND_INS.clear()
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
     """Return the nearest built-in base, and (module, name) of each derived class, last derived
     first.
     """
-    chain: list[tuple[str, str]] = []
-    for base in kind.__mro__:
-        if base.__module__ == "builtins" and issubclass(base, BaseException):
-            return base.__name__, chain
-        if issubclass(base, BaseException) and len(chain) < _LONGEST_CHAIN:
-            chain.append((str(base.__module__), str(base.__name__)))
-    raise AssertionError("unreachable")
+    derived = takewhile(lambda base: base.__module__ != "builtins", kind.__mro__)
+    errors = (base for base in derived if issubclass(base, BaseException))
+    chain = [(str(base.__module__), str(base.__name__)) for base in errors]
+    return _builtin(kind).__name__, chain[:_LONGEST_CHAIN]
 
 
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
@@ -131,23 +125,20 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        # `existing` is the class of this side with the same name, if there is one.
-        existing: type[BaseException] | None
+        is_own = module == own_module
         candidate: Any = None
-        if module == own_module:
-            candidate = own_names.get(name) or getattr(sys.modules.get(module), name, None)
-        elif module.partition(".")[0] in sys.stdlib_module_names:
-            candidate = getattr(sys.modules.get(module), name, None)
+        if is_own or module.partition(".")[0] in sys.stdlib_module_names:
+            here = getattr(sys.modules.get(module), name, None)
+            candidate = (own_names.get(name) if is_own else None) or here
         is_error = isinstance(candidate, type) and issubclass(candidate, Exception)
-        existing = candidate if is_error and not _tells_a_runner(candidate) else None
-        if existing is not None:
-            kind = existing
+        if is_error and not _tells_a_runner(candidate):
+            kind = candidate
             continue
         # Each name has one stand-in, so that `except` and `raises` find it again.
-        stand_in: Any = _STAND_INS.get((module, name))
+        stand_in: Any = STAND_INS.get((module, name))
         if stand_in is None:
             stand_in = type(name, (kind,), {"__str__": _text, "__module__": module})
-            _STAND_INS[module, name] = stand_in
+            STAND_INS[module, name] = stand_in
         kind = stand_in if issubclass(stand_in, builtin) else type(name, (stand_in, builtin), {})
     return kind  # type: ignore[no-any-return]
 

@@ -16,7 +16,7 @@ from ..run import one_core
 from . import failures, peer, scopes, value_wire
 from .idiom_words import WORDS
 from .proxies import Handle, state_of
-from .scopes import ALIASES, MODULE_NAMES
+from .scopes import ALIASES, BUILTINS, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
 
 __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
@@ -24,7 +24,7 @@ __all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe"
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
 
-_DETAIL_LETTERS = 300
+DETAIL_LETTERS = 300
 
 _STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
 """Statements in which tests may use the solution in ways that cannot be judged."""
@@ -35,12 +35,7 @@ _STORES = re.compile(r"\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
 
-_TRUSTED_FUNCTIONS = {
-    "isclose": "math",
-    "deepcopy": "copy",
-    "approx": "pytest",
-    "allclose": "numpy",
-}
+_TRUSTED = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
 """Functions by which tests judge -> the module to import from, whatever the solution offers.
 
 They are the solution's where they are the entry point, or where the tests use nothing else of it.
@@ -76,7 +71,7 @@ class TestHarness(TestsLine):
         super().__init__(descriptor)
         self._builtins = TestBuiltins(self.look_up)
         self.names = failures.own_names = {"__name__": "tests", PLAIN: plain}
-        self._bound: set[str] = set(_BUILTIN_NAMES)
+        self._bound: set[str] = set(BUILTINS)
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
         """
@@ -116,7 +111,7 @@ class TestHarness(TestsLine):
             with without_solution():
                 if lacking := scopes.missing_modules(sources, own={from_module}):
                     raise BrokenTests(scopes.not_installed(lacking))
-        classes = any(word[:1].isupper() for word in words - _BUILTIN_NAMES)
+        classes = any(word[:1].isupper() for word in words - BUILTINS)
         if (
             not classes
             and words.isdisjoint(WORDS)
@@ -127,19 +122,14 @@ class TestHarness(TestsLine):
         with without_solution():
             from .idioms import examine
 
-            imports = examine(self.interface, has_reference=self.has_reference)
-        if imports.problem:
-            raise BrokenTests(f"the tests cannot be judged: they {imports.problem}")
-        if imports.output or imports.chance or imports.stdin or imports.lent:
+            problem, shared = examine(self.interface, has_reference=self.has_reference)
+        if problem:
+            raise BrokenTests(f"the tests cannot be judged: they {problem}")
+        if shared:
             from .surroundings import Surroundings
 
-            self._surroundings = Surroundings(self._ask_safely, imports)
-
-    def _ask_safely(self, verb: str, *arguments: object) -> object:
-        try:
-            return self.ask(verb, *arguments)
-        except peer.Gone:
-            return None  # the next request of the tests reports this
+            with suppress(peer.Gone):  # the next request of the tests reports this
+                self._surroundings = Surroundings(self.ask, shared)
 
     def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
@@ -163,7 +153,7 @@ class TestHarness(TestsLine):
             loaded, bound = scopes.global_names(tuple(sources))
         from_module = str(job.get("module", "solution"))
         if from_module in words:
-            bound -= self.interface.imported()
+            bound -= self.interface.imported
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
@@ -175,7 +165,7 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        trusted = {**_TRUSTED_FUNCTIONS, **(_OF_MATHS if entry_point in wanted else {})}
+        trusted = {**_TRUSTED, **(_OF_MATHS if entry_point in wanted else {})}
         trusted.pop(entry_point, None)
         helpers = wanted & trusted.keys()
         if helpers and (
@@ -208,7 +198,7 @@ class TestHarness(TestsLine):
         from . import rewriting
 
         with without_solution():
-            rewriting.mark(self.names)
+            self.names.update(rewriting.MARKS)
             try:
                 trees = [
                     rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
@@ -319,7 +309,7 @@ class TestHarness(TestsLine):
             yield {
                 "test": number,
                 "passed": not problem,
-                "detail": problem[:_DETAIL_LETTERS],
+                "detail": problem[:DETAIL_LETTERS],
                 "seconds": time.perf_counter() - started,
             }
             if problem and stop_early:
@@ -348,11 +338,11 @@ class TestHarness(TestsLine):
             for kind in self.names.values()
             if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
         ]
-        load = unittest.defaultTestLoader.loadTestsFromTestCase
-        suite = unittest.TestSuite(load(kind) for kind in kinds if kind not in self._cases)
-        if self._cases.issuperset(kinds):
+        new = [kind for kind in kinds if kind not in self._cases]
+        if not new:
             return ""
-        self._cases.update(kinds)
+        suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, new))
+        self._cases.update(new)
         result = unittest.TestResult()
         suite.run(result)
         if problems := [*result.failures, *result.errors]:
@@ -386,17 +376,9 @@ class SolutionModule(ModuleType):
 def all_names(codes: list[CodeType]) -> set[str]:
     """Return every name, attribute and argument that the tests may look up."""
     names: set[str] = set()
-    waiting = list(codes)
-    while waiting:
-        code = waiting.pop()
-        names.update(code.co_names)
-        if code.co_argcount:
-            names.update(code.co_varnames[: code.co_argcount])
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for code in scopes.nested(codes):
+        names.update(code.co_names, code.co_varnames[: code.co_argcount])
     return names
-
-
-_BUILTIN_NAMES = frozenset(dir(builtins))
 
 
 def describe(error: BaseException) -> str:

@@ -5,6 +5,8 @@ Only tests that use such a word are examined more closely, which saves time for 
 
 from __future__ import annotations
 
+from .plain_attributes import CHANGING_METHODS
+
 FILES = "share files with the solution, which has a file system of its own"
 _BY_REASON = {
     FILES: """
@@ -57,11 +59,9 @@ import, or `base.name` for a name of a module.
 _EXAMINED = """
     redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
     setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
-    append appendleft extend add update insert pop popleft popitem remove discard clear sort reverse
-    setdefault
     Mock MagicMock AsyncMock exception value StringIO BytesIO issubclass
 """
-WORDS = frozenset(_EXAMINED.split()) | {word.strip(".").rpartition(".")[2] for word in REFUSED} - {
-    "replace"
-}
+WORDS = CHANGING_METHODS.union(
+    _EXAMINED.split(), {word.strip(".").rpartition(".")[2] for word in REFUSED} - {"replace"}
+)
 """The words of tests that are examined. `dataclasses` shows its own `replace`."""

@@ -1,8 +1,8 @@
 """Finds idioms of tests that look at the solution's process, which is a separate process here.
 
-Some idioms are carried over (`Needs`): captured output, standard input, randomness, a few patched
-functions. The others cannot be judged, and the grading says so before the solution is asked for
-anything.
+Some idioms are carried over (`surroundings`): captured output, standard input, randomness, a few
+patched functions. The others cannot be judged, and the grading says so before the solution is asked
+for anything.
 """
 
 from __future__ import annotations
@@ -41,42 +41,37 @@ function.
 """
 
 
-class Needs:
-    """The state that the tests need to be the same in the solution's process."""
-
-    # No dataclass: `dataclasses` imports `inspect`, which takes every fresh process 4 ms.
-    def __init__(self) -> None:
-        self.output = False
-        """Whether what the solution prints is printed on the tests' side."""
-        self.chance = False
-        """Whether `random.seed` holds for both processes."""
-        self.stdin = False
-        """Whether the solution reads the tests' `sys.stdin`."""
-        self.lent: set[tuple[str, str]] = set()
-        """(module, function) pairs that the solution calls on the tests' side."""
-        self.problem = ""
-        """The idiom that cannot be judged; empty if there is none."""
+SHARED = frozenset(
+    (
+        ("sys", "stdout"),
+        ("sys", "stderr"),
+        ("sys", "stdin"),
+        ("random", "seed"),
+        ("random", "setstate"),
+    )
+)
+"""What else of a module may be the same in both processes, where the tests set or capture it."""
 
 
 @lru_cache(maxsize=64)
-def examine(interface: Interface, *, has_reference: bool = False) -> Needs:
-    """Return what the tests need, and the first idiom that cannot be judged.
+def examine(
+    interface: Interface, *, has_reference: bool = False
+) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return the first idiom that cannot be judged, or "", and what the tests need to be the same
+    in the solution's process: (module, name) of each.
 
     Args:
         interface: how the tests use the names of the solution, with their syntax trees.
         has_reference: whether a reference solution decides what only some solutions can be judged
             by; without one, such tests are refused whatever the solution is.
     """
-    needs = Needs()
-    reader = _Reader(needs, interface)
-    for node in interface.nodes:
-        problem = reader.problem(node)
-        needs.problem = needs.problem or problem
-    if not needs.problem and (name := _kept_argument(interface)):
-        needs.problem = f"change or examine {name}, of which an object of the solution has a copy"
-    if not (needs.problem or has_reference):
-        needs.problem = _doubtful(interface)
-    return needs
+    reader = _Reader(interface)
+    problem = next(filter(None, [reader.problem(node) for node in interface.nodes]), "")
+    if not problem and (name := _kept_argument(interface)):
+        problem = f"change or examine {name}, of which an object of the solution has a copy"
+    if not (problem or has_reference):
+        problem = _doubtful(interface)
+    return problem, frozenset(reader.shared)
 
 
 def _doubtful(interface: Interface) -> str:
@@ -166,9 +161,10 @@ def _changed_global(interface: Interface) -> str:
 
 
 class _Reader:
-    def __init__(self, needs: Needs, interface: Interface) -> None:
-        self._needs, self._interface = needs, interface
+    def __init__(self, interface: Interface) -> None:
+        self._interface = interface
         self._errors: set[str] = set()
+        self.shared: set[tuple[str, str]] = set()
 
     def problem(self, node: ast.AST) -> str:
         """Return the idiom at this node that cannot be judged, or ""; record what the node
@@ -265,12 +261,8 @@ class _Reader:
 
     def _note(self, base: str, name: str) -> None:
         """Record what the use of a name, or of a name of `base`, needs."""
-        if name in _CAPTURING:
-            self._needs.output = True
-        elif (base, name) == ("sys", "stdin"):
-            self._needs.stdin = True
-        elif base == "random" and name in ("seed", "setstate"):
-            self._needs.chance = True
+        used = ("sys", "stdout") if name in _CAPTURING else (base, name)
+        self.shared |= {used} & SHARED
 
     def _of_name(self, name: str) -> str:
         self._note("", name)
@@ -310,15 +302,10 @@ class _Reader:
 
     def _lend(self, target: str) -> str:
         module, _, name = target.rpartition(".")
-        if target in ("sys.stdout", "sys.stderr"):
-            self._needs.output = True
-        elif target == "sys.stdin":
-            self._needs.stdin = True
-        elif name in _LENDABLE.get(module, ()):
-            self._needs.lent.add((module, name))
-        else:
-            return f"patch what the solution may use (patch or monkeypatch of {target or 'a name'})"
-        return ""
+        if name in _LENDABLE.get(module, ()) or (module == "sys" and (module, name) in SHARED):
+            self.shared.add((module, name))
+            return ""
+        return f"patch what the solution may use (patch or monkeypatch of {target or 'a name'})"
 
     def _of_body(self, body: list[ast.stmt]) -> str:
         """Find a body that raises what a context manager of the solution is to swallow."""

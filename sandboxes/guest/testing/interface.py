@@ -23,7 +23,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
-from .scopes import ALIASES, MODULE_NAMES
+from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
@@ -37,7 +37,6 @@ _DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, 
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
-_BUILTINS = frozenset(dir(builtins))
 
 
 def last_name(node: ast.expr) -> str:
@@ -102,22 +101,22 @@ class Interface:
     """The tests' use of the solution's names.
 
     Args:
-        trees: the syntax trees of the tests.
-        declared: name of the solution -> attributes, from the option `interface`.
+        sources: the tests.
+        declared: (name of the solution, attributes) from the option `interface`.
         module: the name under which the tests import the solution.
         entry_point: the function or class under test, if the task names one.
-        reference: name -> `class` or `def`, of what the reference solution defines.
+        reference: (name, `class` or `def`) of what the reference solution defines.
     """
 
     def __init__(
         self,
-        trees: Iterable[ast.Module],
-        declared: Mapping[str, Iterable[str]],
+        sources: tuple[str, ...],
+        declared: tuple[tuple[str, tuple[str, ...]], ...],
         module: str,
-        entry_point: str = "",
-        reference: Mapping[str, str] | None = None,
+        entry_point: str,
+        reference: tuple[tuple[str, str], ...],
     ) -> None:
-        nodes = (node for tree in trees for node in ast.walk(tree))
+        nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
         self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._functions: dict[str, list[ast.FunctionDef]] = {}
@@ -129,8 +128,11 @@ class Interface:
         """The names under which the tests import the module of the solution."""
         self._renamed: dict[str, str] = {}
         """Names given by `from module import name as other`: other -> name."""
-        self._assigned: set[str] = set()
-        """The names in `bound` that are more than parameters."""
+        self._taken: set[str] = set()
+        """The names that `from module import` binds."""
+        self.imported: set[str] = set()
+        """The names that the tests take from the solution's module, by `from module import name` or
+        by `name = module.name`. They are the module's, although the tests bind them."""
         self._parameters: dict[ast.AST, tuple[ast.AST, str]] = {}
         """Name in the body of a function or lambda -> (the innermost that has a parameter of that
         name, the name). A parameter is no name of the solution, and hides one only there."""
@@ -142,13 +144,18 @@ class Interface:
             self._read_binding(node)
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 self._read_parameters(node)
+        symbols = [symbol for table in tables(sources) for symbol in table.get_symbols()]
+        imported = {symbol.get_name() for symbol in symbols if symbol.is_imported()}
+        self._assigned = imported - self._taken - self.modules
+        self._assigned |= {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+        """The names in `bound` that are more than parameters."""
         self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         """Names to which the tests themselves assign a value."""
         self.names = {self.free(node) for node in self.nodes} - {""}
         """Every name of the solution that the tests use."""
-        self.classes: set[str] = set(declared)
-        self.makers: set[str] = set(declared)
-        self.attributes: set[str] = {name for names in declared.values() for name in names}
+        self.classes = {name for name, _ in declared}
+        self.makers = set(self.classes)
+        self.attributes = {name for _, names in declared for name in names}
         """Attributes of the solution's objects that the tests may use."""
         self.data_methods: set[str] = set()
         """Methods that plain values have too, and that objects under test answer with data; and
@@ -166,41 +173,36 @@ class Interface:
         """Names in CapWords with whose results the tests calculate and that nothing else shows to
         be classes."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
-        declared_class = entry_point in declared or entry_point[:1].isupper()
-        self._read_uses("" if declared_class else entry_point, reference or {})
+        declared_class = entry_point in self.classes or entry_point[:1].isupper()
+        self._read_uses("" if declared_class else entry_point, dict(reference))
 
     # --- what names are bound to ----------------------------------------------
 
     def _read_binding(self, node: ast.AST) -> None:
-        """Record the names that a node binds, and the values that it gives them."""
+        """Record what a node gives to names of the tests, and takes from the solution's module."""
         match node:
             case ast.Import(names=names):
-                for alias in names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    (self.modules if alias.name == self.module else self._assigned).add(name)
+                own = [alias for alias in names if alias.name == self.module]
+                self.modules |= {alias.asname or alias.name.partition(".")[0] for alias in own}
             case ast.ImportFrom(names=names, module=self.module):
+                self._taken |= {alias.asname or alias.name for alias in names}
                 self._renamed |= {alias.asname: alias.name for alias in names if alias.asname}
-            case ast.ImportFrom(names=names):
-                self._assigned |= {alias.asname or alias.name for alias in names}
+                self.imported |= {each.name for each in names if each.asname in (None, each.name)}
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                self._assigned.add(name)
                 returned = [n for n in ast.walk(node) if isinstance(n, (ast.Return, ast.Yield))]
                 given = [part.value for part in returned]
                 self._helpers[name] = given
                 if any("fixture" in ast.dump(mark) for mark in node.decorator_list):
                     self._values.setdefault(name, []).extend(given)
-            case (
-                ast.ClassDef(name=name)
-                | ast.ExceptHandler(name=str(name))
-                | ast.Name(id=name, ctx=ast.Store() | ast.Del())
-                | ast.MatchAs(name=str(name))
-                | ast.MatchStar(name=str(name))
-                | ast.MatchMapping(rest=str(name))
-            ):
-                self._assigned.add(name)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
+                match targets[0], value:
+                    case (
+                        ast.Name(id=name),
+                        ast.Attribute(value=ast.Name(id=self.module), attr=source),
+                    ) if name == source:
+                        self.imported.add(name)
             case (
                 ast.AnnAssign(target=target, value=value)
                 | ast.NamedExpr(target=target, value=value)
@@ -213,7 +215,7 @@ class Interface:
                 | ast.comprehension(target=target, iter=items)
             ):
                 is_literal = isinstance(items, (ast.List, ast.Tuple, ast.Set))
-                for item in items.elts if is_literal else [None]:  # type: ignore[attr-defined]
+                for item in _parts(items) if is_literal else [None]:
                     self._bind(target, item)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
@@ -256,27 +258,9 @@ class Interface:
             case ast.Name(id=name):
                 if name in self._renamed:
                     return self._renamed[name]
-                known = (self._assigned, _BUILTINS, self.modules, MODULE_NAMES, ALIASES)
+                known = (self._assigned, BUILTINS, self.modules, MODULE_NAMES, ALIASES)
                 return "" if any(name in names for names in known) else name
         return ""
-
-    def imported(self) -> set[str]:
-        """Return the names that the tests take from the solution's module, by `from module import
-        name` or by `name = module.name`.
-
-        They are the module's, although the tests bind them.
-        """
-        names: set[str] = set()
-        for node in self.nodes:
-            match node:
-                case ast.ImportFrom(module=self.module, names=aliases):
-                    names |= {alias.name for alias in aliases if alias.asname in (None, alias.name)}
-                case ast.Assign(
-                    targets=[ast.Name(id=name), *_],
-                    value=ast.Attribute(value=ast.Name(id=self.module), attr=source),
-                ) if name == source:
-                    names.add(name)
-        return names
 
     def only_bases(self) -> set[str]:
         """Return the names that the tests use only as `name.attribute`.
@@ -290,13 +274,12 @@ class Interface:
     def by_scope(self) -> Iterable[Sequence[ast.AST]]:
         """Return the nodes of each function and module of the tests, in the order of their text."""
         scopes: dict[ast.AST, list[ast.AST]] = {}
-        for node in self.nodes:
-            scope = node
-            while (parent := self._parents.get(scope)) and not (
-                scope is not node and isinstance(scope, ast.FunctionDef)
-            ):
-                scope = parent
-            scopes.setdefault(scope, []).append(node)
+        scope_of: dict[ast.AST, ast.AST] = {}
+        for node in self.nodes:  # A node comes after the one that holds it.
+            parent = self._parents.get(node, node)
+            is_function = isinstance(parent, ast.FunctionDef)
+            scope_of[node] = parent if is_function else scope_of.get(parent, parent)
+            scopes.setdefault(scope_of[node], []).append(node)
         for nodes in scopes.values():
             placed = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt))]
             placed.sort(key=lambda n: (n.lineno, n.col_offset, n.end_lineno, n.end_col_offset))
@@ -451,9 +434,7 @@ class Interface:
         attribute.
         """
         call = self._called(node)
-        if not isinstance(node.ctx, ast.Load):
-            return True
-        if node.attr in PLAIN_METHODS and not call and not node.attr.startswith("_"):
+        if not isinstance(node.ctx, ast.Load) or (node.attr in PLAIN_METHODS and not call):
             return True
         statement = call and isinstance(self._parents.get(call), ast.Expr)
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
@@ -629,16 +610,7 @@ class Interface:
         )
 
 
-@lru_cache(maxsize=64)
-def interface_of(
-    sources: tuple[str, ...],
-    declared: tuple[tuple[str, tuple[str, ...]], ...],
-    module: str,
-    entry_point: str,
-    reference: tuple[tuple[str, str], ...],
-) -> Interface:
-    """Return the interface that tests show; kept, since a test runner meets the tests of a task
-    with many solutions. Bounded, since it holds the tests' syntax trees.
-    """
-    trees = map(ast.parse, sources)
-    return Interface(trees, dict(declared), module, entry_point, dict(reference))
+interface_of = lru_cache(maxsize=64)(Interface)
+"""Kept, since a test runner meets the tests of a task with many solutions; bounded, since it holds
+the tests' syntax trees.
+"""

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
+import copy
+import enum
 import math
 import operator
 from collections.abc import Callable
 from typing import Any
+
+BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()  # noqa: SIM905
+"""The operators that also exist reflected and in place."""
+
+ORDERINGS = ("lt", "le", "gt", "ge")
+
+UNARY = """
+    next neg pos abs invert len reversed getitem setitem delitem round trunc floor ceil int float
+    complex index bytes
+""".split()  # noqa: SIM905 - a list literal would take a line a name
+"""What an object answers by itself, or by what a test gives it."""
 
 
 def _add_to(item: Any, zero: int) -> Any:
@@ -14,6 +28,12 @@ def _add_to(item: Any, zero: int) -> Any:
 
 def _is_instance(item: object, kind: type) -> bool:
     return kind in type(item).__mro__ or isinstance(item, kind)
+
+
+def _owns(item: object, name: str) -> bool:
+    """Return whether an object's class defines a special method and does not use the default."""
+    usual = getattr(object, name), getattr(enum.Enum, name)
+    return not isinstance(item, type) and getattr(type(item), name) not in usual
 
 
 def _member(item: object, value: object) -> object:
@@ -43,45 +63,43 @@ def _signature(function: Callable[..., object]) -> object:
     ]
 
 
-def _operations() -> dict[str, Callable[..., object]]:
-    import copy
-
-    names = """
-        add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift lt le gt ge neg pos
-        abs invert getitem setitem delitem index iadd isub imul itruediv ifloordiv imod ipow
-        imatmul iand ior ixor ilshift irshift contains truth
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-    return {
-        **{name: getattr(operator, name) for name in names},
-        "len": len, "iter": iter, "next": next, "reversed": reversed, "round": round, "int": int,
-        "float": float, "complex": complex, "bytes": bytes, "aiter": aiter, "str": str,
-        "repr": repr, "format": format, "divmod": divmod, "trunc": math.trunc, "floor": math.floor,
-        "ceil": math.ceil, "copy": copy.copy, "deepcopy": copy.deepcopy,
-        "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
-        "unassign": delattr, "isinstance": _is_instance, "issubclass": issubclass,
-        "member": _member, "kind": _kind, "signature": _signature,
-        "enter": lambda target: type(target).__enter__(target),
-        "exit": lambda target: type(target).__exit__(target, None, None, None),
-        "send": lambda generator, value: _step(generator.send, value),
-        "throw": lambda generator, error: _step(generator.throw, error),
-        "close": lambda generator: generator.close(),
-    }  # fmt: skip
-
-
-OPERATIONS = _operations()
+_NAMED: list[tuple[Any, str, list[str]]] = [
+    (operator, "__{}__", [*BINARY, *map("i{}".format, BINARY), *ORDERINGS]),
+    (operator, "__{}__", "neg pos abs invert getitem setitem delitem index contains".split()),  # noqa: SIM905
+    (builtins, "{}", "len iter next reversed round int float complex bytes aiter".split()),  # noqa: SIM905
+    (builtins, "{}", ["str", "repr", "format", "divmod", "issubclass"]),
+    (math, "{}", ["trunc", "floor", "ceil"]),
+    (copy, "{}", ["copy", "deepcopy"]),
+]
+OPERATIONS: dict[str, Callable[..., object]] = {
+    **{name: getattr(of, form.format(name)) for of, form, names in _NAMED for name in names},
+    "truth": bool, "radd": _add_to, "attribute": getattr, "reflect": getattr, "assign": setattr,
+    "unassign": delattr, "isinstance": _is_instance, "owns": _owns, "member": _member,
+    "kind": _kind, "signature": _signature,
+    "enter": lambda target: type(target).__enter__(target),
+    "exit": lambda target: type(target).__exit__(target, None, None, None),
+    "send": lambda generator, value: _step(generator.send, value),
+    "throw": lambda generator, error: _step(generator.throw, error),
+    "close": lambda generator: generator.close(),
+}  # fmt: skip
 """The function that carries out each operation, by name."""
+
+AWAITED: dict[str, Callable[[Any], Any]] = {
+    "await": lambda awaitable: awaitable,
+    "anext": lambda iterator: type(iterator).__anext__(iterator),
+    "aenter": lambda target: type(target).__aenter__(target),
+    "aexit": lambda target: type(target).__aexit__(target, None, None, None),
+}
+"""Likewise those whose result is awaited in the solution's process."""
 
 ABILITIES = tuple(
     f"__{name}__"
-    for name in """
-        call iter next reversed contains enter exit aenter aexit aiter await hash len getitem
-        setitem delitem get set delete
-        add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod
-        radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift
-        rdivmod iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift
-        neg pos abs invert round trunc floor ceil int float complex index bytes
-    """.split()  # noqa: SIM905 - a list literal would take a line a name
-)
+    for name in (
+        *"call iter contains enter exit aenter aexit aiter anext await hash get set delete".split(),  # noqa: SIM905
+        *UNARY, *BINARY, *map("r{}".format, BINARY), *map("i{}".format, BINARY),
+        "divmod", "rdivmod",
+    )
+)  # fmt: skip
 """The special methods that a proxy has only where the class of its object has them."""
 
 

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from . import value_wire, values
 
@@ -24,14 +25,6 @@ _MOST_COMPARED = 4096
 
 class Gone(BaseException):
     """The other end has closed. Not an Exception, so that no handler swallows the end."""
-
-
-class Answer(Exception):
-    """The other end raised an exception, which is rebuilt in `error` with a class of this side."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 Serve = Callable[[str, list[object]], object]
@@ -70,11 +63,13 @@ class Peer:
         self._given: list[object] = []
         self._lazy: dict[str, list[object]] = {}
 
-    def request(self, verb: str, *arguments: object) -> object:
+    def request(self, verb: str, *arguments: object) -> tuple[bool, Any]:
         """Send a request and wait for the answer; serve requests of the other end meanwhile.
 
+        Returns (whether the other end raised it, the answer): what is raised is an exception,
+        rebuilt with a class of this side.
+
         Raises:
-            Answer: the other end raised an exception.
             Gone: the other end closed.
             wire.Malformed: the other end does not keep to the protocol.
         """
@@ -93,13 +88,10 @@ class Peer:
         self._given = encoder.containers
         decoder = value_wire.Decoder(self._find, encoder.containers)
         answers = list(decoder.values(received[1]))
-        if len(answers) != 1:
-            raise value_wire.Malformed("an answer is one value")
-        if received[0] == "!":
-            return answers[0]
-        if not isinstance(answers[0], BaseException):
-            raise value_wire.Malformed("an answer that is not an exception")
-        raise Answer(answers[0])
+        raised = received[0] == "~"
+        if len(answers) != 1 or (raised and not isinstance(answers[0], BaseException)):
+            raise value_wire.Malformed("an answer is one value or one exception")
+        return raised, answers[0]
 
     def ends_later(self, token: str) -> None:
         """Note that what the present answer names by `token` goes on with the call: a generator or
@@ -205,12 +197,11 @@ class Peer:
         parts, missing = [self._unread], size - len(self._unread)
         while missing > 0:
             try:
-                part = self._line.recv(_READ_BYTES)
+                parts.append(self._line.recv(_READ_BYTES))
             except OSError as error:
                 raise Gone(str(error)) from error
-            if not part:
+            if not parts[-1]:
                 raise Gone("closed")
-            parts.append(part)
             missing -= len(parts[-1])
         data = b"".join(parts)
         self._unread = data[size:]

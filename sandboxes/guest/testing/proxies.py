@@ -15,46 +15,11 @@ from copy import copy
 from functools import lru_cache
 from itertools import tee, zip_longest
 from opcode import opmap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from . import derived, value_wire
-from .operations import ABILITIES, OPERATIONS
+from .operations import ABILITIES, BINARY, OPERATIONS, ORDERINGS, UNARY
 from .plain_attributes import PREDICATES, READING_METHODS
-
-if TYPE_CHECKING:
-    from .interface import Interface
-
-
-class SolutionLine(Protocol):
-    """The connection to the solution, with the operations that proxies use."""
-
-    effects: int
-
-    @property
-    def interface(self) -> Interface:
-        """The interface of the solution, as used by the tests."""
-        ...
-
-    def ask(self, verb: str, *arguments: object, source: str | bool = False) -> object:
-        """Send a request to the solution; re-raise what the solution raised."""
-        ...
-
-    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
-        """Raise an error unless the task names this attribute of objects."""
-        ...
-
-    def refuse(self, token: object, use: str) -> BaseException:
-        """Return the error of a failed test: an object crossed where a value was meant."""
-        ...
-
-    def meant(self, result: object, name: str) -> object:
-        """Return the proxy of what a call by name has made, if the tests use that as an object."""
-        ...
-
-    def fail(self, reason: str) -> BaseException:
-        """Return the error of a failed test that cannot be judged."""
-        ...
-
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
@@ -64,39 +29,36 @@ class HandleState:
     """What this side knows of an object that stays with the solution.
 
     Args:
-        line: the connection to the process of the object.
+        line: the connection to the process of the object (`solution_line.TestsLine`).
         token: the handle token.
     """
 
-    __slots__ = (
-        "abilities", "called", "items", "kind", "known", "line", "meant", "name", "plain", "token"
-    )  # fmt: skip
+    known = False
+    """Whether it is an object or class under test, or made by one."""
+    called = ""
+    """The class by whose name the tests called it into being."""
+    meant = False
+    """Whether the tests have just made it, by calling a class or maker by name.
 
-    def __init__(self, line: SolutionLine, token: str) -> None:
+    Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
+    `account.balance() - 3`, where an object came in the place of a value. The same object has
+    another proxy where it comes from a method.
+    """
+    name = ""
+    """The name under which the tests know a function or class."""
+    kind = ""
+    """`function`, `class`, `misplaced` for a class where the tests ask for a function, `iterator`
+    for an asynchronous one; empty for any other object."""
+    items: Any = None
+    """What an object that is not under test has shown when it was first iterated."""
+
+    def __init__(self, line: Any, token: str) -> None:
         self.line = line
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
-        self.known = False
-        """Whether it is an object or class under test, or made by one."""
-        self.called = ""
-        """The class by whose name the tests called it into being."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
-        self.meant = False
-        """Whether the tests have just made it, by calling a class or maker by name.
-
-        Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
-        `account.balance() - 3`, where an object came in the place of a value. The same object has
-        another proxy where it comes from a method.
-        """
-        self.name = ""
-        """The name under which the tests know a function or class."""
-        self.kind = ""
-        """`function`, `class`, or `misplaced` for a class where the tests ask for a function; empty
-        for any other object."""
-        self.items: Any = None
-        """What an object that is not under test has shown when it was first iterated."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -113,7 +75,7 @@ def ask(handle: Handle, verb: str, *arguments: object, source: str | bool = Fals
     return state.line.ask(verb, state.token, *arguments, source=source)
 
 
-def refuse(handle: Handle, use: str) -> BaseException:
+def refuse(handle: Handle, use: str) -> Any:
     """Return the error of a failed test: an object crossed where a value was meant."""
     state = state_of(handle)
     return state.line.refuse(state.token, use)
@@ -128,11 +90,11 @@ class Handle:
 
     __slots__ = ("ludus_state_",)
 
-    def __new__(cls, _: SolutionLine, token: str) -> Handle:
+    def __new__(cls, _: object, token: str) -> Handle:
         made: Handle = object.__new__(_with_abilities(token.partition(".")[2]))
         return made
 
-    def __init__(self, line: SolutionLine, token: str) -> None:
+    def __init__(self, line: Any, token: str) -> None:
         object.__setattr__(self, "ludus_state_", HandleState(line, token))
 
     def __getattr__(self, name: str) -> object:
@@ -142,19 +104,21 @@ class Handle:
             # `copy`, `pickle` and numpy look for hooks of their own, which are not the tests'.
             raise AttributeError(name)
         state = state_of(self)
+        interface = state.line.interface
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
-        is_known = state.known and (state_of(self).meant or name not in PREDICATES)
+        is_known = state.known and (state.meant or name not in PREDICATES)
+        is_named = name in interface.attributes or (is_known and name in interface.data_methods)
         if state.known and name in READING_METHODS:
             plain = as_plain(self, name)
             # A copy of its items knows nothing of a collection's own ways to look something up, and
             # the plain value nothing of a method that its class defines anew.
             is_own = derived.handle_of(plain) is None or name in vars(type(plain))
-            interface = state.line.interface
-            is_named = name in interface.attributes or (is_known and name in interface.data_methods)
             if hasattr(plain, name) and not (is_own and is_named):
                 return getattr(plain, name)
-        state.line.check_attribute(state.token, name, is_known=is_known)
-        return ask(self, "attribute", name, source=state_of(self).known)
+        if not is_named:
+            # Where the tests do not use the name at all, a library looks for something.
+            raise refuse(self, f".{name}") if name in interface.said else AttributeError(name)
+        return ask(self, "attribute", name, source=state.known)
 
     def __setattr__(self, name: str, value: object) -> None:
         ask(self, "assign", name, value)
@@ -163,9 +127,7 @@ class Handle:
         ask(self, "unassign", name)
 
     def __bool__(self) -> bool:
-        if is_function(self):
-            return True
-        return bool(_exactly(bool, self, "truth"))
+        return is_function(self) or bool(_exactly(bool, self, "truth"))
 
     def __eq__(self, other: object) -> bool:
         if is_same(self, other) or other is None:
@@ -182,28 +144,22 @@ class Handle:
         raise refuse(self, "==")
 
     def __hash__(self) -> int:
-        if is_function(self):
-            return hash(state_of(self).token)
-        if (plain := as_plain(self, "__hash__")) is not None:
-            return hash(plain)
-        if not state_of(self).known:
-            raise refuse(self, "hash()")
-        if has_own(self, "__hash__") or has_own(self, "__eq__"):
-            raise refuse(self, "hash()")
-        return hash(state_of(self).token)
+        state = state_of(self)
+        if not state.kind:
+            if (plain := as_plain(self, "__hash__")) is not None:
+                return hash(plain)
+            if not state.known or has_own(self, "__hash__") or has_own(self, "__eq__"):
+                raise refuse(self, "hash()")
+        return hash(state.token)
 
     def __repr__(self) -> str:
-        return (
-            str(_exactly(str, self, "repr")) if state_of(self).known else "<object of the solution>"
-        )
+        return _text(self, "repr")
 
     def __str__(self) -> str:
-        return str(_exactly(str, self, "str")) if state_of(self).known else repr(self)
+        return _text(self, "str")
 
     def __format__(self, form: str) -> str:
-        if not state_of(self).known:
-            return repr(self)
-        return str(_exactly(str, self, "format", form))
+        return _text(self, "format", form)
 
     def __copy__(self) -> object:
         return _copied(self, "copy")
@@ -213,14 +169,10 @@ class Handle:
 
     def __instancecheck__(self, instance: object) -> bool:
         instance = held(instance)
-        if not isinstance(instance, Handle):
-            return False
-        return ask(instance, "isinstance", self) is True
+        return isinstance(instance, Handle) and ask(instance, "isinstance", self) is True
 
     def __subclasscheck__(self, kind: object) -> bool:
-        if not isinstance(kind, Handle):
-            return False
-        return ask(kind, "issubclass", self) is True
+        return isinstance(kind, Handle) and ask(kind, "issubclass", self) is True
 
 
 def is_same(left: object, right: object) -> bool:
@@ -231,7 +183,9 @@ def is_same(left: object, right: object) -> bool:
 
 
 def is_function(handle: Handle) -> bool:
-    """Return whether an object is a function or class that the tests name."""
+    """Return whether an object is a function or class that the tests name, or an asynchronous
+    iterator, and so never a value.
+    """
     return bool(state_of(handle).kind)
 
 
@@ -289,6 +243,9 @@ class Abilities:
     async def __aexit__(self: Any, *_: object) -> None:
         ask(self, "aexit")
 
+    async def __anext__(self: Any) -> object:
+        return ask(self, "anext", source=state_of(self).known)
+
     def __aiter__(self: Any) -> Any:
         return ask(self, "aiter", source=state_of(self).known)
 
@@ -323,16 +280,18 @@ def _same_items(
         yield new
 
 
+def _text(handle: Handle, verb: str, *form: str) -> str:
+    known = state_of(handle).known
+    return str(_exactly(str, handle, verb, *form)) if known else "<object of the solution>"
+
+
 def _copied(handle: Handle, name: str) -> object:
     copied = forward(name, handle)
     return state_of(handle).line.meant(copied, "") if state_of(handle).meant else copied
 
 
 def _reflect(name: str) -> property:
-    def read(self: Handle) -> object:
-        return ask(self, "reflect", name)
-
-    return property(read)
+    return property(lambda self: ask(self, "reflect", name))
 
 
 # Without these, the classes of the proxies would answer with attributes of their own.
@@ -381,8 +340,7 @@ def forward(name: str, *operands: object) -> object:
 def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) -> object:
     """Apply an operation here, to what the operands' classes leave to plain data."""
     plain = [
-        item if not isinstance(item, Handle) else as_plain(item, f"__{name.rstrip('_')}__")
-        for item in operands
+        item if not isinstance(item, Handle) else as_plain(item, f"__{name}__") for item in operands
     ]
     if any(item is None for item in plain):
         raise refuse(handle, name)
@@ -441,18 +399,23 @@ def has_own(handle: Handle, name: str) -> bool:
     return ask(handle, "owns", name) is True
 
 
-def _binary(name: str, *, reflected: bool) -> Callable[[Handle, object], object]:
-    def apply(self: Handle, operand: object) -> object:
-        return _pair(name, operand, self) if reflected else _pair(name, self, operand)
+def _unary(name: str) -> Callable[..., object]:
+    return lambda self, *operands: forward(name, self, *operands)
 
-    return apply
+
+def _binary(name: str) -> Callable[[Handle, object], object]:
+    return lambda self, operand: _pair(name, self, operand)
+
+
+def _reflected(name: str) -> Callable[[Handle, object], object]:
+    return lambda self, operand: _pair(name, operand, self)
 
 
 def _in_place(name: str) -> Callable[[Handle, object], object]:
     def apply(self: Handle, operand: object) -> object:
         if not state_of(self).meant:
             return _pair(name, self, operand)
-        result = _pair(f"i{name.rstrip('_')}", self, operand)
+        result = _pair(f"i{name}", self, operand)
         return self if is_same(self, result) else result
 
     return apply
@@ -474,37 +437,25 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
     return apply
 
 
-def _unary(name: str) -> Callable[..., object]:
-    def apply(self: Handle, *operands: object) -> object:
-        return forward(name, self, *operands)
-
-    return apply
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_",
-              "xor", "lshift", "rshift", "divmod"):  # fmt: skip
-    _bare = _name.rstrip("_")
-    setattr(Abilities, f"__{_bare}__", _binary(_name, reflected=False))
-    if _name != "divmod":
-        setattr(Abilities, f"__i{_bare}__", _in_place(_name))
-    if _bare != "add":
-        setattr(Abilities, f"__r{_bare}__", _binary(_name, reflected=True))
-for _name in ("lt", "le", "gt", "ge"):
+for _name in (*BINARY, "divmod"):
+    setattr(Abilities, f"__{_name}__", _binary(_name))
+    if _name != "add":
+        setattr(Abilities, f"__r{_name}__", _reflected(_name))
+for _name in BINARY:
+    setattr(Abilities, f"__i{_name}__", _in_place(_name))
+for _name in ORDERINGS:
     setattr(Handle, f"__{_name}__", _ordering(_name))
-for _name in ("next", "neg", "pos", "abs", "invert", "len", "reversed", "getitem", "setitem",
-              "delitem", "round", "trunc", "floor", "ceil", "int", "float", "complex", "index",
-              "bytes"):  # fmt: skip
+for _name in UNARY:
     setattr(Abilities, f"__{_name}__", _unary(_name))
 
 
-_CONTROL = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions that, raised by a call, would silently end a `map` or a loop of the tests; a plain
-call raises them as errors instead.
+_CONTROL = {StopIteration: "next", StopAsyncIteration: "anext", GeneratorExit: ""}
+"""Exceptions that, raised by a call, would silently end a `map` or a loop of the tests -> the one
+verb that means them. Where any other raises them, they become errors.
 """
 
 
 def here(error: BaseException, verb: str) -> BaseException:
     """Return the exception to raise on this side for an exception of the solution."""
-    if isinstance(error, StopIteration) and verb == "next":
-        return error
-    return RuntimeError(*error.args) if isinstance(error, _CONTROL) else error
+    ends = next((meant for kind, meant in _CONTROL.items() if isinstance(error, kind)), verb)
+    return error if ends == verb else RuntimeError(*error.args)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from . import value_wire
-from .proxies import Handle, SolutionLine
+from .proxies import Handle
 
 MAX_ITEMS = 1_000_000
 """The most items of an iterator, so that an endless iterator of the solution is stopped."""
@@ -17,7 +17,7 @@ class RemoteIterator(Iterator[object]):
     nothing but its items is asked for (`prefetch`).
     """
 
-    def __init__(self, line: SolutionLine, token: str, *, prefetch: bool) -> None:
+    def __init__(self, line: Any, token: str, *, prefetch: bool) -> None:
         # Other names are attributes of the solution's object.
         self.ludus_line, self.ludus_token = line, value_wire.named(token)
         self.ludus_prefetch = prefetch
@@ -50,27 +50,7 @@ class RemoteIterator(Iterator[object]):
         return self.ludus_items.pop()
 
 
-class RemoteAsyncIterator:
-    """An asynchronous iterator of the solution."""
-
-    def __init__(self, line: SolutionLine, token: str) -> None:
-        self.ludus_line, self.ludus_token = line, value_wire.named(token)
-
-    def __aiter__(self) -> RemoteAsyncIterator:
-        return self
-
-    async def __anext__(self) -> object:
-        answer = self.ludus_line.ask("anext", self.ludus_token)
-        if type(answer) is not tuple or len(answer) > 1:
-            raise value_wire.Malformed("an item of an asynchronous iterator")
-        if not answer:
-            raise StopAsyncIteration
-        return answer[0]
-
-
-def generate(
-    line: SolutionLine, token: str, *, prefetch: bool
-) -> Generator[object, object, object]:
+def generate(line: Any, token: str, *, prefetch: bool) -> Generator[object, object, object]:
     """Represent a generator of the solution by a generator on this side.
 
     `prefetch`: items may be drawn before they are wanted, since nothing is sent or thrown into the
@@ -95,6 +75,6 @@ def generate(
             sent, verb = error, "throw"
 
 
-async def awaited(line: SolutionLine, token: str) -> object:
+async def awaited(line: Any, token: str) -> object:
     """Wait for a coroutine of the solution and return the result."""
     return line.ask("await", value_wire.named(token))

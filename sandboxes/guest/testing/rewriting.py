@@ -38,14 +38,9 @@ def is_same(left: object, right: object) -> bool:
     return proxies.is_same(left, right)
 
 
-_MARKS = {"_ludus_type": type_of, "_ludus_instance": is_instance,
+MARKS: dict[str, object] = {"_ludus_type": type_of, "_ludus_instance": is_instance,
           "_ludus_same": is_same}  # fmt: skip
 """The functions under which rewritten tests call them."""
-
-
-def mark(names: dict[str, object]) -> None:
-    """Add the functions behind the marks to the names of the tests."""
-    names.update(_MARKS)
 
 
 def rewritten(source: str, interface: Interface) -> ast.Module:

@@ -7,14 +7,13 @@ arrives as a built-in exception, so it cannot skip a test.
 from __future__ import annotations
 
 import builtins
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .harness import BrokenTests, Job, TestHarness, all_names
-from .run_tests import PEER, REPORT, write_rows
+from .harness import DETAIL_LETTERS, BrokenTests, Job, TestHarness, all_names
+from .run_tests import PEER, report
 from .solution_line import sources_of, without_solution
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _MODULE = "test_hidden"
 _FILE = f"{_MODULE}.py"
-_DETAIL_LETTERS = 300
+_NOT_RUN = (False, "it did not run", 0.0)
 
 
 class _Results:
@@ -30,17 +29,16 @@ class _Results:
 
     def __init__(self, harness: TestHarness) -> None:
         self._harness = harness
-        self.found: dict[str, tuple[bool, str, float]] = {}
+        self.found: dict[str, tuple[bool, str, float] | None] = {}
+        """(passed, detail, seconds) of each test; None for one that was skipped."""
         self.problem = ""
-        self.skipped: set[str] = set()
-        self._collected: list[str] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._collected = [item.nodeid for item in session.items]
+        self.found = {item.nodeid: _NOT_RUN for item in session.items}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.problem = str(report.longrepr)[-_DETAIL_LETTERS:]
+            self.problem = str(report.longrepr)[-DETAIL_LETTERS:]
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "asyncio: run by this plugin")
@@ -61,30 +59,22 @@ class _Results:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         wrong = self._harness.problem() if report.when != "teardown" else ""
-        if report.skipped and not wrong:
-            self.skipped.add(report.nodeid)
+        before = self.found.get(report.nodeid, _NOT_RUN)
+        if before is None or (report.skipped and not wrong):
+            self.found[report.nodeid] = None
             return
-        passed, detail, seconds = self.found.get(report.nodeid, (False, "", 0.0))
-        if report.when == "call":
-            passed = report.passed
-        if wrong:
-            passed, detail = False, wrong[:_DETAIL_LETTERS]
-        elif report.failed:
-            passed, detail = False, str(report.longrepr)[-_DETAIL_LETTERS:]
+        passed, detail, seconds = before
+        if wrong or report.failed:
+            passed = False
+            detail = wrong[:DETAIL_LETTERS] or str(report.longrepr)[-DETAIL_LETTERS:]
+        elif report.when == "call":
+            passed, detail = report.passed, ""
         self.found[report.nodeid] = passed, detail, seconds + report.duration
-
-    def all(self) -> Iterator[tuple[bool, str, float]]:
-        """Yield a result for every test that was not skipped, even if never run."""
-        for name in dict.fromkeys([*self._collected, *self.found]):
-            if name not in self.skipped:
-                yield self.found.get(name, (False, "it did not run", 0.0))
 
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    with os.fdopen(REPORT, "w") as report:
-        write_rows(report, _rows(request.options))
-    return 0
+    return report(_rows(request.options))
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
@@ -103,12 +93,11 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         raise BrokenTests(scopes.not_installed(["pytest"])) from None
 
     pytest.main([*arguments, _FILE], plugins=[results])
-    number = 0
-    for number, (passed, detail, seconds) in enumerate(results.all(), start=1):
-        yield {"test": number - 1, "passed": passed, "detail": detail, "seconds": seconds}
-    if results.problem or not number:
-        detail = results.problem or "no test ran"
-        yield {"test": number, "passed": False, "detail": detail, "seconds": 0.0}
+    rows = [*filter(None, results.found.values())]
+    if results.problem or not rows:
+        rows.append((False, results.problem or "no test ran", 0.0))
+    for number, (passed, detail, seconds) in enumerate(rows):
+        yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
 
 
 def _prepared(job: Job, harness: TestHarness) -> str:
@@ -128,7 +117,7 @@ def _prepared(job: Job, harness: TestHarness) -> str:
             return source
         import ast
 
-        from .rewriting import mark, rewritten
+        from .rewriting import MARKS, rewritten
 
-        mark(builtins.__dict__)
+        vars(builtins).update(MARKS)
         return ast.unparse(rewritten(source, harness.interface))

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -99,6 +98,7 @@ _ARGUMENTS = (
     "-q", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider", "--import-mode=importlib",
     "-o", "addopts=",
 )  # fmt: skip
+_NOT_PASSED = (False, "it was skipped or expected to fail", 0.0)
 
 
 class _Results:
@@ -109,29 +109,22 @@ class _Results:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._failures: dict[str, str] = {}
-        self._passed_calls: set[str] = set()
-        self._started: dict[str, float] = {}
+        self._ended: dict[str, tuple[bool, str, float]] = {}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._report_test(str(report.nodeid), False, str(report.longrepr), 0.0)
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._started[nodeid] = time.perf_counter()
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        passed, detail, seconds = self._ended.get(report.nodeid, _NOT_PASSED)
         if report.failed:
-            self._failures[report.nodeid] = str(report.longrepr)
+            passed, detail = False, str(report.longrepr)
         elif report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
-            self._passed_calls.add(report.nodeid)
+            passed, detail = True, ""
+        self._ended[report.nodeid] = passed, detail, seconds + report.duration
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        passed = nodeid in self._passed_calls and nodeid not in self._failures
-        detail = self._failures.get(nodeid, "" if passed else "it was skipped or expected to fail")
-        self._report_test(
-            nodeid, passed, detail, time.perf_counter() - self._started.get(nodeid, 0.0)
-        )
+        self._report_test(nodeid, *self._ended.get(nodeid, _NOT_PASSED))
 
     def _report_test(self, name: str, passed: bool, detail: str, seconds: float) -> None:
         row = [name, passed, detail[-_DETAIL_LETTERS:], seconds]

@@ -41,30 +41,35 @@ is cheap.
 
 def run(request: Request) -> int:
     """Run the tests in `request.options`: tests, prelude, stop_early."""
-    with os.fdopen(REPORT, "w") as report:
-        write_rows(report, _rows(request.options))
+    return report(_rows(request.options))
+
+
+def report(rows: Iterator[dict[str, object]]) -> int:
+    """Write the rows to the file for results, and return the exit code."""
+    with os.fdopen(REPORT, "w") as stream:
+        write_rows(stream, rows)
     return 0
 
 
-def write_rows(report: TextIO, rows: Iterator[dict[str, object]]) -> None:
+def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
     """Write each row as a line at once, then a line that says how the tests ended.
 
     `{"done": true}`: all rows are there. `{"unusable": reason}`: the tests cannot be used.
     `{"ours": reason}`: the harness failed in a step that uses nothing of the solution.
     `{"fault": reason}`: this side broke, and the solution may be the cause.
     """
+    end = '{"done": true}'
     try:
         for row in rows:
-            report.write(json.dumps(row) + "\n")
-            report.flush()
+            stream.write(json.dumps(row) + "\n")
+            stream.flush()
     except BrokenTests as error:
-        report.write(json.dumps({"unusable": str(error)}) + "\n")
+        end = json.dumps({"unusable": str(error)})
     except HarnessFault as error:
-        report.write(json.dumps({"ours": str(error)}) + "\n")
+        end = json.dumps({"ours": str(error)})
     except BaseException as error:
-        report.write(json.dumps({"fault": f"{type(error).__name__}: {error}"}) + "\n")
-    else:
-        report.write('{"done": true}\n')
+        end = json.dumps({"fault": f"{type(error).__name__}: {error}"})
+    stream.write(end + "\n")
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
@@ -137,13 +142,13 @@ def run_many(request: Request) -> int:
     for number in range(MAX_JOBS):
         job, streams = receive(line, number)
         with (
-            os.fdopen(streams["report"], "w") as report,
+            os.fdopen(streams["report"], "w") as stream,
             socket.socket(fileno=streams["peer"]) as far,
         ):
             tests = _traceless(job.options)
             line.send(FRESH if tests is None else BEGUN)
             if tests is not None:
-                write_rows(report, results(tests, job.options, far.detach()))
+                write_rows(stream, results(tests, job.options, far.detach()))
         if tests is not None:
             line.send(OVER)
         if _peak_kib() - before > _MAX_GROWN_KIB:

@@ -15,7 +15,7 @@ import importlib.util
 import re
 import symtable
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import CodeType
 
@@ -33,18 +33,23 @@ def global_names(sources: tuple[str, ...]) -> tuple[frozenset[str], frozenset[st
     """
     loaded: set[str] = set()
     bound: set[str] = set()
-    waiting = [symtable.symtable(source, "tests", "exec") for source in sources]
-    while waiting:
-        table = waiting.pop()
+    for table in tables(sources):
         is_module = table.get_type() == "module"
         for symbol in table.get_symbols():
             if symbol.is_referenced() and (is_module or symbol.is_global()):
                 loaded.add(symbol.get_name())
-            is_bound = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            is_bound = symbol.is_assigned() or symbol.is_imported()
             if is_bound and (is_module or symbol.is_declared_global()):
                 bound.add(symbol.get_name())
-        waiting += table.get_children()
     return frozenset(loaded), frozenset(bound)
+
+
+def tables(sources: Iterable[str]) -> Iterator[symtable.SymbolTable]:
+    """Yield the symbol table of each source and of everything inside."""
+    waiting = [symtable.symtable(source, "tests", "exec") for source in sources]
+    while waiting:
+        yield (table := waiting.pop())
+        waiting += table.get_children()
 
 
 _MADE_OF = r"{0}\s*(?:=([^=].*\b{0}\b.*)|(?:[-+%@&|^]|//?|\*\*?|<<|>>)=)"
@@ -113,6 +118,8 @@ ALIASES = {"np": "numpy", "pd": "pandas"}
 MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
 """Names that may stand for a module where tests use them."""
 
+BUILTINS = frozenset(dir(builtins))
+
 _STATEMENTS = re.compile(
     r"(?m)(?:^|[;:])\s*"
     r"(?:(?:class|with|import|from|async|global|nonlocal|del|match)\b|@|except\s*\*)"
@@ -135,7 +142,7 @@ _EXCEPTIONS = frozenset(
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, BaseException)
 )
-_IMPURE = (frozenset(dir(builtins)) | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
+_IMPURE = (BUILTINS | MODULE_NAMES) - _PURE - _EXCEPTIONS - {"math"}
 
 
 def leave_no_trace(sources: list[str], tests: list[CodeType]) -> bool:
@@ -147,16 +154,21 @@ def leave_no_trace(sources: list[str], tests: list[CodeType]) -> bool:
     """
     if any(map(_STATEMENTS.search, sources)):
         return False
-    waiting = list(tests)
-    while waiting:
-        code = waiting.pop()
+    for code in nested(tests):
         if code.co_flags & _DRIVEN and code.co_name != "<genexpr>":
             return False
         for name in code.co_names:
             if name in _IMPURE or (name[0] == "_" and name not in _OWN):
                 return False
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return True
+
+
+def nested(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """Yield code objects and all those inside them."""
+    waiting = list(codes)
+    while waiting:
+        yield (code := waiting.pop())
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 _OWN = ("_", "__name__", "_ludus_plain")

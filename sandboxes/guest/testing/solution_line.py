@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
 from .proxies import Handle, state_of
@@ -80,15 +80,13 @@ def _like(function: object) -> tuple[str, dict[str, object]]:
         return any_arguments, {}
     code = function.__code__  # `inspect` is slow to load.
     end = code.co_argcount + code.co_kwonlyargcount
-    positional, keywords = (
-        code.co_varnames[: code.co_argcount],
-        code.co_varnames[code.co_argcount : end],
-    )
+    positional = code.co_varnames[: code.co_argcount]
+    keywords = code.co_varnames[code.co_argcount : end]
     others = iter(code.co_varnames[end:])
     star = f"*{next(others)}" if code.co_flags & 0x04 else ""
     stars = f"**{next(others)}" if code.co_flags & 0x08 else ""
     given = function.__defaults__ or ()
-    defaults = dict(zip(positional[len(positional) - len(given) :], given, strict=True))
+    defaults = dict(zip(positional[::-1], given[::-1], strict=False))
     defaults.update(function.__kwdefaults__ or {})
     if not values.BARE.issuperset(map(type, defaults.values())):
         return any_arguments, {}  # a default that is sent back would be a copy
@@ -130,6 +128,7 @@ class TestsLine:
         self._handles: dict[str, object] = {}
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
+        self._looked: dict[tuple[object, ...], tuple[int, object]] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
         )
@@ -171,9 +170,7 @@ class TestsLine:
         self.effects += verb not in _WITHOUT_EFFECT
         outer, self._source = self._source, source
         try:
-            return self.line.request(verb, *arguments)
-        except peer.Answer as answer:
-            raised = [proxies.here(answer.error, verb)]
+            raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
             self._broken = "the solution ended its process"
             raise peer.Gone(self._broken) from error
@@ -186,26 +183,20 @@ class TestsLine:
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
                 self._surroundings.show_output()  # type: ignore[union-attr]
-        # Outside of the handler, which would become its context; and not kept by its own frame.
-        raise raised.pop()
+        if not raised:
+            return answer
+        errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
+        raise errors.pop()
 
-    def check_attribute(self, token: object, name: str, *, is_known: bool) -> None:
-        """Check whether the task names this attribute of objects.
-
-        Args:
-            token: the object.
-            is_known: it is sure to be of a class or maker under test.
-
-        Raises:
-            ObjectRefused: the tests use the attribute of plain data.
-            AttributeError: the tests do not use the name at all: a library looks for something.
+    def once(self, verb: str, *arguments: object) -> object:
+        """Return what the solution answers to a request that only looks: the same until it runs
+        again.
         """
-        interface = self.interface
-        if name in interface.attributes or (is_known and name in interface.data_methods):
-            return
-        raise (
-            self.refuse(token, f".{name}") if name in self.interface.said else AttributeError(name)
-        )
+        since, answer = self._looked.get((verb, *arguments), (-1, None))
+        if since != self.effects:
+            answer = self.ask(verb, *arguments)
+            self._looked[verb, *arguments] = self.effects, answer
+        return answer
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -296,10 +287,9 @@ class TestsLine:
         crosses = callable(item) or (isinstance(item, Iterator) and not readable)
         if not crosses or isinstance(item, type):
             raise self.fail(f"the tests pass a {type(item).__name__} of their own to the solution")
-        number = next((n for n, callback in enumerate(self._callbacks) if callback is item), None)
-        if number is None:
-            number = len(self._callbacks)
+        if not any(callback is item for callback in self._callbacks):
             self._callbacks.append(item)
+        number = next(n for n, callback in enumerate(self._callbacks) if callback is item)
         return f"{'j' if isinstance(item, Iterator) else 'f'}{number}"
 
     @staticmethod
@@ -317,24 +307,26 @@ class TestsLine:
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
         existing = self._handles.get(name)
-        if existing is None and token[0] == "g":
-            # Items are drawn ahead only if the tests do nothing that depends on how far the
-            # generator has come, and nothing with the value that it returns.
-            prefetch = not self.interface.drives_generators
-            existing = remote_iterators.generate(self, token, prefetch=prefetch)
-            self._handles[name] = existing
-        elif existing is None and token[0] == "j":
-            prefetch = not self.interface.attributes
-            existing = remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
-            self._handles[name] = existing
-        elif existing is None:
-            kind: Any = remote_iterators.RemoteAsyncIterator if token[0] == "y" else Handle
-            existing = self._handles[name] = kind(self, token)
-        if token[0] == "h" and self._source is not False:
+        if existing is None:
+            existing = self._handles[name] = self._standing_for(token)
+        if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:
                 state_of(existing).known = True  # type: ignore[arg-type]
         return existing
+
+    def _standing_for(self, token: str) -> object:
+        if token[0] == "g":
+            # Items are drawn ahead only if the tests do nothing that depends on how far the
+            # generator has come, and nothing with the value that it returns.
+            prefetch = not self.interface.drives_generators
+            return remote_iterators.generate(self, token, prefetch=prefetch)
+        if token[0] == "j":
+            prefetch = not self.interface.attributes
+            return remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
+        handle = Handle(self, token)
+        state_of(handle).kind = "iterator" if token[0] == "y" else ""
+        return handle
 
     @property
     def has_reference(self) -> bool:

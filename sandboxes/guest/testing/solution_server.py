@@ -9,20 +9,18 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from types import CoroutineType, GeneratorType, MappingProxyType, ModuleType
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from types import GeneratorType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..run import one_core, program
 from ..run.request import Request
 from . import derived, failures, peer, value_wire, values
-from .operations import ABILITIES, OPERATIONS, abilities_of
+from .operations import ABILITIES, AWAITED, OPERATIONS, abilities_of
 
 if TYPE_CHECKING:
     import asyncio
-    from contextlib import AbstractAsyncContextManager
-
-    from .surroundings import Printed
 
 PEER = 3
 """The descriptor of the line to the tests."""
@@ -41,10 +39,8 @@ def run(request: Request) -> int:
     server.line.tell_core(one_core.stay())
     server.load(request.blobs[0])
     values.own_names = server.names
-    try:
+    with suppress(BaseException):  # the tests are over, or the solution has broken its own side
         server.line.serve_forever()
-    except BaseException:
-        return 0  # the tests are over, or the solution has broken its own side
     return 0
 
 
@@ -59,7 +55,6 @@ class SolutionServer:
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
         self.names: dict[str, object] = {}
-        self._printed: Printed | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def load(self, source: bytes) -> None:
@@ -77,9 +72,15 @@ class SolutionServer:
             self._failure = error
 
     def _serve(self, verb: str, arguments: list[object]) -> object:
+        if verb in AWAITED:
+            return self._awaited(AWAITED[verb](*arguments))
         if verb in OPERATIONS:
             return OPERATIONS[verb](*arguments)
-        return _VERBS[verb](self, *arguments)
+        if verb in _VERBS:
+            return _VERBS[verb](self, *arguments)
+        from . import surroundings
+
+        return surroundings.VERBS[verb](*arguments)
 
     def _name(self, item: object) -> str:
         token = self._tokens.get(id(item))
@@ -87,7 +88,7 @@ class SolutionServer:
             letter, number = self._kind_of(item), len(self._objects)
             self._objects.append(item)
             token = f"{letter}{number}"
-            if letter in "hfj":
+            if letter not in "gw":
                 token += f".{self._abilities_of(item):x}"
             if letter in "gwy":
                 self.line.ends_later(token)
@@ -110,8 +111,10 @@ class SolutionServer:
         if kind is GeneratorType:
             # One of `types.coroutine` is awaited.
             return "w" if item.gi_code.co_flags & _ITERABLE_COROUTINE else "g"  # type: ignore[attr-defined]
-        asyncio: Any = sys.modules.get("asyncio")
-        if kind is CoroutineType or (asyncio and isinstance(item, asyncio.Future)):
+        future = getattr(sys.modules.get("asyncio"), "Future", ())
+        # Coroutines, and what an asynchronous generator's `asend` and `aclose` return.
+        is_builtin = kind.__module__ == "builtins" and hasattr(kind, "__await__")
+        if is_builtin or isinstance(item, future):
             return "w"
         if isinstance(item, type):
             return "f"
@@ -150,11 +153,10 @@ class SolutionServer:
 
     def _ask(self, verb: str, *arguments: object) -> object:
         """Send a request to the tests' side; re-raise what that side raised."""
-        try:
-            return self.line.request(verb, *arguments)
-        except peer.Answer as answer:
-            error = answer.error
-        raise error  # outside of the handler, which would become its context
+        raised, answer = self.line.request(verb, *arguments)
+        if raised:
+            raise answer
+        return answer
 
     def resolve(self, names: list[str]) -> object:
         """Return what each name is: (kind, detail)."""
@@ -191,26 +193,16 @@ class SolutionServer:
             return "class" if isinstance(item, type) else "function", self._name(item)
         return "value", item
 
-    def call(
-        self,
-        target: object,
-        arguments: tuple[object, ...],
-        keywords: Mapping[str, object] = MappingProxyType({}),
-    ) -> object:
+    def call(self, target: Any, arguments: Any, keywords: Any = None) -> object:
         """Call an object that the tests hold."""
-        return target(*arguments, **keywords)  # type: ignore[operator]
+        return target(*arguments, **keywords or {})
 
-    def make(
-        self,
-        target: type,
-        arguments: tuple[object, ...],
-        keywords: Mapping[str, object] = MappingProxyType({}),
-    ) -> object:
+    def make(self, target: type, arguments: Any, keywords: Any = None) -> object:
         """Call a class that the tests name: the new object stays here, even if it derives from a
         plain type. Named tuples without operators of their own and members of enumerations cross as
         data.
         """
-        result = target(*arguments, **keywords)
+        result = target(*arguments, **keywords or {})
         own = isinstance(result, target) and target.__module__ == derived.MODULE
         is_tuple = hasattr(result, "_fields") and derived.defined_anew(target).isdisjoint(ABILITIES)
         if not own or is_tuple or values.is_member(result):
@@ -218,24 +210,6 @@ class SolutionServer:
         token = self._name(result)
         # An iterator that the tests have made is an object first, and iterated as one.
         return value_wire.Ready("h" + token[1:] if token[0] == "j" else token)
-
-    def owns(self, target: object, name: str) -> bool:
-        """Return whether the object's class defines a special method and does not use the
-        default.
-        """
-        kind: Any = target if isinstance(target, type) else type(target)
-        enum = sys.modules.get("enum")
-        usual: list[object] = [getattr(object, name)]
-        usual += [getattr(enum.Enum, name)] if enum else []
-        return getattr(kind, name) not in usual if not isinstance(target, type) else False
-
-    def as_plain(self, target: object, operation: str, anew: bool = False) -> object | None:
-        """Return a plain value that answers a use in the object's place (`derived.as_plain`)."""
-        return derived.as_plain(target, operation, anew=anew)
-
-    def class_(self, target: object) -> object:
-        """Return a handle of an object's class."""
-        return value_wire.Ready(self._name(type(target)))
 
     # --- iterators, coroutines --------------------------------------------------
 
@@ -250,8 +224,7 @@ class SolutionServer:
                 return items, True
         return items, False
 
-    def await_(self, awaitable: Any) -> object:
-        """Wait for a coroutine and return the result."""
+    def _awaited(self, awaitable: Any) -> object:
         import asyncio
 
         if self._loop is None:
@@ -262,57 +235,10 @@ class SolutionServer:
 
         return self._loop.run_until_complete(complete())
 
-    def anext(self, iterator: Any) -> object:
-        """Return the next item of an asynchronous iterator in a tuple, which is empty at the
-        end.
-        """
-        try:
-            return (self.await_(iterator.__anext__()),)
-        except StopAsyncIteration:
-            return ()
 
-    def aenter(self, target: AbstractAsyncContextManager[object]) -> object:
-        """Enter an asynchronous context manager."""
-        return self.await_(type(target).__aenter__(target))
-
-    def aexit(self, target: AbstractAsyncContextManager[object]) -> None:
-        """Leave an asynchronous context manager."""
-        self.await_(type(target).__aexit__(target, None, None, None))
-
-    # --- what is shared with the tests' process ---------------------------------
-
-    def capture(self) -> None:
-        """Keep what is printed from now on, for the tests."""
-        from .surroundings import Printed
-
-        self._printed = Printed()
-
-    def printed(self) -> object:
-        """Return what was printed to both streams since the last time."""
-        return self._printed.take() if self._printed else None
-
-    def lend(self, module: str, name: str, function: Callable[..., object]) -> None:
-        """Replace a function of a module by the tests' function."""
-        from .surroundings import lend
-
-        lend(module, name, function)
-
-    def lend_stdin(self, line: Callable[[], str], rest: Callable[[], str]) -> None:
-        """Read standard input on the tests' side from now on."""
-        from .surroundings import LentInput
-
-        sys.stdin = LentInput(line, rest)
-
-    def set_chance(self, state: tuple[object, ...]) -> None:
-        """Set the state of the random generator to that of the tests."""
-        import random
-
-        random.setstate(state)
-
-
-# The tests' side names a verb of this table or an operation, never an attribute of an object.
+# The tests' side names a verb of these tables, never an attribute of an object.
 _VERBS: dict[str, Callable[..., object]] = {
-    name.rstrip("_"): function
-    for name, function in vars(SolutionServer).items()
-    if callable(function) and not name.startswith("_") and name not in ("load",)
+    "as_plain": lambda _, *arguments: derived.as_plain(*arguments),
+    **{name: getattr(SolutionServer, name) for name in ("resolve", "call", "make", "advance")},
+    "class": lambda self, target: value_wire.Ready(self._name(type(target))),
 }

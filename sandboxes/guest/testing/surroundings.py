@@ -1,11 +1,10 @@
 """Carries parts of the tests' process over to the solution's: output, randomness, stdin, patches.
 
-`idioms.Needs` says which of these the tests use.
+`idioms.examine` says which of these the tests use.
 """
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import io
 import random
@@ -13,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .idioms import Needs
+from .idioms import SHARED
 
 MAX_LETTERS = 1 << 20
 """The most characters that the solution may print between two answers; the rest is dropped."""
@@ -28,17 +27,17 @@ class Surroundings:
     anything.
     """
 
-    def __init__(self, ask: Ask, needs: Needs) -> None:
+    def __init__(self, ask: Ask, needs: frozenset[tuple[str, str]]) -> None:
         self._ask = ask
-        self.output = needs.output
-        if needs.output:
+        self.output = bool(needs & {("sys", "stdout"), ("sys", "stderr")})
+        if self.output:
             ask("capture")
-        for module, name in sorted(needs.lent):
+        for module, name in sorted(needs - SHARED):
             ask("lend", module, name, _current(module, name))
-        if needs.stdin:
+        if ("sys", "stdin") in needs:
             # Whatever `sys.stdin` is at the time of a call is read.
             ask("lend_stdin", lambda: sys.stdin.readline(), lambda: sys.stdin.read())
-        if not needs.chance:
+        if not needs & {("random", "seed"), ("random", "setstate")}:
             return
 
         def shared(function: Callable[..., None]) -> Callable[..., None]:
@@ -63,31 +62,26 @@ class Surroundings:
 def _current(module: str, name: str) -> Callable[..., object]:
     """Return a function that calls whatever has that name at the time of the call."""
     place = importlib.import_module(module)
-
-    def call(*arguments: object, **keywords: object) -> object:
-        function: Callable[..., object] = getattr(place, name)
-        return function(*arguments, **keywords)
-
-    return call
+    return lambda *arguments, **keywords: getattr(place, name)(*arguments, **keywords)
 
 
 # --- the solution's side --------------------------------------------------------
 
+_streams = io.StringIO(), io.StringIO()
 
-class Printed:
-    """Keeps what the solution has printed since the last request."""
 
-    def __init__(self) -> None:
-        self.streams = io.StringIO(), io.StringIO()
-        sys.stdout, sys.stderr = self.streams
+def _capture() -> None:
+    """Keep what is printed from now on, for the tests."""
+    sys.stdout, sys.stderr = _streams
 
-    def take(self) -> tuple[str, ...]:
-        """Return the text of both streams, which are empty afterwards."""
-        texts = tuple(stream.getvalue()[:MAX_LETTERS] for stream in self.streams)
-        for stream in self.streams:
-            stream.seek(0)
-            stream.truncate()
-        return texts
+
+def _printed() -> tuple[str, ...]:
+    """Return what was printed to both streams since the last time."""
+    texts = tuple(stream.getvalue()[:MAX_LETTERS] for stream in _streams)
+    for stream in _streams:
+        stream.seek(0)
+        stream.truncate()
+    return texts
 
 
 class LentInput(io.TextIOBase):
@@ -107,7 +101,16 @@ class LentInput(io.TextIOBase):
         return self._rest()
 
 
-def lend(module: str, name: str, function: Callable[..., Any]) -> None:
-    """Replace a function of a module on the solution's side by the tests' function."""
-    place: Any = builtins if module == "builtins" else importlib.import_module(module)
-    setattr(place, name, function)
+def _lend(module: str, name: str, function: Callable[..., Any]) -> None:
+    """Replace a function of a module by the tests' function."""
+    setattr(importlib.import_module(module), name, function)
+
+
+VERBS: dict[str, Callable[..., object]] = {
+    "capture": _capture,
+    "printed": _printed,
+    "lend": _lend,
+    "lend_stdin": lambda line, rest: setattr(sys, "stdin", LentInput(line, rest)),
+    "set_chance": random.setstate,
+}
+"""What the tests' side may ask of this module in the solution's process."""

@@ -6,10 +6,11 @@ neither side recurses and nesting costs nothing:
     ([2.5, "a"], {"k": ()}, 7)   ->   ["[", 2.5, "a"], [":"], 7, "(3", "sk", ["("], "=1 2"
 
 `(3` takes three tokens' values off the stack and makes a tuple of them. A container of bare scalars
-is a single token, an array that begins with its tag. What is not plain stays where it is and is
-named by a handle. Containers, bytearrays and arrays are numbered in the order in which they are
-made; `@3` is the fourth again, which keeps aliases, and `=3 5` puts five parts into it. Any other
-list, dict or deque is made empty, and gets its parts afterwards, since it may contain itself.
+is a single token, an array that begins with its tag; bytes and arrays are containers of texts. What
+is not plain stays where it is and is named by a handle. Containers are numbered in the order in
+which they are made; `@3` is the fourth again, which keeps aliases, and `=3 5` puts five parts into
+it. Any other list, dict or deque is made empty, and gets its parts afterwards, since it may contain
+itself.
 """
 
 from __future__ import annotations
@@ -25,12 +26,9 @@ from .values import (
     EXACT,
     NOT_SCALAR,
     READ,
-    READ_BUFFER,
     Bare,
     Malformed,
-    buffer,
     is_member,
-    is_odd,
     is_small,
     parts_of,
     replace,
@@ -101,8 +99,7 @@ class Encoder:
             Malformed: the value has too many parts.
         """
         self._add(value)
-        while self._empty:
-            self._refill(self._empty.pop())
+        self._fill()
 
     def _add(self, value: object) -> None:
         if type(value) in BARE:
@@ -122,11 +119,7 @@ class Encoder:
                 self.tokens.append(f"@{number}")
             elif not closing and derived.is_derived(item) and self._add_derived(item, work):
                 continue
-            elif (
-                type(item) in EXACT
-                or (is_odd(item) and is_member(item))
-                or (token := scalar(item)) is NOT_SCALAR
-            ):
+            elif type(item) in EXACT or is_member(item) or (token := scalar(item)) is NOT_SCALAR:
                 self._open_container(item, work)
             else:
                 self.tokens.append(token)  # type: ignore[arg-type]
@@ -152,11 +145,7 @@ class Encoder:
     def _open_container(self, item: object, work: list[_Work]) -> None:
         new_parts = parts_of(item) if id(item) not in self._open else None
         if new_parts is None:
-            token = buffer(item)
-            if token is NOT_SCALAR:
-                self.tokens.append(self.name(item))
-            else:
-                self._append(token, item)  # type: ignore[arg-type]
+            self.tokens.append(self.name(item))
             return
         tag, parts = new_parts
         kinds = set(map(type, parts))
@@ -183,21 +172,15 @@ class Encoder:
     def update(self, number: int) -> None:
         """Append the present content of container `number`, to replace the other side's content."""
         self._empty.append(number)
-        while self._empty:
-            self._refill(self._empty.pop())
+        self._fill()
 
-    def _refill(self, number: int) -> None:
-        item = self.containers[number]
-        parts = parts_of(item)
-        if parts is None:
-            token = buffer(item)
-            self.tokens += [token, f"={number} 1"]  # type: ignore[list-item]
-            # The other side numbers the copy that it reads, so this side has to skip a number.
-            self.containers.append(None)
-            return
-        for part in parts[1]:
-            self._add(part)
-        self.tokens.append(f"={number} {len(parts[1])}")
+    def _fill(self) -> None:
+        while self._empty:
+            number = self._empty.pop()
+            _, parts = parts_of(self.containers[number]) or ("", [])
+            for part in parts:
+                self._add(part)
+            self.tokens.append(f"={number} {len(parts)}")
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -220,10 +203,8 @@ def loads(data: bytes) -> list[Token]:
     """Decode the tokens of a message; the decoder checks what the tokens are.
 
     Raises:
-        Malformed: the message is not a JSON list, or is too long.
+        Malformed: the message is not a JSON list, or has too many tokens.
     """
-    if len(data) > MAX_BYTES:
-        raise Malformed("the message is too long")
     try:
         text = data.decode()
         tokens, end = _decode(text)
@@ -282,8 +263,6 @@ class Decoder:
             stack.append(self._find(token))
         elif tag in READ:
             stack.append(READ[tag](rest))
-        elif tag in READ_BUFFER:
-            self._complete(READ_BUFFER[tag](rest), stack)
         elif tag == "@":
             stack.append(self.containers[_number(rest)])
         elif tag == "=":
@@ -306,8 +285,7 @@ def _number(text: str) -> int:
 def _pop(stack: list[object], count: int) -> list[object]:
     if count > len(stack):
         raise Malformed("a container with more parts than there are")
-    if count == 0:
-        return []
-    parts = stack[-count:]
-    del stack[-count:]
+    start = len(stack) - count
+    parts = stack[start:]
+    del stack[start:]
     return parts

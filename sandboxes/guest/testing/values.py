@@ -36,33 +36,19 @@ own_names: Mapping[str, object] = {}
 _NAMED_TUPLES: dict[tuple[str, str], Any] = {}
 """(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
+REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS]
+"""What has been rebuilt for the present tests: `forget` empties it, so that it can be freed."""
+
 
 def forget() -> None:
     """Drop every class that was rebuilt."""
-    _NAMED_TUPLES.clear()
-    failures.forget()
-    if derived_values := sys.modules.get(f"{__package__}.derived_values"):
-        derived_values.forget()
+    for table in REBUILT:
+        table.clear()
 
 
 def is_member(item: object) -> bool:
-    """Return whether a value is a member of an enumeration."""
-    return isinstance(item, enum.Enum)
-
-
-def is_odd(item: object) -> bool:
-    """Return whether a value may be a member of an enumeration, which only looks like a scalar."""
-    return type(type(item)) is not type
-
-
-def rare_parts_of(item: object) -> tuple[str, list[object]] | None:
-    """Return the tag and the parts of a value of these kinds; None for other values."""
-    if isinstance(item, BaseException):
-        return "X", failures.parts_of(item, all_plain)
-    if type(item) is SimpleNamespace and all_plain(vars(item).values()):
-        return "S", [part for pair in vars(item).items() for part in pair]
-    path, arguments = made_from(item)
-    return ("x", [path, *arguments]) if path and all_plain(arguments) else None
+    """Return whether a value is a member of an enumeration, which may look like a scalar."""
+    return type(type(item)) is not type and isinstance(item, enum.Enum)
 
 
 def fields_of(item: object) -> list[str] | None:
@@ -160,15 +146,12 @@ def all_plain(items: Iterable[object]) -> bool:
         if type(item) in BARE or id(item) in seen:
             continue
         seen.add(id(item))
-        if scalar(item) is not NOT_SCALAR:
-            continue
         if isinstance(item, BaseException):  # Its attributes are chosen when it crosses.
             waiting += failures.arguments_of(item)
-            continue
-        parts = parts_of(item)
-        if parts is None and buffer(item) is NOT_SCALAR:
-            return False
-        waiting += parts[1] if parts else []
+        elif scalar(item) is NOT_SCALAR:
+            if (parts := parts_of(item)) is None:
+                return False
+            waiting += parts[1]
     return True
 
 
@@ -270,7 +253,7 @@ def is_small(number: int) -> bool:
 
 
 def scalar(item: object) -> object:
-    """Return the token of a value without parts, or `NOT_SCALAR`."""
+    """Return the token of a value that has no number on the line, or `NOT_SCALAR`."""
     if item is None or type(item) is bool or type(item) is float:
         return item
     if isinstance(item, int):
@@ -281,36 +264,28 @@ def scalar(item: object) -> object:
         return "s" + str.__str__(item)
     if isinstance(item, float):
         return float.__float__(item)
-    if isinstance(item, bytes):
-        return "b" + base64.b64encode(bytes(item)).decode()
-    if item is Ellipsis:
-        return "e"
     if type(item) is OpaqueClass:
         return f"T{item.ludus_kind_.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
-    return _numpy_token(item, "generic", "n")
+    return "e" if item is Ellipsis else NOT_SCALAR
 
 
-def buffer(item: object) -> object:
-    """Return the token of a bytearray or numpy array, or `NOT_SCALAR`.
-
-    Such a value can change, and therefore has a number like a container.
-    """
-    if isinstance(item, bytearray):
-        return "B" + base64.b64encode(bytes(item)).decode()
-    return _numpy_token(item, "ndarray", "a")
-
-
-def _numpy_token(item: object, family: str, tag: str) -> object:
+def _is_numpy(item: object, family: str) -> bool:
     numpy: Any = sys.modules.get("numpy")  # loaded only where a program uses it
-    if numpy is None or not isinstance(item, getattr(numpy, family)):
-        return NOT_SCALAR
-    array: Any = item
+    return numpy is not None and isinstance(item, getattr(numpy, family))
+
+
+def _array_parts(array: Any) -> tuple[str, list[object]] | None:
+    """Return the tag and parts of a numpy array or scalar; None if it holds objects."""
     if array.dtype.hasobject or array.dtype.names or not _DTYPE.fullmatch(array.dtype.str):
-        return NOT_SCALAR
-    data = base64.b64encode(array.tobytes()).decode()
-    return f"{tag}{array.dtype.str} {'x'.join(map(str, array.shape))} {data}"
+        return None
+    tag = "a" if _is_numpy(array, "ndarray") else "n"
+    return tag, [array.dtype.str, "x".join(map(str, array.shape)), _letters(array.tobytes())]
+
+
+def _letters(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _pairs(parts: list[object]) -> dict[Any, Any]:
@@ -336,26 +311,37 @@ def _default(parts: list[object]) -> defaultdict[object, object]:
     return defaultdict(factory if isinstance(factory, type) else None, _pairs(flat))
 
 
+def _bytes_parts(item: Any) -> list[object]:
+    return [_letters(bytes(item))]
+
+
+def _of_pairs(kind: Any) -> Callable[[list[object]], object]:
+    return lambda parts: kind(_pairs(parts))
+
+
 _flat: Any = chain.from_iterable
+
+
+def _flat_items(item: dict[object, object]) -> Iterable[object]:
+    return _flat(dict.items(item))  # type: ignore[no-any-return]
+
+
 _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...] = (
     ("[", list, list.__iter__, list),
-    ("C", Counter, lambda item: _flat(dict.items(item)), lambda parts: Counter(_pairs(parts))),
-    ("O", OrderedDict, lambda item: _flat(dict.items(item)), lambda p: OrderedDict(_pairs(p))),
+    ("C", Counter, _flat_items, _of_pairs(Counter)),
+    ("O", OrderedDict, _flat_items, _of_pairs(OrderedDict)),
     ("D", defaultdict, _default_parts, _default),
-    (":", dict, lambda item: _flat(dict.items(item)), _pairs),
+    (":", dict, _flat_items, _pairs),
     ("(", tuple, tuple.__iter__, tuple),
     ("{", set, set.__iter__, set),
     ("<", frozenset, frozenset.__iter__, frozenset),
     ("d", deque, lambda item: [item.maxlen, *deque.__iter__(item)], _deque),
+    ("b", bytes, _bytes_parts, lambda parts: base64.b64decode(*parts)),
+    ("B", bytearray, _bytes_parts, lambda parts: bytearray(base64.b64decode(*parts))),
     ("k", type({}.keys()), list, lambda parts: dict.fromkeys(parts).keys()),
     ("v", type({}.values()), list, lambda parts: dict(enumerate(parts)).values()),
     ("p", type({}.items()), _flat, lambda parts: _pairs(parts).items()),
-    (
-        "M",
-        MappingProxyType,
-        lambda item: _flat(item.items()),
-        lambda p: MappingProxyType(_pairs(p)),
-    ),
+    ("M", MappingProxyType, lambda item: _flat(item.items()), _of_pairs(MappingProxyType)),
 )
 """Tag and class of each kind of container, what takes it apart, and what makes it from parts. A
 class comes before the class that it derives from.
@@ -364,17 +350,28 @@ EXACT = {row[1]: row for row in _CONTAINERS}
 
 
 def parts_of(item: object) -> tuple[str, list[object]] | None:
-    """Return the tag and the items of a container; None for other values."""
+    """Return the tag and the parts of a value that has any; None for objects."""
     row = EXACT.get(type(item))
     if row is None:
-        if is_odd(item) and is_member(item):
+        if is_member(item):
             return _member_parts(item)
         if isinstance(item, tuple) and hasattr(type(item), "_fields"):
             fields = fields_of(item)
             named = [type(item).__name__, " ".join(fields or ()), *tuple.__iter__(item)]
             return ("N", named) if fields else None
         row = next((row for row in _CONTAINERS if isinstance(item, row[1])), None)
-    return (row[0], list(row[2](item))) if row else rare_parts_of(item)
+    return (row[0], list(row[2](item))) if row else _rare_parts(item)
+
+
+def _rare_parts(item: object) -> tuple[str, list[object]] | None:
+    if isinstance(item, BaseException):
+        return "X", failures.parts_of(item, all_plain)
+    if _is_numpy(item, "ndarray") or _is_numpy(item, "generic"):
+        return _array_parts(item)
+    if type(item) is SimpleNamespace and all_plain(vars(item).values()):
+        return "S", [part for pair in vars(item).items() for part in pair]
+    path, arguments = made_from(item)
+    return ("x", [path, *arguments]) if path and all_plain(arguments) else None
 
 
 _OF_MEMBERS: dict[type, Callable[[Any], object]] = {
@@ -393,19 +390,16 @@ def _member_parts(item: Any) -> tuple[str, list[object]] | None:
     return "E", [kind.__module__, kind.__name__, str(item._name_ or value), value]
 
 
-def content(item: object) -> object:
-    """Return the content of a mutable value, to detect changes later; None if immutable."""
+def content(item: object) -> list[object] | tuple[object, ...] | None:
+    """Return the content of a mutable value, to detect changes later: a list of its items, or a
+    tuple of what tells its bytes. None if it is immutable.
+    """
     if isinstance(item, dict):
         return [*dict.keys(item), *dict.values(item)]
     if isinstance(item, (list, set, deque)):
         return list(item)
-    if isinstance(item, bytearray):
-        return bytes(item)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None and isinstance(item, numpy.ndarray):
-        array: Any = item
-        return array.shape, array.dtype.str, array.tobytes()
-    return None
+    buffer = isinstance(item, bytearray) or _is_numpy(item, "ndarray")
+    return tuple(parts_of(item)[1]) if buffer else None  # type: ignore[index]
 
 
 def changed(item: object, before: object) -> bool:
@@ -422,11 +416,12 @@ def changed(item: object, before: object) -> bool:
 BUILD: dict[str, Callable[[list[object]], object]] = {
     **{tag: make for tag, _, _, make in _CONTAINERS},
     "N": _named_tuple, "E": _member, "X": _exception, "S": _namespace, "x": _made,
+    "a": lambda parts: _array(*parts), "n": lambda parts: _array(*parts)[()],
 }  # fmt: skip
-"""For each tag, the function that makes a container from parts."""
+"""For each tag, the function that makes a value from parts."""
 
 
-def replace(container: object, parts: list[object]) -> None:
+def replace(container: Any, parts: list[object]) -> None:
     """Put new content into a container that the tests hold.
 
     Raises:
@@ -439,21 +434,15 @@ def replace(container: object, parts: list[object]) -> None:
     elif isinstance(container, (list, deque)):
         container.clear()
         container.extend(parts[isinstance(container, deque) :])
+    elif isinstance(container, bytearray):
+        container[:] = base64.b64decode(*parts)  # type: ignore[arg-type]
+    elif _is_numpy(container, "ndarray"):
+        array, new = container, _array(*parts)
+        if array.shape != new.shape:
+            array.resize(new.shape, refcheck=False)
+        array[...] = new.astype(array.dtype, casting="no")
     else:
-        _replace_buffer(container, *parts)
-
-
-def _replace_buffer(old: Any, new: Any) -> None:
-    if isinstance(old, bytearray) and type(new) is bytearray:
-        old[:] = new
-        return
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or type(new) is not numpy.ndarray or not isinstance(old, numpy.ndarray):
         raise Malformed("an update of something that cannot change")
-    array: Any = old
-    if array.shape != new.shape:
-        array.resize(new.shape, refcheck=False)
-    array[...] = new.astype(array.dtype, casting="no")
 
 
 class OpaqueClass:
@@ -491,27 +480,20 @@ def _class(name: str) -> object:
     return kind if failures.own_module == "solution" else OpaqueClass(kind)
 
 
-def _array(text: str) -> Any:
+def _array(dtype: Any, shape: Any, data: Any) -> Any:
     import numpy
 
-    dtype, shape, data = text.split(" ")
     if not _DTYPE.fullmatch(dtype):
         raise Malformed("an array of something that is not plain")
     flat = numpy.frombuffer(base64.b64decode(data), dtype=numpy.dtype(dtype))
     return flat.reshape([int(size) for size in shape.split("x")] if shape else []).copy()
 
 
+BUFFERS = "Ba"
+"""The tags of bytearrays and arrays, which cross without their class."""
 READ: dict[str, Callable[[str], object]] = {
-    "i": lambda text: int(text, 16),
-    "b": base64.b64decode,
-    "e": lambda _: Ellipsis,
-    "T": _class,
-    "n": lambda text: _array(text)[()],
-}
-"""For each tag, the function that reads a scalar."""
-
-READ_BUFFER: dict[str, Callable[[str], object]] = {
-    "B": lambda text: bytearray(base64.b64decode(text)),
-    "a": _array,
-}
-"""For each tag, the function that reads a bytearray or an array."""
+    "i": lambda text: int(text, 16), "e": lambda _: Ellipsis, "T": _class
+}  # fmt: skip
+"""For each tag, the function that reads a scalar. A class is one, and never named as what came
+before: the tests would get back their own class, which can be called.
+"""
