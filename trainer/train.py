@@ -22,7 +22,6 @@ from ludus.metrics import Stopwatch
 from .config import TrainConfig
 from .findings.history import rows_of
 from .findings.summary import summary_of
-from .learning.learned import LEARNER
 from .open_engine import engine_numbers, sampled_here
 from .ranks.launch import ending_with_ranks
 from .roles import FOLDER as ROLES
@@ -31,6 +30,7 @@ from .rollout.evaluate import HeldOutScores, evaluate
 from .rollout.stages import Stages
 from .rollout.tasks import TaskPool
 from .run.best import BestByReward, candidate_steps
+from .run.claim import LEARNER
 from .run.evaluations import EvaluationCalls, Evaluations
 from .run.journal import Journal
 from .run.metrics import summarize_step, summarize_survey, tokens_of

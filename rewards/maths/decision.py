@@ -32,6 +32,7 @@ from .reading.locales import points_for_commas
 from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
+from .reading.units import dimension
 from .reading.vocabulary import DENIALS, unit_symbol
 
 _TASK = re.compile(
@@ -202,10 +203,39 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
+    if decision.equal and decision.rule == "rounded gold" and _WRITES_OUT.search(prompt):
+        return PairDecision(
+            False, "form", "the question asks for this number, not for a measurement"
+        )
+    if prompt and decision.equal and (other := _in_another_unit(prompt, gold, answer)):
+        return PairDecision(False, "units", other, trace=decision.trace)
     said = with_quantities(unboxed(gold), _bare(answer)) if prompt and decision.equal else None
     if said and (refused := refusal(prompt, *said)):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
+    """Return why an answer has another unit than the question asks for, where the gold leaves the
+    unit to the question, or "".
+    """
+    named = {unit_symbol(word) for word in _ASKED_UNIT.findall(prompt)} - {None}
+    if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
+        return ""
+    with suppress(Unreadable, TooBig):
+        node, wanted = read_cleaned(clean(answer)), read_cleaned(clean(unboxed(gold)))
+        (asked,) = named
+        units = dimension(asked or ""), dimension(node.note)
+        if node.op == "quantity" and wanted.op != "quantity" and None not in units:
+            return "" if units[0] == units[1] else f"the question asks for {asked}, not {node.note}"
+    return ""
+
+
+_ASKED_UNIT = re.compile(r"\b(?:in|how many) ([A-Za-z]+)(?! per\b|/)\b", re.IGNORECASE)
+_WRITES_OUT = re.compile(
+    r"\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard form)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
@@ -223,21 +253,26 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
     is_interval = wanted[:1] + wanted[-1:] in {"()", "[]"} and "," in wanted
-    ranged = _RANGED.fullmatch(said) if is_interval else None
+    ranged = _RANGED.fullmatch(said) if is_interval and _ASKS_INTERVAL.search(prompt) else None
     if ranged:
         said = f"{wanted[0]}{ranged[1]}, {ranged[2]}{wanted[-1]}"
     centred = _CENTRED.fullmatch(said) if is_interval and "confidence" in prompt else None
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
-    if asked := _IN_SCALE.search(prompt):
+    counted = _COUNTED_IN.fullmatch(_STYLE.sub("", said))
+    if counted and re.search(rf"(?:几|幾|多少|何|몇)\s?{counted['word']}", prompt):
+        said = counted["value"]
+    if asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2]):
         said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
     if in_base := _IN_BASES.fullmatch(said):
         with suppress(ValueError):
             first = int(in_base["digits"], int(in_base["base"]))
             second = int(in_base["value"], int(in_base["other"] or 10))
-            said = in_base["value"] if first == second else said
-    if substance := _SUBSTANCE.fullmatch(_STYLE.sub(" ", said)):
+            in_ten = int(in_base["other"] or 10) == 10
+            said = in_base["value"] if first == second and in_ten else said
+    substance = _SUBSTANCE.fullmatch(_STYLE.sub(" ", said))
+    if substance and (not prompt or _named_in(prompt, substance["name"])):
         said = rf"{substance['value']}\text{{ {substance['unit']}}}"
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
@@ -252,6 +287,14 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
 
 
 _IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
+
+
+def _named_in(prompt: str, name: str) -> bool:
+    """Return whether a question names a substance, by its formula or in words."""
+    plain = _STYLE.sub("", prompt).lower().replace("₂", "2").replace("₃", "3").replace("₄", "4")
+    return name.replace(" ", "").lower() in plain.replace(" ", "")
+
+
 _MOLAR = re.compile(
     r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
@@ -267,11 +310,16 @@ _SUBSTANCE = re.compile(
     r"\s*(?P<value>-?[\d.,/]+(?: ?(?:\\times|\\cdot|[×·]) ?10 ?\^ ?-?\d+)?)\s+"
     r"(?P<unit>m?mol|moles?|k?g|mg|grams?|kilograms?|milligrams?|m?L|lit(?:er|re)s?|molecules|atoms"
     r"|ions)\s+(?:of )?\s*(?!or\b|and\b)"
-    r"(?:(?:[A-Z][a-z]?(?: ?\d+)? ?)+|[a-z]{3,}(?: [a-z]{3,})?)\s*"
+    r"(?P<name>(?:[A-Z][a-z]?(?: ?\d+)? ?)+|[a-z]{3,}(?: [a-z]{3,})?)\s*"
 )
 """An amount of a substance: `2.00 g of NaOH`, `2 mol CO_2`."""
 _RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|до)\s*(-?\d+(?:\.\d+)?)")
 """An interval by its ends: `48.08 to 55.92`."""
+_ASKS_INTERVAL = re.compile(
+    r"\b(?:interval|range|between|values of|for (?:which|what))\b", re.IGNORECASE
+)
+_COUNTED_IN = re.compile(r"(?P<value>-?[\d.,/]+)(?P<word>[\u4e00-\u9fff\uac00-\ud7af]{1,4})")
+"""A number with the word that the question counts in: `12倍`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
 """A confidence interval by its centre and margin."""
 _SPELT_TWICE = re.compile(

@@ -24,8 +24,9 @@ from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
 from .extracting.candidate import CandidateKind, Extraction
+from .extracting.closing import listed_values
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import boxed_apart, parts, unboxed
+from .extracting.golds import boxed_apart, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -193,6 +194,17 @@ class MathsVerifier:
             equation=False,
         )  # fmt: skip
 
+    def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
+        """Return the extraction of all values that a response ends in, if a gold has as many."""
+        offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        for count in {values_of(gold) for gold in golds} - {1}:
+            if several := listed_values(response[offset:], count):
+                return replace(
+                    extraction, text=several.text, start=offset + several.start,
+                    end=offset + several.end, equation=False,
+                )  # fmt: skip
+        return extraction
+
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
@@ -201,6 +213,8 @@ class MathsVerifier:
         extraction = self.extract(response, truncated=truncated, several=has_parts)
         if extraction.rule in _OPEN and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)
+        if extraction.rule in _OPEN and not extraction.refused and not truncated:
+            extraction = self._listed(response, extraction, golds)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -318,8 +332,22 @@ def _beside(
         misnamed(prompt, before[-40:])
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
+        or (
+            _DENIED_EVENT.search(before)
+            and not _ASKS_DENIED.search(prompt)
+            and "the value is that of the event that does not happen"
+        )
     )
     return ("form", reason) if reason else None
+
+
+_DENIED_EVENT = re.compile(
+    r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals|was)\W*$"
+)
+_ASKS_DENIED = re.compile(
+    r"\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]",
+    re.IGNORECASE,
+)
 
 
 def _asked(prompt: str | list[Message]) -> str:

@@ -9,10 +9,10 @@ from ludus.errors import MissingExtra
 from ludus.wire.server import BackgroundServer, HttpServer
 
 SHIPPED = [env_id for env_id in env_ids() if env_id.startswith("ludus/")]
-COSTLY = {"ludus/files-v0", "ludus/functions-v0", "ludus/verilog-v0"}
+COSTLY = {"ludus/files-v0", "ludus/functions-v0", "ludus/repair-v0", "ludus/verilog-v0"}
 """Their experts run programs for many seconds."""
-SAMPLE = {"ludus/arithmetic-v0", "ludus/calls-v0", "ludus/search-v0", "ludus/shapes-v0"}
-"""One question, tools, documents and images: what differs on the wire."""
+SAMPLE = {"ludus/arithmetic-v0", "ludus/calls-v0", "ludus/shapes-v0"}
+"""One question, tools and images: what differs on the wire."""
 
 
 def quick(ids: set[str]) -> list[object]:

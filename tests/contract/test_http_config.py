@@ -120,7 +120,7 @@ def waits_until(holds: Any) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_sighup_reads_limits_tokens_and_the_log_again_and_a_mistake_changes_nothing(
     config: Path, workers: str
 ) -> None:

@@ -138,7 +138,7 @@ class Served:
             return await self.process.wait()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "2"])
 async def test_a_second_signal_is_quick(workers: str) -> None:
     async with (
         Served("--drain-s", "600", "--port", "0", "--workers", workers) as served,

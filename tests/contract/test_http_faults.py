@@ -454,7 +454,9 @@ class Process:
             return await self.process.wait()
 
 
-@pytest.mark.parametrize("env", ["ludus/arithmetic-v0", "ludus/coding-tools-v0"])
+@pytest.mark.parametrize(
+    "env", ["ludus/arithmetic-v0", pytest.param("ludus/coding-tools-v0", marks=pytest.mark.slow)]
+)
 async def test_a_restarted_server_costs_only_the_episodes_that_cannot_be_played_again(
     env: str,
 ) -> None:

@@ -241,6 +241,7 @@ FAMILIES = [
 ]  # fmt: skip
 HOSTILE = [(family.__name__, text) for family in FAMILIES for text in family()]
 GOLDS = ["x^2+\\sqrt{2}+1", "41"]
+SHAPES = [r"So it is \boxed{TEXT}.", "TEXT"]
 
 
 @pytest.fixture(scope="module")
@@ -255,21 +256,25 @@ def test_there_are_at_least_188_hostile_inputs() -> None:
 
 
 @pytest.mark.parametrize("family", [family.__name__ for family in FAMILIES])
+@pytest.mark.parametrize("crossed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_hostile_answer_gets_an_ok_zero_and_costs_little_here(
-    family: str, verifier: MathsVerifier
+    family: str, crossed: bool, verifier: MathsVerifier
 ) -> None:
+    """Each answer stands bare against one gold and in a box against the other; the slow test
+    crosses these.
+    """
     verifier.verify("1", r"\boxed{\cos 1}")  # the pool's start is not the answer's time
     for text in (text for name, text in HOSTILE if name == family):
-        for gold in GOLDS:
-            for response in (text, rf"So it is \boxed{{{text}}}."):
+        for gold, shape in zip(GOLDS, SHAPES[::-1] if crossed else SHAPES, strict=True):
+            response = shape.replace("TEXT", text)
+            started = time.process_time()
+            verdict = verifier.verify(gold, response)
+            if verdict.retryable:  # a busy machine; only a repeated failure is one
                 started = time.process_time()
                 verdict = verifier.verify(gold, response)
-                if verdict.retryable:  # a busy machine; only a repeated failure is one
-                    started = time.process_time()
-                    verdict = verifier.verify(gold, response)
-                assert time.process_time() - started < 3 * CPU_S * 2 + 1, text[:80]
-                assert verdict.status is Status.OK, (text[:80], verdict)
-                assert verdict.reward == 0.0, (text[:80], verdict)
+            assert time.process_time() - started < 3 * CPU_S * 2 + 1, text[:80]
+            assert verdict.status is Status.OK, (text[:80], verdict)
+            assert verdict.reward == 0.0, (text[:80], verdict)
 
 
 @pytest.mark.parametrize("family", [family.__name__ for family in FAMILIES])
@@ -283,7 +288,7 @@ def test_a_hostile_gold_never_makes_the_scorer_fail(family: str, verifier: Maths
 SUMS_WITHOUT_END = r"\sum_{k=1}^n k∞" * 7 + r"\sum_{k=1}^n k"
 
 
-@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("swapped", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_the_symbolic_means_give_up_on_is_undecided(swapped: bool) -> None:
     pair = (r"\binom{\sin^2 x+\cos^2 xn}{2}", SUMS_WITHOUT_END)
     gold, answer = reversed(pair) if swapped else pair
@@ -396,11 +401,12 @@ def test_reading_by_the_question_is_linear(verifier: MathsVerifier) -> None:
     assert not slow
 
 
-def test_a_megabyte_of_anything_has_its_answer_found() -> None:
-    allowed = 2 * machine_factor()
+@pytest.mark.parametrize("size", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_a_megabyte_of_anything_has_its_answer_found(size: int) -> None:
+    allowed = 2e-6 * size * machine_factor()
     for piece in bait():
         started = time.thread_time()
-        extract(piece * (1_000_000 // len(piece)))
+        extract(piece * (size // len(piece)))
         assert time.thread_time() - started < allowed, piece
 
 
@@ -415,9 +421,10 @@ MIXED = (
 )  # fmt: skip
 
 
-def test_any_mixture_of_marks_and_words_is_searched_fast_and_without_failure() -> None:
+@pytest.mark.parametrize("mixtures", [300, pytest.param(1500, marks=pytest.mark.slow)])
+def test_any_mixture_of_marks_and_words_is_searched_fast_and_without_failure(mixtures: int) -> None:
     rng, allowed = random.Random(5), 0.2 * machine_factor()
-    for _ in range(1500):
+    for _ in range(mixtures):
         some = rng.sample(MIXED, rng.randint(2, 12)) if rng.random() < 0.6 else MIXED
         text = rng.choice(["", " "]).join(rng.choices(some, k=rng.choice([20, 60, 200, 1000])))
         started = time.thread_time()

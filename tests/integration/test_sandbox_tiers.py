@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,15 @@ def _runs(python: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("program", [FILES_WITHOUT_END, SLOW_FILES])
-@pytest.mark.parametrize("cancel_s", [0, 1.5])
-@pytest.mark.parametrize("user", ["root", "nobody"])
+EVERY = list(product(("root", "nobody"), (0, 1.5), (FILES_WITHOUT_END, SLOW_FILES)))
+PAIRS = [EVERY[0], EVERY[3], EVERY[5], EVERY[6]]
+"""Each two values of different columns meet in one of these."""
+
+
+@pytest.mark.parametrize(
+    ("user", "cancel_s", "program"),
+    [*PAIRS, *(pytest.param(*case, marks=pytest.mark.slow) for case in EVERY if case not in PAIRS)],
+)
 def test_nothing_of_a_run_is_left_on_the_host(user: str, cancel_s: float, program: str) -> None:
     if user == "root":
         seen = asyncio.run(observe("slots-landlock", program, 3, cancel_s))

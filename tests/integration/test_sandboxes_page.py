@@ -111,6 +111,7 @@ async def test_a_name_that_makes_no_sandbox_says_what_to_name(name: str, message
         await open_sandbox(name)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_that_name_it(importable: Path) -> None:
     (block,) = re.findall(r"^```console\n(.*?plain:PlainSandbox.*?)^```", PAGE, re.M | re.S)
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -87,7 +87,7 @@ class Served:
         self.process.stdout.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def served() -> Any:
     made = Served()
     yield made

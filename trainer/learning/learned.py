@@ -19,9 +19,6 @@ from ..rollout.batch import Batch, as_row
 from .experience import Experience
 from .reader import Predicted
 
-LEARNER = "learner.jsonl"
-"""The file in the folder `annotations` of a run."""
-
 
 class LearnedWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     """The learner's numbers of a window. Each list has an entry for each trained token of the

@@ -21,7 +21,6 @@ from ludus.agent.episodes import INDEX
 from ludus.errors import ConfigError
 from ludus.metrics import cut_back, read_metrics
 
-from ..learning.learned import LEARNER
 from ..models.checkpoint import checkpoints, step_of, tidy
 from ..settings.run import RunConfig
 
@@ -113,6 +112,8 @@ def _holder(folder: Path) -> str:
 METRICS = "metrics.jsonl"
 SETTINGS = "config.toml"
 LINES = (METRICS, "findings.jsonl", "failures.jsonl")
+LEARNER = "learner.jsonl"
+"""The file of what updates find out about tokens, in the folder `annotations`."""
 """Files with a JSON object in each line, which names the step that the line belongs to."""
 ROLLOUTS = "rollouts.jsonl"
 """The fates of rollouts, which the stream cuts back itself: a checkpoint knows ordinals that were

@@ -20,6 +20,7 @@ from .families import (
     residue_class,
     same_bound,
     same_kinds,
+    same_line,
     same_parameter,
     shifted,
     without_membership,
@@ -49,6 +50,8 @@ from .wording import same_text
 MAX_ITEMS = 64
 OTHERWISE = text("otherwise")
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
+_LINEAR = frozenset({"given", "list", "rel", "add", "bracket"})
+"""Kinds of nodes that may be a line with a parameter."""
 _BINDING = frozenset({"given", "list"})
 """Kinds of nodes that may put a parameter in a set."""
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
@@ -90,7 +93,9 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
-    if gold.op in _BINDING and answer.op in _BINDING | {"such"}:
+    if {gold.op, answer.op} <= _LINEAR and same_line(gold, answer):
+        return judge.decided("parametric line", True)
+    if gold.op in _BINDING and answer.op in _BINDING | {"such", "rel", "bracket"}:
         answer = same_bound(gold, as_given(answer))
     if "given" in (gold.op, answer.op):
         return _under_conditions(gold, answer, judge)

@@ -235,6 +235,10 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
                 else same_value(plain, inner, judge)
             )
         return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
+    if "/" not in gold.note + answer.note and sorted(gold.note.replace("*", "")) == sorted(
+        answer.note.replace("*", "")
+    ):  # `2mg`, which may be a product of letters, and `2 g m`
+        return same_value(gold.args[0], answer.args[0], judge)
     first, second = dimension(gold.note), dimension(answer.note)
     # Labels that are not units agree if either contains the other, like `eggs` and `eggs a day`.
     left, right = ({word.rstrip("s") for word in side.note.split()} for side in (gold, answer))

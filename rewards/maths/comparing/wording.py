@@ -19,6 +19,11 @@ _LEAD = re.compile(
     r"|than|nor|never|wrong|false|incorrect|untrue|negated|is|are)\b)[a-z]+){1,4})?\s*"
     r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
+_BEHAVES = re.compile(
+    r"(?:it|the (?:series|integral|sequence|limit|function)) (?:is )?"
+    r"((?:con|di)verg\w+|(?:in|de)creas\w+)"
+)
+"""A gold that says how its subject behaves: `The series diverges`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _SAME = tuple(
     (re.compile(pattern), meaning)
@@ -88,10 +93,9 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    gold_words, words = (
-        folded(_LEAD.sub("", gold.note.casefold())),
-        _NOT.sub(" not", as_words(answer_text).casefold()),
-    )
+    named = _BEHAVES.fullmatch(gold.note.casefold())
+    gold_words = folded(named[1] if named else gold.note)
+    words = _NOT.sub(" not", as_words(answer_text).casefold())
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
     # After a yes or no that agrees, anything but a plain reason may change its meaning.

@@ -11,9 +11,19 @@ from ..reading.counting import spelled
 from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
+from .expressions import last_expression
 from .running import ends_in_formula
-from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
+from .sentence import (
+    CALCULATED,
+    DENIAL,
+    UNSURE,
+    closing_sentence,
+    denied,
+    unanswered,
+    without_checks,
+)
 from .spoken import cleaned, spoken
+from .stance import stance
 from .surface import crossed_out, without_decoration
 
 MAX_WHOLE = 200
@@ -47,15 +57,8 @@ _DRESS = re.compile(
 
 
 def whole(body: str) -> Candidate | None:
-    """Return a short response that is not prose as a candidate, else None; of a longer one the
-    lines that end it, where each names a value.
-    """
+    """Return a short response that is not prose as a candidate, else None."""
     stripped = body.strip()
-    if rows := _named_rows(stripped):
-        start = body.rfind(rows[0])
-        text = cleaned(", ".join(row.strip("-*• ") for row in rows))
-        end = len(body.rstrip())
-        return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
@@ -63,7 +66,7 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if _LAST_WORD.search(stripped):
+    if _last_word(stripped):
         return None
     stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
@@ -108,25 +111,6 @@ _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
-_NAMED_ROW = re.compile(
-    r"[-*• ]{0,3}[*_]{0,2}[A-Z][a-z]{2,}(?: [a-z]+){0,2}[*_]{0,2}:[*_]{0,2}\s*"
-    r"(?=[^=]*[\d$])[^=\n]{1,60}"
-)
-
-
-def _named_rows(text: str) -> list[str]:
-    """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
-    `Remainder: 1`), else [].
-    """
-    rows = text.rpartition("\n\n")[2].split("\n")
-    names = {row.partition(":")[0] for row in rows}
-    is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
-    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
-
-
-_STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
-
-
 def _row(text: str) -> str:
     """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
     table = _TABLE.fullmatch(text)
@@ -165,6 +149,61 @@ def _one_value(text: str) -> str:
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text
     return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
+
+
+# --- several values ---
+
+
+def listed_values(body: str, count: int) -> Candidate | None:
+    """Return the answer of a response to a question for `count` values: the lines that end it, if
+    each names a value, or the formulas that its last sentence joins; None where there are not so
+    many.
+    """
+    body = without_checks(body)
+    rows = _named_rows(body.strip())
+    if len(rows) == count:
+        start, end = body.rfind(rows[0]), len(body.rstrip())
+        if _DISOWNS.search(body[:start].rstrip()[-120:]) or _DISOWNS.search(body[start:end]):
+            return None
+        text = cleaned(", ".join(row.strip("-*• ") for row in rows))
+        return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
+    joined = last_expression(body, joins=True)
+    if joined is None or joined.void or joined.text.count("=") != count:
+        return None
+    start = closing_sentence(body)[0]
+    if _DISOWNS.search(body, start, joined.start) or stance(body, start, joined.start, joined.end):
+        return None
+    return joined
+
+
+_DISOWNS = re.compile(
+    r"\b(?:wrong|incorrect|reject\w*|discard\w*|false|invalid|extraneous|not|no|violat\w+|guess\w*"
+    r"|contradict\w*|either|or|claims?|instance|example|tr(?:y|ies|ied)|suppose|assume|if|unless)\b",
+    re.IGNORECASE,
+)
+"""Words beside values that the writer does not claim."""
+_NAMED_ROW = re.compile(
+    r"[-*• ]{0,3}[*_]{0,2}[A-Z][a-z]{2,}(?: [a-z]+){0,2}[*_]{0,2}:[*_]{0,2}\s*"
+    r"(?=[^=]*[\d$])[^=\n]{1,60}"
+)
+
+
+_BULLET = re.compile(r"\s*[-*•]\s+(?=\D{0,12}\d)(?!.*\d.*=)[^\n]{1,40}")
+
+
+def _named_rows(text: str) -> list[str]:
+    """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
+    `Remainder: 1`), or each is a value behind a bullet, else [].
+    """
+    rows = text.rpartition("\n\n")[2].split("\n")
+    if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
+        return rows
+    names = {row.partition(":")[0] for row in rows}
+    is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
+    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
+
+
+_STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
 
 
 # `None of these`, `possible: A or C`: such a response picks no single letter.
@@ -305,18 +344,35 @@ _YES_NO = re.compile(
 )
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
-    r"(?:(?:\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?|[.:]\s+(?:so|hence|thus"
-    r"|therefore),?\s+)[*_\"]*"
+    r"(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
+    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+)[*_\"]*"
     r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
     r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$",
     re.IGNORECASE,
 )
+_TO_ONESELF = re.compile(
+    r"\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*|suppose|assume)"
+    r"\b[^.!\n]*\W*$",
+    re.IGNORECASE,
+)
+"""The end of a line that asks, checks or doubts, which a verdict behind it speaks of."""
+
+
+def _last_word(body: str) -> re.Match[str] | None:
+    """Return the verdict that is the last sentence, unless it speaks of the line before."""
+    word = _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
+    return (
+        word if word and not _TO_ONESELF.search(body[: word.start() + 1].rstrip()[-120:]) else None
+    )
+
+
 # `So no, 2047 is not prime`: the word and the whole statement.
 _LAST_VERDICT = re.compile(
-    r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no)\b[*_\"]*[,;:—–]\s"
+    r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
+    r"|não|да|нет|evet|hayır|tak|nie)\b[*_\"]*[,;:—–]\s"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
     r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
-    r"|(?:as|so) long)\b)[^.\n]*[.!*]*\s*$",
+    r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$",
     re.IGNORECASE,
 )
 MAX_LAST_WORD = 40
@@ -326,7 +382,8 @@ _CONCLUDED = re.compile(
     r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*"
     r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*"
-    r"(?: \((?:and )?(?:not|rather than) [^()\n]{1,60}\))?[.!]?\s*$"
+    r"(?: \(and not (?!certain|sure|necessar|always|proven|proved|correct|true|right)[a-z]+\))?"
+    r"[.!]?\s*$"
 )
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
@@ -447,7 +504,7 @@ def worded(body: str) -> Candidate | None:
     or None.
     """
     word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    word_match = word_match or _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
+    word_match = word_match or _last_word(body)
     start, end = closing_sentence(body)
     word_match = word_match or _LAST_VERDICT.match(body, start, end)
     if word_match is None:
@@ -552,13 +609,15 @@ _OTHERS = re.compile(
 """Words that make stressed values other things than the answer."""
 
 
-_STATES = re.compile(r"(?:\b(?:are|is|by|buy|took in|costs?|need|get|has|have)|:)\s*$")
+_STATES = re.compile(r"(?:\b(?:are|is|buy|took in|costs?|need|get|has|have)|:)\s*$")
 
 
 def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) -> bool:
     """Return whether letters or a number in words are stressed as what a sentence ends in."""
     closes = not body[emphasis.end() : end].strip(" .!*")
-    stated = _STATES.search(body, start, emphasis.start())
+    stated = _STATES.search(body, start, emphasis.start()) or (
+        emphasis[2].endswith(("percent", "per cent")) and body[: emphasis.start()].endswith(" by ")
+    )
     return bool(
         closes
         and stated
@@ -576,38 +635,6 @@ _STRESSED_SENTENCE = re.compile(
 """A whole sentence in bold, of which a lower rank takes the value."""
 
 
-_BARE_VALUE = re.compile(
-    r"[-+]?\\?[$£€]?\s?\d[\d.,/ ]*(?:%|\\%|\s?[A-Za-z²³/]{1,12})?|\$[^$]{1,60}\$"
-)
-_GOES_ON_WITH = re.compile(
-    r"[=≈?]|\*\*|(?:^|[.!\n]\s*)(?:so|thus|therefore|hence|then|next|now|finally|in total"
-    r"|altogether|answer|but|wait|however|actually|no)\b|\d\s*[-+*/×·]\s*\d",
-    re.IGNORECASE,
-)
-MAX_COMMENT = 240
-"""The most characters that may follow a stressed result."""
-
-
-def _stressed_before(body: str, closing: int) -> Candidate | None:
-    """Return the only value in bold, which ends a calculation before closing sentences that only
-    comment on it: `36 * 2 = **$72**.\n\nThe other 12 go to the neighbours.`
-    """
-    emphases = list(itertools.islice(_EMPHASIS.finditer(body), 2))
-    if len(emphases) != 1 or closing <= emphases[0].end():
-        return None
-    (value,) = emphases
-    comment = body[value.end() :]
-    if not _BARE_VALUE.fullmatch(value[2]) or len(comment) > MAX_COMMENT:
-        return None
-    is_result = re.search(r"(?:=|\b(?:is|are|makes|gives|gets|equals))\s*$", body[: value.start()])
-    if not is_result or _GOES_ON_WITH.search(comment.lstrip(". ")):
-        return None
-    start = body.rfind("\n", 0, value.start()) + 1
-    if denied(body, start, value.end(), *value.span()):
-        return None
-    return Candidate(CandidateKind.EMPHASIS, value[2], *value.span(2), *value.span())
-
-
 def stressed(body: str) -> Candidate | None:
     """Return the only value in bold in the closing sentence, as in `earned **$10** for 50 minutes`,
     or None.
@@ -622,9 +649,7 @@ def stressed(body: str) -> Candidate | None:
         and not _STRESSED_SENTENCE.match(emphasis[2])
         and not denied(body, start, end, *emphasis.span())
     ]
-    if not emphases:
-        return _stressed_before(body, start)
-    if _HOLDS_ANSWER.search(body[end:]):
+    if not emphases or _HOLDS_ANSWER.search(body[end:]):
         return None
     first, last = emphases[0], emphases[-1]
     if len({emphasis[2] for emphasis in emphases}) != 1:

@@ -35,8 +35,9 @@ _RELATION = re.compile(
 _OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
 
 
-def last_expression(body: str) -> Candidate | None:
-    """Return the last formula or the last number, whichever comes later, or None.
+def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
+    """Return the last formula or the last number, whichever comes later, or None. With `joins`,
+    formulas of several unknowns are one: `$p = 5$ and $q = 2$`.
 
     A value beside the point (`for 50 minutes`) is taken only if the closing sentence has no
     other.
@@ -45,7 +46,7 @@ def last_expression(body: str) -> Candidate | None:
     if refusal := unanswered(body, start, end):
         return refusal
     base = max(0, len(body) - TAIL)
-    formulas = _last_formulas(body[base:end])
+    formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
     between = body.count("$", formula[1], number[0]) if formula and number else 0
@@ -274,8 +275,9 @@ def _is_unit(words: str) -> bool:
 # A unit with an optional power and divisor: `m/s²`. It stands right behind a number.
 _FOREIGN = re.compile(MEASURE)
 _UNITS = (
-    rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)"
-    r"(?:(?:/| per )[A-Za-z]{1,8}(?:[²³]|\^\d)?)?(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
+    rf"((?:{MEASURE}|[A-Za-z]{{1,12}}(?:[²³]|\^\d)?)(?:[·⋅][A-Za-z]{{1,3}}(?:[²³]|\^\d)?)?"
+    r"(?:(?:/| per )(?:[A-Za-z]{1,8}(?:[²³]|\^\d)?|\([A-Za-z]{1,4}[ ·⋅][A-Za-z]{1,4}\)))?"
+    r"(?:[ ·⋅][A-Za-z]{1,4}⁻[¹²³]){0,2})"
 )
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
@@ -287,14 +289,13 @@ _DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
-_UNKNOWNS = re.compile(r"[a-z] [a-z]|[A-Z] [A-Z]")
-"""The names of `$p = 5$ and $q = 2$`, which are the values of one answer."""
+_UNKNOWN = re.compile(r"[A-Za-z](?:_\{?\w\}?)?")
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
 _NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
 
 
-def _last_formulas(tail: str) -> tuple[int, int] | None:
+def _last_formulas(tail: str, *, joins: bool = False) -> tuple[int, int] | None:
     r"""Return (start, end) of the last `$..$`, `\(..\)` or `\[..\]`, or None. Linear time.
 
     Formulas joined to the last by "and" that give values of the same name belong to the span
@@ -319,7 +320,7 @@ def _last_formulas(tail: str) -> tuple[int, int] | None:
     while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         sides = [_SIDES.split(tail[slice(*span)], maxsplit=1) for span in (spans[-1], last)]
         names = {_INDEX.sub("", side[0].strip()) if len(side) > 1 else "" for side in sides}
-        if len(names) > 1 and not _UNKNOWNS.fullmatch(" ".join(sorted(names))):
+        if len(names) > 1 and not (joins and all(map(_UNKNOWN.fullmatch, names))):
             break
         start = spans.pop()[0]
     return start, last[1]

@@ -59,14 +59,37 @@ def boxed_apart(gold: str, response: str) -> bool:
         len(boxes) == wanted
         and not any(len(text) > MAX_BETWEEN or _RIVALS.search(text) for text in between)
         and not any("," in text or ";" in text for text in contents)
+        and not _ONLY.search(response, boxes[-1].end)
     )
 
 
+def values_of(gold: str) -> int:
+    """Return how many values a gold lists, by the commas and words between them.
+
+    >>> values_of("(5, 2)"), values_of("17, -15"), values_of("f(1, 2)"), values_of("x=1 and y=2")
+    (2, 2, 1, 2)
+    """
+    bare = unboxed(gold).replace("$", "").strip()
+    if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"}:
+        bare = bare[1:-1]
+    depth, count = 0, 1
+    for mark in _MARKS.finditer(bare):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(mark[0], 0)
+        count += depth == 0 and mark[0] not in "()[]{}"
+    return count
+
+
+_MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
 _SEVERAL = re.compile(r"[,;]\s")
+_ONLY = re.compile(
+    r"\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b", re.IGNORECASE
+)
+"""Words behind the last box that take one of them back."""
 MAX_BETWEEN = 160
 """Most characters between boxes that belong together."""
 _RIVALS = re.compile(
     r"\b(?:or|oder|ou|o|wait|no|not|actually|sorry|instead|either|correct\w*|alternative\w*|should"
-    r"|rather|maybe|perhaps|but)\b",
+    r"|rather|maybe|perhaps|but|final|recheck\w*|mistake|error|again|intermediate|hmm|result|answer"
+    r"|oops|recomput\w*|estimate\w*|better|candidate|fails?|extraneous)\b",
     re.IGNORECASE,
 )

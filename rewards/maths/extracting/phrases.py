@@ -292,7 +292,7 @@ RELATED = _words(
     r"|crude) (?:bound|estimate)\b[^.,;:]*$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
-CONTRAST = _words(r".*,\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
+CONTRAST = _words(r",\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
 """What a clause of contrast leaves behind: words before it say nothing of the value after it."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"

@@ -177,9 +177,6 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response ends with a question"
     elif sentence.rstrip("*_ \n").endswith(":"):
         reason = "the response stops before its answer"
-    elif undetermined := _UNDETERMINED.search(sentence):
-        place = start + undetermined.start(), start + undetermined.end()
-        return Candidate(CandidateKind.WORD, "cannot be determined", *place, start, end)
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
     elif OWN_WORK.search(sentence):
@@ -209,10 +206,12 @@ _AT_MOST_CAN = re.compile(
 )
 
 # `the representative between 0 and 12 is **8**`
-_STATED_LAST = re.compile(r"\b(?:is|are|equals) \*\*[^*\n]{1,40}\*\*[.!]?\s*$")
+_STATED_LAST = re.compile(
+    r"^(?!.*\b(?:either|maybe|perhaps|possibly|might|could|whether|not|unsure|depends|guess|exclud\w+|would)"
+    r"\b).*\b(?:is|are|equals) \*\*[^*\n]{1,40}\*\*[.!]?\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
 
-_UNDETERMINED = re.compile(r"\bcan(?:not|['’]t) be determined\b(?=[^.\d$]*[.!*]*\s*$)")
-"""An answer in words, which a question may ask for; it is no number."""
 _WHEN = r"(?:if|when|wenn|falls|si|se|если)"
 CASES = re.compile(
     rf"(?:^|[.;,:\n]|\b(?:but|and)\s)\s*+{_WHEN}\b(?=[^.\n]{{0,90}}\d)[^.;\n]{{3,90}}[;.,]\s*"
@@ -261,7 +260,7 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
 # `the probability that it does not rain is 0.65`: the denial belongs to the event.
 _EVENT = re.compile(
     r"\b(?:probability|chances?|likelihood|numbers?|proportion|fraction|percentage|share|ways)\b"
-    r"[^.;:\n]*(?:\b(?:that|which|who|of|where|with)\b|[A-Za-z])[^.;:\n]*$",
+    r"\b[^.;:\n]*\b(?:that|which|who|of|where|with)\b[^.;:\n]*$",
     re.IGNORECASE,
 )
 _OF_EVENT = re.compile(
@@ -284,6 +283,10 @@ _RESTATED = re.compile(
     r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
     r"\s+[$*(\\]*$"
 )
+_COUNTS_OTHERS = re.compile(
+    r"\b(?:left|remain\w*|not|instead|rather|without|of the|from the|original\w*|than|except|half"
+    r"|twice|below|above|divisor|subtract\w*|exceed\w*|exclud\w*|cannot|must|never|counting)\b"
+)
 # `$9 \\times 10$, which is 90 palindromes`: the clause works the formula out.
 _WORKED_OUT = re.compile(
     r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
@@ -300,7 +303,7 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
-    if _WORKED_OUT.search(body, start, place):
+    if _WORKED_OUT.search(body, start, place) and not _COUNTS_OTHERS.search(body, start, place):
         return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
         return False

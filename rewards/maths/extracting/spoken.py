@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..reading.locales import MEASURE, joined_by_and
-from ..reading.vocabulary import ALTERS
+from ..reading.vocabulary import ALTERS, COUNTER
 from .candidate import MAX_ANSWER
 from .phrases import LANGUAGES, REASON
 from .surface import before_decoration, without_decoration
@@ -70,11 +70,13 @@ _BEHIND = re.compile(
     "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
 )
 # `四十一元,即41元`: the value again, in digits.
-_AGAIN = re.compile(r"^[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是|すなわち|つまり|즉)\s*(?=-?[\d$\\])")
+_AGAIN = re.compile(
+    r"^(?!.*(?:[至最][少多大小]|不|没|約|约|大概|以|或))[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是|すなわち|つまり|즉)\s*(?=-?[\d$\\])"
+)
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
-    rf"(?:^|(?<![不非])[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?!(?:\w{{0,11}}?)(?:{ALTERS})|или|не\b)"
-    r"[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{1,12}$"
+    rf"(?:^|(?<![不非])[共有为是需])(-?\d[\d,]*(?:\.\d+)?)\s?(?=(?:{COUNTER})|[\u0400-\u04ff])"
+    rf"(?!\w{{0,11}}(?:{ALTERS})|или|не\b|млн|млрд|тыс)[ЀӿЀ-ӿ぀-ヿ一-鿿가-힣]{{1,12}}$"
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(

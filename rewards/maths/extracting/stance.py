@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from .phrases import (
     ATTRIBUTED,
@@ -62,9 +63,14 @@ _VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
 _COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def related(clause: str) -> bool:
-    """Return whether the words before a value relate the answer to it, or leave it to others."""
-    return RELATED.search(CONTRAST.sub("", clause)) is not None
+    """Return whether the words before a value relate the answer to it, or leave it to others.
+
+    Cached, since a value is judged as a statement and again at each lower rank.
+    """
+    contrasts = [contrast.end() for contrast in CONTRAST.finditer(clause)]
+    return RELATED.search(clause[contrasts[-1] if contrasts else 0 :]) is not None
 
 
 def instead(body: str, link: str, place: int) -> int:

@@ -189,7 +189,7 @@ class Statements:
         retraction = retractions[0]
         # A pronoun stands for what was last spoken of, such as a case that was only supposed.
         clause = clause_before(tail, retraction.start())
-        other = _OTHER_VALUE.search(clause) if retraction[0].startswith(",") else None
+        other = _OTHER_VALUE.search(clause) if _EXCLUDED.match(retraction[0]) else None
         if other and squeeze(other["value"]) not in squeeze(last.text):
             return False
         before = clause + retraction[0]
@@ -247,6 +247,9 @@ class Statements:
         return last
 
 
+_EXCLUDED = re.compile(
+    r",.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)", re.DOTALL
+)
 _OTHER_VALUE = re.compile(r"(?P<value>-?\d[\d.,/]*)[\s$)\\]{0,3}$")
 """`a local maximum $-6$, but this`: the pronoun means another value."""
 _COMMENT = re.compile(r"(?!option\b|choice\b)[a-z][a-z'-]{2,}(?![\w{])")

@@ -158,7 +158,7 @@ def decimal_comma(numeral: str, *, comma: bool) -> bool:
     if match is None:
         return False
     sure = len(match["decimals"]) != 3 and ("{,}" in numeral or _MONEY.search(numeral) is not None)
-    sure = sure or (match["whole"] == "0" and len(match["decimals"]) > 2)  # no group follows a zero
+    sure = sure or (match["whole"] == "0" and "{,}" in numeral)  # no group follows a zero
     return comma or sure or "." in match["whole"]
 
 

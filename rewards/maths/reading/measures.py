@@ -5,12 +5,21 @@ from __future__ import annotations
 from fractions import Fraction
 
 from . import nodes
+from .lexer import Token
 from .nodes import EXACT, Node, Unreadable
 from .numerals import exact_numeral
 from .powers import SUM
 from .pratt import Parser
 from .units import compound_unit, dimension, read_unit
-from .vocabulary import CONNECTIVES, NUMBER_WORDS, QUALIFIERS, SCALES, UNIT_LETTERS, unit_symbol
+from .vocabulary import (
+    CONNECTIVES,
+    DENIALS,
+    NUMBER_WORDS,
+    QUALIFIERS,
+    SCALES,
+    UNIT_LETTERS,
+    unit_symbol,
+)
 
 _TEMPERATURES = {"C": "degC", "celsius": "degC", "F": "degF", "fahrenheit": "degF"}
 
@@ -20,7 +29,8 @@ def with_unit(parser: Parser, node: Node) -> Node | None:
     connecting words.
     """
     word = parser.here.value
-    if word == "such" and parser.ahead().kind == "word" and parser.ahead().value not in QUALIFIERS:
+    behind = parser.ahead()
+    if word == "such" and behind.kind == "word" and behind.value not in QUALIFIERS | DENIALS:
         parser.take()  # `60 such committees`
         word = parser.here.value
     if word in CONNECTIVES or word in QUALIFIERS or word == "to":
@@ -108,7 +118,7 @@ def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
     r"""Return whether numbers, a space and a letter form a quantity: `2 \cdot 10^{-4} J`."""
     if len(factors) < 2 or parser.here.kind not in {"end", "num"}:
         return False
-    if parser.tokens[0].kind != "num":
+    if parser.tokens[0].kind != "num" or any(map(_adds, parser.tokens[1 : parser.position])):
         return False
     token, (*values, letter) = parser.tokens[parser.position - 1], factors
     spaced = token.spaced and token.value in UNIT_LETTERS
@@ -124,11 +134,17 @@ def with_compound_unit(parser: Parser, factors: list[Node]) -> Node | None:
         return None
     if parser.ahead().kind == "end" or not all(map(_is_number, factors)):
         return None
+    if parser.tokens[0].kind != "num" or any(map(_adds, parser.tokens[1 : parser.position])):
+        return None
     end, unit = compound_unit(parser.tokens, parser.position)
     if end == last or parser.tokens[end].kind != "end":
         return None
     parser.position = end
     return Node("quantity", (nodes.mul(*factors),), 0, unit)
+
+
+def _adds(token: Token) -> bool:
+    return token[:2] == ("op", "+") or token.kind == "rel"
 
 
 def _is_number(node: Node) -> bool:

@@ -7,7 +7,17 @@ from fractions import Fraction
 
 from .lexer import Token
 from .nodes import Unreadable
-from .vocabulary import ALTERS, CONNECTIVES, DENIALS, QUALIFIERS, UNIT_LETTERS, UNITS, unit_symbol
+from .vocabulary import (
+    ALTERS,
+    CONNECTIVES,
+    COUNTER,
+    DENIALS,
+    FOREIGN_CHANGES,
+    QUALIFIERS,
+    UNIT_LETTERS,
+    UNITS,
+    unit_symbol,
+)
 
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _RAISED = {"squared": 2, "cubed": 3}
@@ -38,15 +48,18 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
         position += 1
     if denied := DENIALS.intersection(map(str.lower, words)):
         raise Unreadable(f"the word {min(denied)!r} after a value")
-    if altered := _ALTERS.search(" ".join(words)):
-        raise Unreadable(f"{altered[0]!r} after a value")
     for word in words:
-        if len(word) < 3 and word not in _LINKS and word.isascii():
+        is_foreign = not word.isascii()
+        is_counter = _COUNTER.match(word) and not _ALTERS.search(word) if is_foreign else False
+        if is_foreign and (FOREIGN_CHANGES & {word} or (_UNSPACED.match(word) and not is_counter)):
+            raise Unreadable(f"{word!r} after a value")
+        if len(word) < 3 and word not in _LINKS and not is_foreign:
             raise Unreadable(f"{word!r} after a value is not a unit known here")
     return position, " ".join(words)
 
 
-_ALTERS = re.compile(ALTERS)
+_ALTERS, _COUNTER = re.compile(ALTERS), re.compile(COUNTER)
+_UNSPACED = re.compile("[\u3005\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
 """Short words that may occur in a counted thing (`5 games in a row`); other short words may change
 the value.

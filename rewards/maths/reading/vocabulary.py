@@ -92,13 +92,26 @@ DENIALS = words(
     "oder bis mehr mais meio meia mezza или до 또는 이상 이하 미만 초과 배"
 )
 """Words after a value that take the value back or change the amount, in several languages."""
-ALTERS = (
-    "[倍万萬億亿兆千百十多余餘超不没半割折打对對双雙対翻未満满弱强]|分之|以[上下内外前后]|至[少多]|左右|大[约約]|[约約]"
-    "|[이미][상하만]|이내|초과|배|[만억천백쌍]|정도|보다"
+COUNTER = (
+    "(?:[个個人名本枚匹台冊册张張只隻头頭件条條辆輛棵瓶杯袋箱盒次回日天年月周種种組组套層层位支颗顆块塊页頁题題道班场場步歩段级級间"
+    "間家岁歳歲点點番号號片根座所校艘架朵束串把份篇首句字行列排队隊轮輪局圈项項类類匹羽粒滴座株门門期期届届票张]"
+    "|小时|小時|時間|通り|人前|か所|ヶ所|つ|とおり|[개명권대장잔병번살칸층쪽점회차줄척벌채]|마리|가지|사람|송이|그루|자루|조각)"
 )
-"""Matches words of scripts without spaces that make a number before them another one, or bound
-it: `47倍`, `47万人`, `47以上`.
-"""
+"""Matches a word that counts, in scripts without spaces: what is behind it is counted."""
+ALTERS = (
+    "以[上下内外前后]|未[満满]|左右|超|不[足到是对對]|ではな|ではあ|じゃな|でな|错|錯|误|誤|吗|嗎|倍|半$|多$|余$|か$|说|的平方|的一半|的倒数"
+    "|次方|每|点[一二三四五六七八九]|与|根$|아니|아님|이상|이하|이내|미만|초과|정도|보다|분의|[이]?[상하]$|배$"
+)
+"""Matches what behind such a word makes the number another one, bounds it or denies it."""
+FOREIGN_CHANGES = words(
+    "млн млрд тыс тысяч тысячи миллион миллиона миллионов миллиард миллиарда хиляди милиона "
+    "десятков сотен третей не нет нельзя неверно неправильно "
+    "लाख करोड़ हज़ार हजार सौ अरब नहीं नही ล้าน พัน หมื่น แสน ร้อย ไม่ ไม่ใช่ "
+    "ألف آلاف مليون ملايين مليار ليس ليست لا غير مئة "
+    "triệu tỷ tỉ nghìn ngàn trăm chục vạn không yüz değil tysięcy tysiące milionów "
+    "é è était não größer höher weniger bilhões není χιλιάδες εκατομμύρια δεν"
+)
+"""Words of further languages that do the same behind a number."""
 SHORT_WORDS = words(
     "yes no pct odd all any and or not the is are in of to if for one two six ten non none per sq "
     "cu "
@@ -131,6 +144,7 @@ _UNIT_WORDS = {
     "hertz": "Hz",
     "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
     "kph": "kph",
+    "tesla": "T", "farad": "F", "henry": "H", "weber": "Wb", "kilowatt-hour": "kWh",
     "radian": "rad", "unit": "unit", "celsius": "degC", "fahrenheit": "degF",
 }  # fmt: skip
 # symbol -> (factor to the base unit, base dimension)

@@ -364,12 +364,10 @@ PIECES = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=24), st.booleans())
-@settings(max_examples=300, deadline=None)
-def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
-    pieces: list[str], complete: bool
-) -> None:
-    text = "".join(pieces)
+WRITTEN = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=24)
+
+
+def is_read_alike_and_can_be_sent_on(text: str, *, complete: bool) -> None:
     for one in FORMATS:
         message = read(one, text, complete=complete)
         assert message == read(one, text, complete=complete)
@@ -380,6 +378,23 @@ def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
             msgspec.msgpack.encode(call)
             json.dumps(call.arguments, allow_nan=False).encode()
             assert not (call.error and call.arguments)
+
+
+@given(WRITTEN, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_written_is_read_alike_each_time_and_can_be_sent_on(
+    pieces: list[str], complete: bool
+) -> None:
+    is_read_alike_and_can_be_sent_on("".join(pieces), complete=complete)
+
+
+@pytest.mark.slow
+@given(WRITTEN, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_written_is_read_alike_in_many_more_cases(
+    pieces: list[str], complete: bool
+) -> None:
+    is_read_alike_and_can_be_sent_on("".join(pieces), complete=complete)
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.booleans())

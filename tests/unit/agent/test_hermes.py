@@ -114,15 +114,29 @@ json_values = st.recursive(
 utf8 = st.text(st.characters(codec="utf-8"))
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.tuples(utf8, st.dictionaries(utf8, json_values, max_size=3)), min_size=1, max_size=3
-    )
+drawn_calls = st.lists(
+    st.tuples(utf8, st.dictionaries(utf8, json_values, max_size=3)), min_size=1, max_size=3
 )
-def test_what_is_rendered_is_read_back(drawn: list[tuple[str, dict[str, object]]]) -> None:
+
+
+def reads_what_it_renders(drawn: list[tuple[str, dict[str, object]]]) -> None:
     calls = [ToolCall(name=n, arguments=a, id=f"call_{i}") for i, (n, a) in enumerate(drawn)]
     assert hermes.parse(hermes.render(calls)).tool_calls == calls
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn_calls)
+def test_what_is_rendered_is_read_back(drawn: list[tuple[str, dict[str, object]]]) -> None:
+    reads_what_it_renders(drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(drawn_calls)
+def test_what_is_rendered_is_read_back_in_more_cases(
+    drawn: list[tuple[str, dict[str, object]]],
+) -> None:
+    reads_what_it_renders(drawn)
 
 
 @settings(max_examples=200, deadline=None)

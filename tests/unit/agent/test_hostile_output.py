@@ -281,11 +281,7 @@ CALLS = st.lists(
 )
 
 
-@given(CALLS)
-@settings(max_examples=300, deadline=None)
-def test_what_is_written_is_read_whatever_the_values_hold(
-    drawn: list[tuple[str, dict[str, Any]]],
-) -> None:
+def each_format_reads_what_it_writes(drawn: list[tuple[str, dict[str, Any]]]) -> None:
     for one in FORMATS:
         calls = [
             ToolCall(
@@ -301,6 +297,23 @@ def test_what_is_written_is_read_whatever_the_values_hold(
         ]
         read = one.parse(one.render(calls, tools=TOOLS), tools=TOOLS).tool_calls
         assert read == wanted, one.name
+
+
+@given(CALLS)
+@settings(max_examples=50, deadline=None)
+def test_what_is_written_is_read_whatever_the_values_hold(
+    drawn: list[tuple[str, dict[str, Any]]],
+) -> None:
+    each_format_reads_what_it_writes(drawn)
+
+
+@pytest.mark.slow
+@given(CALLS)
+@settings(max_examples=300, deadline=None)
+def test_what_is_written_is_read_in_many_more_cases(
+    drawn: list[tuple[str, dict[str, Any]]],
+) -> None:
+    each_format_reads_what_it_writes(drawn)
 
 
 def alone(given: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def test_a_prompt_is_drawn_by_the_words_that_are_known(prompt: str, things: str)
     assert shown(prompt) == things
 
 
-@pytest.mark.parametrize("size", [48, 50, 64, 96, 131, 256])
+@pytest.mark.parametrize(
+    "size", [48, 131, *(pytest.param(size, marks=pytest.mark.slow) for size in (50, 64, 96, 256))]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_is_seen_in_every_colour_and_place(shape: str, size: int) -> None:
     for colour in COLOURS:

@@ -123,16 +123,21 @@ def test_every_mistake_shows_on_some_database() -> None:
             assert not suite.passes([run_trusted(one, mistake) for one in suite.databases])
 
 
-def test_neither_nothing_nor_the_examples_own_answer_passes() -> None:
-    for suite, shown in suites(200):
+FEW_AND_MANY = [40, pytest.param(200, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("questions", FEW_AND_MANY)
+def test_neither_nothing_nor_the_examples_own_answer_passes(questions: int) -> None:
+    for suite, shown in suites(questions):
         copied = run_trusted(shown, suite.question.sql)
         assert not suite.passes([copied for _ in suite.databases])
         assert not suite.passes([[] for _ in suite.databases])
         assert not suite.passes([])
 
 
-def test_another_way_to_write_the_query_passes() -> None:
-    for suite, _ in suites(100):
+@pytest.mark.parametrize("questions", FEW_AND_MANY)
+def test_another_way_to_write_the_query_passes(questions: int) -> None:
+    for suite, _ in suites(questions):
         wrapped = f"WITH answer AS ({suite.question.sql}) SELECT * FROM answer"
         assert suite.passes([run_trusted(one, wrapped) for one in suite.databases])
 

@@ -132,9 +132,12 @@ async def test_a_wrong_name_loses() -> None:
 @pytest.mark.parametrize(
     ("few", "many", "slack"), [(2, 2, 0), (3, 9, 0), (20, 48, 2), (40, 40, 0), (96, 96, 0)]
 )
-async def test_the_expert_always_wins_even_without_slack(few: int, many: int, slack: int) -> None:
+@pytest.mark.parametrize("tasks", [15, pytest.param(60, marks=pytest.mark.slow)])
+async def test_the_expert_always_wins_even_without_slack(
+    few: int, many: int, slack: int, tasks: int
+) -> None:
     made = session(min_things=few, max_things=many, slack=slack)
-    for index in range(60):
+    for index in range(tasks):
         await made.reset(options={"task": f"train/{index}"})
         total, over = 0.0, False
         while not over:

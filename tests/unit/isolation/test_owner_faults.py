@@ -205,9 +205,14 @@ async def broken(workers: AnyWorker, before: dict[str, int], fault: Any) -> list
     return [*wrong, f"{before} became {left}"] if is_more else wrong
 
 
-@pytest.mark.parametrize("kind", [FaultAtLine, FaultAtAwait])
+@pytest.mark.parametrize(
+    ("kind", "step_of_lines"),
+    [(FaultAtLine, 23), pytest.param(FaultAtLine, 5, marks=pytest.mark.large), (FaultAtAwait, 0)],
+)
 async def test_whatever_fails_once_in_the_owner_no_call_place_or_process_is_lost(
-    kind: type[FaultAtLine] | type[FaultAtAwait], caplog: pytest.LogCaptureFixture
+    kind: type[FaultAtLine] | type[FaultAtAwait],
+    step_of_lines: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     for name in ("ludus", "asyncio"):
         caplog.set_level(logging.CRITICAL, logger=name)
@@ -217,7 +222,7 @@ async def test_whatever_fails_once_in_the_owner_no_call_place_or_process_is_lost
     await outcome(workers, b"echo")
     before = await emptied(workers)
     found: dict[str, list[str]] = {}
-    step = kind.step or int(os.environ.get("LUDUS_FAULT_STEP", "9"))
+    step = kind.step or int(os.environ.get("LUDUS_FAULT_STEP", step_of_lines))
     at = int(os.environ.get("LUDUS_FAULT_FROM", "0"))
     while True:
         at += step

@@ -28,7 +28,11 @@ async def opening(env: Any, task: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "env", [f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/maths-v0", "ludus/calls-v0", "ludus/sql-v0"]
+    "env",
+    [
+        *[f"{ENV}?{TASKS}", "ludus/tally-v0", "ludus/calls-v0"],
+        *(pytest.param(f"ludus/{name}-v0", marks=pytest.mark.slow) for name in ("maths", "sql")),
+    ],
 )
 async def test_held_out_tasks_are_different_problems(env: str) -> None:
     source = open_source(env)

@@ -42,7 +42,6 @@ lock = FolderLock(Path(sys.argv[1]))
 print("held", flush=True)
 {then}
 """
-SLEEPS = "import time; time.sleep(60)"
 FORKS = "import os, time; child = os.fork(); child and print(child, flush=True); time.sleep(60)"
 """Makes a worker that outlives the run."""
 
@@ -67,29 +66,23 @@ def checkpoint(folder: Path, step: int) -> Path:
     return path
 
 
-def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
-    process = holding(tmp_path, SLEEPS)
-    try:
-        for resume in (False, True):
-            with pytest.raises(ConfigError, match=f"in use by the run of process {process.pid} on"):
-                RunClaim(tmp_path, resume=resume)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
-    RunClaim(tmp_path, resume=False).release()
-
-
-def test_a_worker_that_outlives_a_killed_run_does_not_keep_its_folder(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_until_the_first_is_killed_though_its_worker_outlives_it(
+    tmp_path: Path,
+) -> None:
     process = holding(tmp_path, FORKS)
     assert process.stdout is not None
     worker = int(process.stdout.readline())
     try:
+        for resume in (False, True):
+            with pytest.raises(ConfigError, match=f"in use by the run of process {process.pid} on"):
+                RunClaim(tmp_path, resume=resume)
         with pytest.raises(ConfigError, match="in use"):
             FolderLock(tmp_path)
         process.kill()
         process.wait(60)
         os.kill(worker, 0)  # it lives
         FolderLock(tmp_path).release()
+        RunClaim(tmp_path, resume=False).release()
     finally:
         os.kill(worker, signal.SIGKILL)
         process.stdout.close()

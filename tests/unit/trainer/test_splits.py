@@ -46,7 +46,7 @@ def test_a_config_alone_gives_a_plan_that_says_what_is_predicted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [one.name for one in folder.iterdir()] == ["config.json"]
-    assert main(["plan", str(folder / "config.json"), "--gpus", "4"]) == 0
+    assert main(["plan", str(folder / "config.json"), "--gpus", "2"]) == 0
     said = capsys.readouterr().out
     for part in ("the learner's weights", "generation", "the best split", "1 GPU", "2 GPUs"):
         assert part in said
@@ -57,14 +57,14 @@ def test_a_name_of_a_model_gives_a_plan_and_the_table_of_a_cluster(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert (TINY, *RELEASES) == MODELS
-    given = ["--gpus", "4", "--cluster", "auto", "--cluster.environments", "3"]
+    given = ["--gpus", "2", "--cluster", "auto", "--cluster.environments", "3"]
     assert main(["plan", "tiny", *given]) == 0
-    table = capsys.readouterr().out.partition("[cluster] on 4 GPUs")[2].partition("notes")[0]
+    table = capsys.readouterr().out.partition("[cluster] on 2 GPUs")[2].partition("notes")[0]
     rows = dict(re.findall(r"^  (\w[\w ]*?)  +(.*)$", table, re.MULTILINE))
     ranks, engines = (int(rows[name].split(",")[0]) for name in ("learner_ranks", "engines"))
-    assert ranks + engines == 4
+    assert ranks + engines == 2
     assert rows["environments"] == "3, each 1 CPU"
-    assert rows["in all"] == "7 CPU and 4 GPU"
+    assert rows["in all"] == "5 CPU and 2 GPU"
 
 
 def test_memory_is_what_the_dry_run_says(folder: Path) -> None:

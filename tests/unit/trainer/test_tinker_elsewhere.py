@@ -135,6 +135,8 @@ CASES = {
     "above 1": Case("cispo", KNOWN, TWICE, {"loss_options": ABOVE}),
     "weights of sequences": Case("grpo", TWICE, None, {"corrections": SEQUENCES}),
 }
+LATER_AND_QUICK = {"dapo", "cispo", "rloo", "ppo, truncated", "gspo"}
+"""The later updates of these are quick tests: one for each way in which a loss is asked for."""
 
 
 class Step(NamedTuple):
@@ -209,7 +211,7 @@ def close(found: list[Tensor], wanted: list[Tensor]) -> None:
 @pytest.mark.parametrize(
     ("name", "later"),
     [
-        (name, late)
+        pytest.param(name, late, marks=[pytest.mark.slow] * (late and name not in LATER_AND_QUICK))
         for name, case in CASES.items()
         for late in (False, True)
         if case.later or not late
