@@ -5,18 +5,25 @@ did the task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from ludus.envs import Briefing
 from ludus.envs.checks.rules import forms_of
 from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
-from ludus.messages import as_action
+from ludus.messages import Message, as_action, assistant
 
 from .attackers import Action, AnswerFrame, Lesson, plain_of, text_of
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
+LONGEST_COMMAND = 5
+"""Words of a command; a longer text is an answer."""
+Place = tuple[str, str | int]
+"""A tool and its argument, or a command and the place of a word behind it."""
 
 
 @dataclass
@@ -139,3 +146,34 @@ def deed(action: Action) -> Hashable:
     message = as_action(action)
     calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
     return tuple(calls) or plain_of(message.text)
+
+
+def called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
+    """Return calls with other arguments."""
+    calls = [
+        msgspec.structs.replace(call, arguments=dict(row))
+        for call, row in zip(message.tool_calls, given, strict=True)
+    ]
+    return assistant(message.text, calls)
+
+
+def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
+    """Return an action with each argument of its calls, or each word of its command, changed."""
+    message = as_action(action)
+    if message.tool_calls:
+        rows = [
+            {name: change((call.name, name), value) for name, value in call.arguments.items()}
+            for call in message.tool_calls
+        ]
+        return called(message, rows)
+    if not _is_command(message.text):
+        return action
+    words = message.text.split()
+    return " ".join([*words[:1], *(str(change((words[0], n), w)) for n, w in enumerate(words[1:]))])
+
+
+def _is_command(text: str) -> bool:
+    """Whether a text is a command, and no sentence or answer."""
+    words = text.split()
+    is_plain = bool(words) and words[0] != words[0].capitalize() and text[-1] not in ".?!"
+    return is_plain and len(words) <= LONGEST_COMMAND and "\n" not in text

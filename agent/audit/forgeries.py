@@ -11,25 +11,21 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import msgspec
+from ludus.messages import as_action
 
-from ludus.messages import Message, as_action, assistant
-
-from .answers import deed, verb
+from .answers import Place, called, changed, deed, verb
 from .attackers import ANSWERED, Action, Lesson, number_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
 Way = Sequence[Action]
 """The actions of an episode."""
-Place = tuple[str, str | int]
-"""A tool and its argument, or a command and the place of a word behind it."""
 
 
 @dataclass(frozen=True)
@@ -226,13 +222,6 @@ _AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 # --- ways of several deeds ------------------------------------------------------------------------
 
 
-def _is_command(text: str) -> bool:
-    """Whether a text is a command, and no sentence or answer."""
-    words = text.split()
-    is_plain = bool(words) and words[0] != words[0].capitalize() and text[-1] not in ".?!"
-    return is_plain and len(words) <= LONGEST_COMMAND and "\n" not in text
-
-
 def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
     """Return the way with each of its texts, lists and number lists spoilt, if any is; a spoilt
     text is empty where it cannot be.
@@ -251,35 +240,11 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
             is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
             return spoilt(message.text) if is_answer else action  # others are commands or talk
         given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
-        return _called(message, given)
+        return called(message, given)
 
     way = list(map(of, lesson.actions))
     if way != [*lesson.actions]:
         yield way
-
-
-def _called(message: Message, given: Sequence[Mapping[str, Any]]) -> Message:
-    """Return calls with other arguments."""
-    calls = [
-        msgspec.structs.replace(call, arguments=dict(row))
-        for call, row in zip(message.tool_calls, given, strict=True)
-    ]
-    return assistant(message.text, calls)
-
-
-def _changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
-    """Return an action with each argument of its calls, or each word of its command, changed."""
-    message = as_action(action)
-    if message.tool_calls:
-        rows = [
-            {name: change((call.name, name), value) for name, value in call.arguments.items()}
-            for call in message.tool_calls
-        ]
-        return _called(message, rows)
-    if not _is_command(message.text):
-        return action
-    words = message.text.split()
-    return " ".join([*words[:1], *(str(change((words[0], n), w)) for n, w in enumerate(words[1:]))])
 
 
 def _columns(lesson: Lesson) -> dict[Place, list[Any]]:
@@ -292,14 +257,14 @@ def _columns(lesson: Lesson) -> dict[Place, list[Any]]:
 
 def _places(action: Action) -> list[tuple[Place, Any]]:
     places = list[tuple[Place, Any]]()
-    _changed(action, lambda place, value: places.append((place, value)))
+    changed(action, lambda place, value: places.append((place, value)))
     return places
 
 
 def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
     """Return the expert's deeds with other values at a place."""
     row = iter(values)
-    return [_changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
+    return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
 
 
 def _without(name: str, lesson: Lesson) -> Way:
@@ -374,12 +339,23 @@ def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
 def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way with the last deed of a name done to everything else of its kind, too."""
     values = _columns(lesson).get(place, [])
-    rest = _others(values, "\n".join([lesson.opening, *lesson.replies]))
+    rest = _others(values, lesson)
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
         last = lesson.actions[nths[-1]]
-        more = [_changed(last, partial(_put, place, other)) for other in rest]
+        more = [changed(last, partial(_put, place, other)) for other in rest]
         yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
+
+
+def ways_to_else(lesson: Lesson) -> Iterator[Way]:
+    """Return the way with one deed done to something else of its kind, in turns."""
+    rest = {place: _others(values, lesson) for place, values in _columns(lesson).items()}
+    rows = [[partial(_put, place, other) for other in rest[place]] for place in rest]
+    for row in itertools.zip_longest(*rows):
+        for n, action in enumerate(lesson.actions):
+            for change in filter(None, row):
+                if (other := changed(action, change)) != action:
+                    yield [*lesson.actions[:n], other, *lesson.actions[n + 1 :]]
 
 
 def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
@@ -387,21 +363,28 @@ def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
 
 
 def _took(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most deeds beyond the expert's were answered with the words that its deeds are."""
+    """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
+    told = {*_NAME.findall(lesson.opening)}
 
-    def shape(reply: str) -> str:
-        return " ".join(reply.split()[:2])
+    def shape(reply: str) -> list[str]:
+        words = _NAME.findall(reply)
+        return [word for word in words if word not in told and not word.isdecimal()][:MOST_SHAPE]
 
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = {shape(lesson.replies[n]) for n in nths}
+    usual = [shape(lesson.replies[n]) for n in nths]
     more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
     return 2 * sum(shape(reply) in usual for reply in more) > len(more)
 
 
-def _others(values: Sequence[Any], told: str) -> list[Any]:
-    """Return what stands in a text where values stand, in lines alike or in the same line."""
-    lines = [_NAME.findall(line) for line in told.splitlines()]
-    spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
+def _others(values: Sequence[Any], lesson: Lesson) -> list[Any]:
+    """Return what stands where values stand, in lines alike or in the same line: of the task, or
+    where none of them stands there, of the replies.
+    """
+    lines, spots = list[list[str]](), list[tuple[list[str], int]]()
+    for told in (lesson.opening, "\n".join(lesson.replies)):
+        if not spots:
+            lines = [_NAME.findall(line) for line in told.splitlines()]
+            spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
     if not spots:
         return []
     (at, times), *_ = Counter(at for _, at in spots).most_common(1)
@@ -439,9 +422,9 @@ def _varied(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
 
 
 _NAME = re.compile(r"\w[\w.-]*\w|\w")
+MOST_SHAPE = 3
+"""Words of a reply that tell its kind."""
 MOST_FIELDS = 6
 """Values of a field, of which each stands in all items of a list."""
 MOST_PLACES = 4
 """Fields of an item that are made alike."""
-LONGEST_COMMAND = 5
-"""Words of a command; a longer text is an answer."""

@@ -42,7 +42,7 @@ from .attackers import (
     text_of,
 )
 from .exploits import Guard, GuardedEnv
-from .forgeries import Law, Way, laws_of
+from .forgeries import Law, Way, laws_of, ways_to_else
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -52,7 +52,7 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import Farm, farms_of, programs_of
+from .programs import SPELT, Farm, farms_of, paid_places, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
 from .tallies import AttackTally, Audit, Trial
@@ -88,8 +88,8 @@ measured, and the ways of a law.
 """
 LISTENED, MOST_PROBES = 16, 12
 """Tasks whose replies teach a rule, and replies that are read."""
-FARMED = 3
-"""Tasks on which repeating has to be paid before it is measured."""
+FARMED, MOST_WORSE = 3, 60
+"""Tasks on which repeating has to be paid before it is measured, and worse ways that are tried."""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
@@ -228,7 +228,7 @@ class _Attack:
         self.pressure_s = 0.0
         self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
-        self.farm: Farm | None = None
+        self.farmed: Callable[[str, Played], float] | None = None
         self.splits = subject.splits()
         splits = list(self.splits.values())
         if not splits:
@@ -358,9 +358,40 @@ class _Attack:
         farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
         best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
         if best is None or min(more(best, task) for task in tasks) <= 0:
-            return []
-        self.farm = best
+            return [] if self._is_late("farm", until) or ground.is_slow else self._respelt(tasks)
+        self.farmed = partial(self._farm_gain, best)
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+
+    def _respelt(self, tasks: Sequence[str]) -> list[Attacker]:
+        """Return the attacker that does a deed again in other spellings, on a way that is worse
+        than the expert's, for more than the way and the deed as it was written are paid.
+        """
+        worse = {task: self._worse(self.key.experts[task]) for task in tasks}
+
+        def more(farm: Farm, task: str, episode: Played | None = None) -> float:
+            plain = [replace(farm, times=0), replace(farm, how="")]
+            row = [self._tried(task, each.plays(worse), steps=MAX_STEPS) for each in plain]
+            episode = episode or self._tried(task, farm.plays(worse), steps=MAX_STEPS)
+            totals = [each.total for each in (*row, episode) if each]
+            return totals[-1] - max(totals[:-1]) if len(totals) == 3 else 0.0
+
+        farms = [Farm(nth, how=SPELT) for nth in range(len(paid_places(worse[tasks[0]])))]
+        best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
+        if best is None or min(more(best, task) for task in tasks) <= 0:
+            return []
+        known = [self.key.experts[task.id] for task in self.attacked]
+        worse |= {lesson.task: self._worse(lesson) for lesson in known}
+        self.farmed = partial(more, best)
+        return [Attacker("respelt", AttackKind.FARM, best.plays(worse), f"a worse way; {best}")]
+
+    def _worse(self, lesson: Lesson) -> Lesson:
+        """Return the least paid way with one deed done to something else, if any is paid."""
+        ways = itertools.islice(ways_to_else(lesson), MOST_WORSE)
+        plays = [partial(_goes, {lesson.task: way}) for way in ways]
+        tried = [self._tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
+        paid = [each for each in tried if each and each.total > 0]
+        least = min(paid, key=lambda each: each.total, default=None)
+        return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
     def _forged(self) -> Iterator[Attacker]:
         """Return attackers that spoil what the expert does, where the reward may not ask for it."""
@@ -389,7 +420,7 @@ class _Attack:
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
         """Return what is paid for a way; of that of a law, what was not deserved."""
         task = lesson.task
-        episode = self._tried(task, lambda scene: iter(way), "forged", steps=MAX_STEPS)
+        episode = self._tried(task, partial(_goes, {task: way}), steps=MAX_STEPS)
         if episode is None:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
@@ -583,8 +614,8 @@ class _Attack:
             if not attacker.is_blind:
                 is_fair = is_fair or self._is_fair_part(task.id, episode)
             trials.append(Trial(task.id, episode.total, solved, actions))
-            if attacker.kind is AttackKind.FARM and self.farm is not None:
-                more = self._farm_gain(self.farm, task.id, episode)
+            if attacker.kind is AttackKind.FARM and self.farmed is not None:
+                more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
                 gains.append(0.0 if is_fair else self._gain(episode.total))

@@ -15,7 +15,7 @@ from typing import Any
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action, assistant
 
-from .answers import verb
+from .answers import Place, changed, verb
 from .attackers import (
     ANSWERED,
     MOST_LABELS,
@@ -25,6 +25,7 @@ from .attackers import (
     Plays,
     Scene,
     free_tools,
+    number_of,
     properties_of,
 )
 from .moves import (
@@ -48,6 +49,8 @@ from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_
 _NO_BRIEFING = Briefing()
 MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
 """Paid actions that are made again, moves that may come between, and how often."""
+SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
+"""How the actions that are made again are written."""
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 """Commands of short rows, tables that are erased, marked words, and calls with them."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
@@ -499,8 +502,10 @@ class Farm:
     alone: bool = False
     """Whether of what the expert does after it only the last action is done."""
     times: int = FARMED_TIMES
-    respelt: bool = False
-    """Whether each repeat is written otherwise, by letters or blanks."""
+    how: str = ""
+    """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
+    become; empty where they stay.
+    """
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
         """Return the row of actions; the expert's alone where it is not paid so often."""
@@ -517,11 +522,8 @@ class Farm:
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
-        if self.respelt:
-            repeats = [_respelt(each, n + 1) for n in range(self.times) for each in again]
-            return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
-        after = row[-1:] if self.alone else row[at + 1 :]
-        return [*row[: at + 1], *again * self.times, *after]
+        repeats = [_rewritten(each, self.how, n + 1) for n in range(self.times) for each in again]
+        return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's actions on each task."""
@@ -538,36 +540,32 @@ class Farm:
         after = "" if between is None else f", each time after {between}"
         along = f" with the {self.before} before it" if self.before else ""
         whole = "the expert's beginning" if self.alone else "what the expert does"
-        how = " in other letters or with blanks" if self.respelt else ""
+        how = (
+            " in another spelling" if self.how == SPELT else f" with {self.how}" if self.how else ""
+        )
         return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
 
 
-def _respelt(action: Action | Move, blanks: int) -> Action | Move:
-    """Return an action with the last word of each of its texts in other letters, and when these
-    are used up with so many blanks behind.
+def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
+    """Return an action with its words in the nth other spelling, or with another number for each of
+    its numbers.
     """
-    if isinstance(action, Move):
-        return action
-    message = as_action(action)
 
-    def spelt(text: str) -> str:
-        head, sign, tail = text.rpartition(" ")
-        ways = (
-            tail,
-            tail.lower(),
-            tail.upper(),
-            tail.title(),
-            tail.swapcase(),
-            tail[:1].swapcase() + tail[1:],
-        )
-        way = [*dict.fromkeys(ways)][blanks : blanks + 1]
-        return head + sign + way[0] if way else text + " " * blanks
+    def of(place: Place, value: Any) -> Any:
+        if how != SPELT:
+            number = number_of(how)
+            is_number = isinstance(number_of(str(value)), (int, float))
+            return (how if isinstance(value, str) else number) if is_number else value
+        if not isinstance(value, str):
+            return value
+        ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
+        ways += [value[:1].swapcase() + value[1:]]
+        if value.isdecimal():
+            ways += [f"{sign}{value}" for sign in ("0", "+", "00")]
+        way = [*dict.fromkeys(ways)][nth : nth + 1]
+        return way[0] if way else value + " " * nth
 
-    if not message.tool_calls:
-        return spelt(message.text)
-    call = message.tool_calls[-1]
-    given = {n: spelt(v) if isinstance(v, str) else v for n, v in call.arguments.items()}
-    return assistant("", [ToolCall(name=call.name, arguments=given, id="call_0")])
+    return action if isinstance(action, Move) or not how else changed(action, of)
 
 
 def paid_places(lesson: Lesson) -> list[int]:
@@ -601,7 +599,8 @@ def farms_of(
         kinds = itertools.product((True, False), range(3))
         yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
         yield from (Farm(nth, MOST_COPIED, move, alone=True) for move in others)
-        yield from (Farm(nth, alone=alone, respelt=True) for alone in (True, False))
+        hows = itertools.product((True, False), (SPELT, *FARMED_NUMBERS))
+        yield from (Farm(nth, alone=alone, how=how) for alone, how in hows)
         places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
         yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
         between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []

@@ -260,6 +260,8 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
+    if "=" in said and "*" not in wanted:
+        said = _STARRED.sub("", said)
     counted = _COUNTED_IN.fullmatch(_STYLE.sub("", said))
     if counted and re.search(rf"(?:几|幾|多少|何|몇)\s?{counted['word']}", prompt):
         said = counted["value"]
@@ -318,6 +320,8 @@ _RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|�
 _ASKS_INTERVAL = re.compile(
     r"\b(?:interval|range|between|values of|for (?:which|what))\b", re.IGNORECASE
 )
+_STARRED = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:\{\s*)?(?:\*|\\ast|\\star)(?:\s*\})?(?=\s*[=,)])")
+"""The star of an optimum behind its name: `P^* = 30`."""
 _COUNTED_IN = re.compile(r"(?P<value>-?[\d.,/]+)(?P<word>[\u4e00-\u9fff\uac00-\ud7af]{1,4})")
 """A number with the word that the question counts in: `12倍`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")

@@ -22,7 +22,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import Lesson, Plays, Scene
-from ludus.agent.audit.forgeries import Forgery
+from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
     EVERY,
     Move,
@@ -687,6 +687,43 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
     task = "Put 12 of them in order: Ada, Ben"
     assert forgery.of(answer, task) == spoilt
+
+
+def test_deeds_are_spoilt_where_they_stand() -> None:
+    rows = ["ann 12", "ben 20", "cem 99", "dot 45", "eva 31", "fay 70"]
+    told, ends = "\n".join(rows), "close"
+    sent = [tuple(f"send {row}" for row in (rows[n], rows[n + 1], *rows[2:4])) for n in (0, 1)]
+    replies = ("sent it",) * 5
+    lessons = [Lesson(f"t{n}", told, (*way, ends), replies) for n, way in enumerate(sent)]
+    laws = {law.name: law for law in laws_of(lessons)}
+    ways = {name: [list(way) for way in law.ways(lessons[0])] for name, law in laws.items()}
+    assert ["send zoaaa 12", "send zoaab 20", "send zoaac 99", "send zoaad 45", ends] in ways[
+        "spoilt send 0"
+    ]
+    assert ["send ann 0", "send ben 0", "send cem 0", "send dot 0", ends] in ways["spoilt send 1"]
+    assert ["send ann 12"] * 4 + [ends] in ways["alike send"]
+    assert [*sent[0], "send eva 45", "send fay 45", ends] in ways["more send 0"]
+    assert list(laws["more send 0"].without(lessons[0])) == [ends]
+    took = laws["more send 0"].took
+    assert took(lessons[0], (*replies[:4], "sent it", "sent it", "over"))
+    assert not took(lessons[0], (*replies[:4], "no such thing", "no such thing", "over"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slip", "law"),
+    [
+        ("depot-reads-no-weight", "spoilt send 1"),
+        ("depot-sends-twice", "alike send"),
+        ("depot-sends-too-much", "more send 0"),
+        ("depot-takes-spellings", "respelt"),
+    ],
+)
+def test_a_slip_behind_right_deeds_breaks_a_law(
+    audited: dict[str, list[str]], slip: str, law: str
+) -> None:
+    winners = audit(f"slips/{slip}-v0").winners
+    assert law in [winner.attacker.name for winner in winners]
 
 
 def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:

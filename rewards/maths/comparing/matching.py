@@ -91,6 +91,10 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         )
     if "opaque" in (gold.op, answer.op):
         return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
+    if answer.op == "rel" and answer.note == "in" and gold.op in {"list", "set"}:
+        member, members = answer.args
+        if members.op == "set" and (member.op == "sym" or is_one_name(member)):
+            answer = members  # `x in {-2, 2}`
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
     if {gold.op, answer.op} <= _LINEAR and same_line(gold, answer):

@@ -24,11 +24,13 @@ _BEHAVES = re.compile(
     r"((?:con|di)verg\w+|(?:in|de)creas\w+)"
 )
 """A gold that says how its subject behaves: `The series diverges`."""
+_IS_A = re.compile(r"\b([a-z]) (?:is|=) (?:an? )?(?=[a-z]{3})")
+"""What joins a letter and what it is: `A is a knave`, `A: knave`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
-        (rf"(?i:{NO_SOLUTION})|(?:the )?empty set", "no solution"),
+        (rf"(?i:{NO_SOLUTION})|(?:the )?empty set|none(?: exists?)?", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
@@ -110,7 +112,7 @@ def folded(phrase: str) -> str:
     >>> folded("The empty set"), folded("a Hyperbola"), folded("DNE")
     ('no solution', 'hyperbola', 'does not exist')
     """
-    words = phrase.casefold()
+    words = _IS_A.sub(r"\1: ", phrase.casefold())
     same = next((meaning for pattern, meaning in _SAME if pattern.fullmatch(words)), None)
     if how := _MANNER.fullmatch(words):  # `conditionally convergent`: converges conditionally
         return " ".join(filter(None, (how["stem"], how["adverb"], how["last"])))

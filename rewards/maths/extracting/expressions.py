@@ -49,8 +49,8 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
     number = _last_number(body, start, end)
-    between = body.count("$", formula[1], number[0]) if formula and number else 0
-    if between and between % 2 == 0:
+    between = body[formula[1] : number[0]] if formula and number else ""
+    if "$" in between and len(re.findall(r"\$\$?", between)) % 2 == 0:
         number = None  # it stands in a later formula, which was passed over
     if formula is not None and denied(body, start, end, *formula):
         formula = None

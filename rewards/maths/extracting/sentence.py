@@ -128,6 +128,10 @@ _REMARK = re.compile(
 )
 
 
+# `So it is 3. (In fact it is the only one.)`: sentences in brackets behind the last one.
+_WHOLE_REMARK = re.compile(
+    r"(?:[.!?:]|\*\*|\n|\d)\s*(?P<remark>\([A-Z][a-z]*[ ,][^()\n]{8,220}[.!]?\))[\s.]*$"
+)
 # A remark with such words may hold the real answer, and is kept.
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
 # `4 of which`, `3 older than`: the number counts a part or a difference.
@@ -144,6 +148,9 @@ MAX_CHECKS = 4
 def closing_sentence(body: str) -> tuple[int, int]:
     """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
+    aside = _WHOLE_REMARK.search(body, max(0, end - 240), end)
+    if aside and not _CORRECTS.search(aside[0]) and len(body[: aside.start()].strip()) > 0:
+        end = len(body[: aside.start("remark")].rstrip())
     remark = _REMARK.search(body, max(0, end - 120), end)
     if remark and not _CORRECTS.search(remark[0]) and not POINT.match(body, remark.start()):
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]

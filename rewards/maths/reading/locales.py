@@ -302,6 +302,13 @@ class Locale:
         pointed = self._pointed(
             answer, comma=comma, grouped=grouped, pointed=self.prompt + self.around
         )
+        numerals = _NUMERAL.findall(answer)
+        if pointed == answer and len(numerals) == 1 and answer[:1].isalpha() and "=" not in answer:
+            money = comma or _MONEY.search(answer) is not None
+            value = self._pointed(
+                numerals[0], comma=money, grouped=grouped, pointed=self.prompt + self.around
+            )
+            pointed = answer.replace(numerals[0], value)  # `Ana recibe 6,50 euros`
         if "=" in answer and not _LISTED.search(answer):
             pointed = self._chain(answer, comma=comma, grouped=grouped)
         foreign = writes_commas(self.around, least=1) or writes_commas(self.prompt)

@@ -204,7 +204,9 @@ class SolutionServer:
         """
         result = target(*arguments, **keywords or {})
         own = isinstance(result, target) and target.__module__ == derived.MODULE
-        is_tuple = hasattr(result, "_fields") and derived.defined_anew(target).isdisjoint(ABILITIES)
+        is_tuple = hasattr(type(result), "_fields") and derived.defined_anew(target).isdisjoint(
+            ABILITIES
+        )
         if not own or is_tuple or values.is_member(result):
             return result
         token = self._name(result)
