@@ -102,11 +102,10 @@ async def test_without_staleness_the_run_is_the_plain_loop_bit_for_bit(tmp_path:
     model = write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
     weights, rows, sampled = await plain_loop(config(tmp_path / "plain", model))
     result = await run_training(config(tmp_path / "run", model))
-    saved = list(load_model(str(result.checkpoint)).parameters())
-    assert len(saved) == len(weights)
-    assert all(torch.equal(mine, its) for mine, its in zip(weights, saved, strict=True))
-    first = load_model(str(model)).parameters()
-    assert not all(torch.equal(a, b) for a, b in zip(first, saved, strict=True))  # it did learn
+    # in the order in which one follows from the other: the first that differs is named
+    for step, mine in enumerate(sampled, start=1):
+        path = result.folder / "episodes" / f"step-{step:06d}.jsonl"
+        assert [turns_of(episode) for episode in read_episodes(path)] == mine
     logged = [row for row in read_metrics(result.folder / "metrics.jsonl") if "reward/mean" in row]
     for mine, its in zip(rows, logged, strict=True):
         timeless = {name: value for name, value in its.items() if not name.startswith(TIMED)}
@@ -116,9 +115,11 @@ async def test_without_staleness_the_run_is_the_plain_loop_bit_for_bit(tmp_path:
             gap = timeless.pop(name, 0.0)
             assert gap == pytest.approx(mine.pop(name, 0.0), abs=1e-5)
         assert timeless == {n: v for n, v in mine.items() if not n.startswith(TIMED)}
-    for step, mine in enumerate(sampled, start=1):
-        path = result.folder / "episodes" / f"step-{step:06d}.jsonl"
-        assert [turns_of(episode) for episode in read_episodes(path)] == mine
+    saved = list(load_model(str(result.checkpoint)).parameters())
+    assert len(saved) == len(weights)
+    assert all(torch.equal(mine, its) for mine, its in zip(weights, saved, strict=True))
+    first = load_model(str(model)).parameters()
+    assert not all(torch.equal(a, b) for a, b in zip(first, saved, strict=True))  # it did learn
     assert count_rollouts(result.folder).trained == 3 * 2 * 3
     assert count_rollouts(result.folder).holds
 

@@ -37,7 +37,7 @@ def serving() -> Serving:
     @contextmanager
     def served(*arguments: str, also: Path = GAMES) -> Generator[str]:
         imported = [part for file in {GAMES, also} for part in ("--import", str(file))]
-        command = [sys.executable, "-m", "ludus", *imported, "serve", *arguments]
+        command = [sys.executable, "-m", "ludus", *imported, "serve", *arguments, "--drain-s", "0"]
         server = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
         assert server.stdout
         try:

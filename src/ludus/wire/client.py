@@ -299,20 +299,26 @@ class Client:
             started: the time when that attempt began, by `time.monotonic`.
 
         Raises:
-            LudusError: the error of the last attempt.
+            LudusError: the error of the last attempt, or that of the one before where the last was
+                given less time than that one had taken to fail.
         """
         retry = Retry(self.policy, self.rng)
+        began = time.monotonic()
         if started is not None:
-            retry.started = started
+            retry.started = began = started
+        took_s = time.monotonic() - began
         while True:
             if failed is not None:
                 wait_s = retry.wait_s(failed, met=self.contact.made)
                 self.traffic.retries += 1
                 await self.transport.sleep(wait_s)
+            limit_s, began = retry.attempt_timeout_s, time.monotonic()
             try:
-                return await attempt(retry.attempt_timeout_s)
+                return await attempt(limit_s)
             except on as error:
-                failed = error
+                if isinstance(error, RequestTimeout) and failed is not None and limit_s < took_s:
+                    raise failed from error  # it says more than that the time is over
+                failed, took_s = error, time.monotonic() - began
 
     def build(self, method: str, path: str, body: Body | None) -> HttpRequest:
         """Encode a request with the headers, including the token.

@@ -35,8 +35,9 @@ ATTACKS = {
         if any(os.waitpid(child, os.WNOHANG)[0] for child in children): return False
         try: holding += len(os.read(told, 12))
         except BlockingIOError: time.sleep(0.05)
-        if holding == 12: return True
-    return False""",
+        if holding == 12: break
+    time.sleep(1)
+    return holding == 12 and not any(os.waitpid(child, os.WNOHANG)[0] for child in children)""",
     "keep memory in its own": """
     kept = []
     for _ in range(12): kept.append(bytearray(b'x' * (32 << 20))); time.sleep(0.05)

@@ -21,14 +21,14 @@ def test_two_claims_in_miniature_leave_rows_that_are_not_run_again(
     claims: Any, tmp_path: Path
 ) -> None:
     names = ["cyclic_preferences", "echo_chamber"]
-    rows = claims.run_all(names, [5, 6], scale=0.05, out=tmp_path, jobs=0)
-    assert {(row["claim"], row["seed"]) for row in rows} == {(n, s) for n in names for s in (5, 6)}
+    rows = claims.run_all(names, [5], scale=0.05, out=tmp_path, jobs=0)
+    assert [(row["claim"], row["seed"]) for row in rows] == [(name, 5) for name in names]
     for row in rows:
         tried = claims.claim(row["claim"])
         assert {check.key for check in tried.checks} <= set(row["numbers"])
         assert claims.verdict(tried, [r for r in rows if r["claim"] == row["claim"]])
     written = (tmp_path / "rows.jsonl").read_bytes()
-    assert claims.run_all(names, [5, 6], scale=0.05, out=tmp_path, jobs=0) == rows
+    assert claims.run_all(names, [5], scale=0.05, out=tmp_path, jobs=0) == rows
     assert (tmp_path / "rows.jsonl").read_bytes() == written
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
@@ -33,8 +34,9 @@ PLANTED: dict[str, Any] = json.loads((Path(__file__).parent / "planted_runs.json
 HELP = VerbHelp(verb="train", about="", example="")
 
 
+@functools.cache
 def accepted(command: str) -> None:
-    """Parse a remedy by the command line that would run it.
+    """Parse a remedy by the command line that would run it; several rules have the same one.
 
     Raises:
         ConfigError: the command line refuses it.

@@ -42,6 +42,7 @@ def settings(folder: Path, **more: Any) -> PlanConfig:
     return PlanConfig(**given)
 
 
+@pytest.mark.slow
 def test_a_config_alone_gives_a_plan_that_says_what_is_predicted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,11 +97,11 @@ def test_rates_are_those_of_the_formulas() -> None:
 
 
 def test_the_best_split_is_the_best_of_all_that_fit(folder: Path) -> None:
-    splits = Splits(settings(folder, gpus=16))
-    best = splits.best(16)
+    splits = Splits(settings(folder, gpus=8))
+    best = splits.best(8)
     assert best is not None
-    every = list(splits.every(16))
-    assert {one.ranks + one.engines for one in every} == {16}
+    every = list(splits.every(8))
+    assert {one.ranks + one.engines for one in every} == {8}
     assert best.trained >= 0.99 * max(map(splits.simulated, every))
 
 

@@ -398,6 +398,7 @@ def test_gae_with_rewards_at_their_turns_is_exact_and_with_their_sum_at_the_end_
         assert bias > 0.01
 
 
+@pytest.mark.slow
 def test_returns_of_turns_vary_less_than_the_sum_of_all() -> None:
     """Without a critic both are exact; a turn's own return leaves out what it could not cause."""
     every = list(paths(TURNS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,6 +14,7 @@ from ludus.errors import (
     LudusError,
     Overloaded,
     RequestRejected,
+    RequestTimeout,
     ServerUnreachable,
     SessionGone,
 )
@@ -94,6 +96,19 @@ def test_the_last_error_is_told_when_the_time_is_over() -> None:
     full = Fault(code="overloaded", message="full", retryable=True, retry_after_s=9.0)
     with pytest.raises(Overloaded, match="full"):
         ask(client(Script([full]), timeout_s=5.0))
+
+
+@pytest.mark.parametrize(("took_s", "told"), [(4.0, "cut"), (0.1, "late")])
+def test_an_attempt_with_less_time_than_the_one_before_took_says_nothing_new(
+    took_s: float, told: str
+) -> None:
+    async def attempt(limit_s: float) -> Word:
+        raise RequestTimeout(f"late: not within {limit_s:g} s")
+
+    made = client(Script([]), timeout_s=5.0)
+    began = time.monotonic() - took_s
+    with pytest.raises(LudusError, match=told):
+        run_blocking(made.keep_trying(attempt, failed=ServerUnreachable("cut"), started=began))
 
 
 def test_while_nobody_has_ever_answered_it_gives_up_sooner() -> None:
