@@ -174,8 +174,8 @@ class _Listing:
 def _wild(sign: str, answer: str) -> str:
     """Return an answer with a wildcard for each of its texts; keys stay."""
     listing = _Listing.of(answer)
-    if listing is None or not listing.keys:
-        return sign
+    if listing is None or (listing.joint and not listing.keys):
+        return "" if answer[:1] in {"{", "["} else sign
     return listing.with_items([sign if isinstance(item, str) else item for item in listing.items])
 
 

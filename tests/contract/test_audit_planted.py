@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
-from ludus.agent.audit.attackers import Lesson, Plays, Scene
+from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
 from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
     EVERY,
@@ -39,7 +39,7 @@ from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, d
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
-from ludus.messages import Message, ToolCall, assistant
+from ludus.messages import Message, ToolCall, as_action, assistant
 
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
@@ -707,6 +707,20 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     took = laws["more send 0"].took
     assert took(lessons[0], (*replies[:4], "sent it", "sent it", "over"))
     assert not took(lessons[0], (*replies[:4], "no such thing", "no such thing", "over"))
+
+
+def test_a_wildcard_stands_for_texts_alone_and_numbers_beside_an_answer_count() -> None:
+    def pick(items: list[str], shelf: object, euros: int) -> Message:
+        given = {"items": items, "shelf": shelf, "euros": euros, "name": "Ada"}
+        return assistant("", [ToolCall(name="pick", arguments=given, id="call_0")])
+
+    lessons = [Lesson(f"t{n}", "", (pick(list("abcd"), {"row": n}, n),)) for n in range(2)]
+    ways = [as_action(way[-1]).tool_calls[0] for way in Forgery.WILD.ways(lessons[0])]
+    assert [call.arguments["items"] for call in ways] == [[sign] * 4 for sign in (".*", "*", "%")]
+    assert [call.arguments["shelf"] for call in ways] == [{"row": 0}] * 3
+    frame = AnswerFrame.of(lessons, Briefing())
+    assert frame.argument == "name"
+    assert frame.amounts(lessons[1].actions[0]) == [1] != frame.amounts(lessons[0].actions[0])
 
 
 @pytest.mark.slow
