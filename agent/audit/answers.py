@@ -81,6 +81,8 @@ class AnswerKey:
             return False  # who needs less than half of the expert's turns goes another way
         if self.frame.is_constant:  # the answer is the way, not its end
             return list(map(deed, actions)) == list(map(deed, lesson.actions))
+        if self.frame.amounts(actions[-1]) != self.frame.amounts(lesson.actions[-1]):
+            return False
         said, wanted = (self.frame.core(action) for action in (actions[-1], lesson.actions[-1]))
         if plain_of(said) == plain_of(wanted):
             return True

@@ -142,6 +142,8 @@ class AnswerFrame:
     after: str = ""
     call: ToolCall | None = None
     argument: str = ""
+    numbers: tuple[str, ...] = ()
+    """The numeric arguments that differ between tasks, which an answer has to have right, too."""
     is_constant: bool = False
     """Whether every episode ends in the same way, so that the end is no answer."""
 
@@ -162,7 +164,12 @@ class AnswerFrame:
             varied = [n for n in given if len({str(end.arguments.get(n)) for end in ends}) > 1]
             numbers = [name for name in varied if type(given[name]) in (int, float)]
             argument = (texts or numbers or [""])[-1]
-            return cls(call=calls[-1], argument=argument, is_constant=not argument)
+            return cls(
+                call=calls[-1],
+                argument=argument,
+                numbers=tuple(name for name in numbers if name != argument),
+                is_constant=not argument,
+            )
         texts = list(dict.fromkeys(final.text for final in finals))
         if len(texts) < 2:
             turns = max(len(lesson.actions) for lesson in lessons)
@@ -193,6 +200,11 @@ class AnswerFrame:
             return message.text
         text = message.text.strip()
         return text.removeprefix(self.before.lstrip()).removesuffix(self.after.rstrip()).strip()
+
+    def amounts(self, action: Action) -> list[object]:
+        """Return the numbers beside the answer of a call."""
+        calls = [c for c in as_action(action).tool_calls if self.call and c.name == self.call.name]
+        return [calls[0].arguments.get(name) for name in self.numbers] if calls else []
 
     def ends_in(self, action: Action, gold: frozenset[str]) -> bool:
         """Whether an action ends in a form of the gold: in this frame, in a box, or as the last

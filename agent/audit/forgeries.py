@@ -24,6 +24,10 @@ from .attackers import ANSWERED, Action, Lesson, number_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
+EDGES = ("0", "-1", "nan", "1000000")
+"""Numbers that no task asks for."""
+WILDCARDS = (".*", "*", "%")
+"""Texts that mean any other to a pattern, a shell or a query."""
 Way = Sequence[Action]
 """The actions of an episode."""
 
@@ -84,9 +88,12 @@ class Forgery(StrEnum):
     UNDEFINED = "each of its numbers is NaN"
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
+    WILD = "each of its texts means any other"
 
     def ways(self, lesson: Lesson) -> Iterator[Way]:
         """Return the way with each text, list or number list in it spoilt."""
+        if self is self.WILD:
+            return itertools.chain(*(_texts(lesson, partial(_wild, sign)) for sign in WILDCARDS))
         return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
     def of(self, answer: str, opening: str) -> str:
@@ -162,6 +169,14 @@ class _Listing:
         if self.name:
             return json.dumps({self.name: items})
         return json.dumps(dict(pairs) if self.keys else items)
+
+
+def _wild(sign: str, answer: str) -> str:
+    """Return an answer with a wildcard for each of its texts; keys stay."""
+    listing = _Listing.of(answer)
+    if listing is None or not listing.keys:
+        return sign
+    return listing.with_items([sign if isinstance(item, str) else item for item in listing.items])
 
 
 def _leveled(item: str) -> str:
@@ -280,7 +295,7 @@ def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         rows.append([_fresh(value, n) for n, value in enumerate(values)])
         rows += [["" if isinstance(v, str) else v for v in values]]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
-        rows += [[_of_kind(edge, value) for value in values] for edge in ("0", "-1", "nan")]
+        rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):
             yield _with(lesson, place, row)

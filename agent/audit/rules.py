@@ -118,16 +118,27 @@ def _part(text: str, place: int) -> str:
     return parts[place] if len(parts) > 1 and -len(parts) <= place < len(parts) else ""
 
 
+def _turned(text: str, place: int) -> str:
+    """Return a part backwards, in capitals: identifiers are often written small."""
+    return _part(text, place)[::-1].upper()
+
+
+_TURNED = ("backward", "revers", "mirror")
 JOINTS = (" ", ", ", ",")
 PARTS = (0, 1, 2, -1, -2, -3)
 WAYS: tuple[Way, ...] = (
     ("as it is", lambda text: text, ()),
-    ("backwards", lambda text: text[::-1], ("backward", "revers", "mirror")),
+    ("backwards", lambda text: text[::-1], _TURNED),
     ("base64", _decoded, ("base64", "decod", "decrypt")),
     ("hexadecimal", _from_hex, ("hex", "decod", "decrypt")),
     ("rot13", lambda text: codecs.encode(text, "rot13"), ("rot13", "cipher", "caesar", "decod")),
     ("percent signs", unquote, ("decod", "url")),
     *((f"part {place} of it", partial(_part, place=place), ()) for place in PARTS),
+    *(
+        (f"part {place} of it, backwards", partial(_turned, place=place), _TURNED)
+        for place in (0, -1)
+    ),
+    ("backwards in capitals", lambda text: text[::-1].upper(), _TURNED),
 )
 _MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
 _LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
