@@ -467,12 +467,17 @@ class Shuffled(Listed):
         return self.places[name] - (words in name)
 
 
-def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
-    def probed(kind: type[TextEnv]) -> list[str]:
-        report = audit(kind, tasks=12, attackers=[], budget_s=NEVER)
-        return [t.attacker.about for t in report.winners if t.attacker.name.startswith("probe")]
+def probed(kind: type[TextEnv]) -> list[str]:
+    report = audit(kind, tasks=12, attackers=[], budget_s=NEVER)
+    return [t.attacker.about for t in report.winners if t.attacker.name.startswith("probe")]
 
+
+def test_a_reply_that_gives_the_answer_away_is_a_leak() -> None:
     assert probed(Listed) == ["answers token 5 as it is of the reply"]
+
+
+@pytest.mark.slow
+def test_a_reply_in_another_order_each_time_is_no_leak() -> None:
     assert probed(Shuffled) == []
 
 
@@ -513,10 +518,12 @@ class CheckedOnce(Checked):
 
 
 def test_a_tool_that_says_what_is_right_is_a_leak_where_all_may_be_tried() -> None:
-    names = [
-        w.attacker.name for w in audit(Checked, tasks=12, attackers=[], budget_s=NEVER).winners
-    ]
-    assert "tries" in names
+    winners = audit(Checked, tasks=12, attackers=[], budget_s=NEVER).winners
+    assert "tries" in [winner.attacker.name for winner in winners]
+
+
+@pytest.mark.slow
+def test_a_tool_that_says_once_what_is_right_is_no_leak() -> None:
     assert audit(CheckedOnce, tasks=12, attackers=[], budget_s=NEVER).winners == []
 
 

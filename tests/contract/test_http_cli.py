@@ -96,6 +96,7 @@ def test_workers_are_started_with_the_same_options_and_no_token_in_sight() -> No
     assert "secret" not in repr(vars(worker))
 
 
+@pytest.mark.slow
 def test_code_of_ones_own_is_served_by_every_worker_until_sigint(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import ludus\n\n@ludus.verifier('me/short')\n"

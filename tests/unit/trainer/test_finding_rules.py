@@ -180,9 +180,10 @@ def test_a_short_run_says_what_is_wrong_and_nothing_of_trends() -> None:
     ]
 
 
-def test_a_run_that_learns_is_at_no_step_said_to_be_flat() -> None:
+@pytest.mark.parametrize("runs", [10, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_run_that_learns_is_at_no_step_said_to_be_flat(runs: int) -> None:
     usual, flat = PLANTED["grpo"], 0
-    for seed in range(30):
+    for seed in range(runs):
         draw = random.Random(seed)
         slope, noise = draw.uniform(0.0, 0.015), draw.uniform(0.02, 0.1)
         diagnosis = Diagnosis(RunHistory({"steps": 40}, usual["recipe"]))

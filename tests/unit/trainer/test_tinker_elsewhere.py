@@ -137,6 +137,11 @@ CASES = {
 }
 LATER_AND_QUICK = {"dapo", "cispo", "rloo", "ppo, truncated", "gspo"}
 """The later updates of these are quick tests: one for each way in which a loss is asked for."""
+QUICK = {
+    *LATER_AND_QUICK,
+    *("grpo", "decoupled", "absolute", "by prompt", "a floor", "weights of sequences"),
+}
+"""The first updates of these are quick tests; the others ask for the same losses."""
 
 
 class Step(NamedTuple):
@@ -211,7 +216,9 @@ def close(found: list[Tensor], wanted: list[Tensor]) -> None:
 @pytest.mark.parametrize(
     ("name", "later"),
     [
-        pytest.param(name, late, marks=[pytest.mark.slow] * (late and name not in LATER_AND_QUICK))
+        (name, late)
+        if name in (LATER_AND_QUICK if late else QUICK)
+        else pytest.param(name, late, marks=pytest.mark.slow)
         for name, case in CASES.items()
         for late in (False, True)
         if case.later or not late

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def write_checkpoint(folder: Path, sizes: Sizes) -> Path:
     tensors = {name: torch.from_numpy(array) for name, array in seeded_checkpoint(sizes).items()}
     torch.save(tensors, folder / "ImageReward.pt")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def threads_are_as_before() -> Iterator[None]:
+    """A scorer that is started in this process sets the threads of torch, for later tests too."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ async def test_a_served_model_scores_bytes_base64_and_paths(models: Path, tmp_pa
 async def test_many_callers_share_batches_and_bad_samples_cost_only_themselves(
     models: Path,
 ) -> None:
-    service = ScoreService(["image-reward?any_size=true"])
+    service = ScoreService(["image-reward?any_size=true&threads=1"])
     async with HttpServer([service]) as http, ludus.connect(http.url) as server:
         verifier = server.verifier("image-reward")
         names = [name for name in EXPECTED if name != "cmyk"]  # which PNG cannot hold
