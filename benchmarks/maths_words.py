@@ -515,6 +515,66 @@ def compound_units(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("compound units, other unit", "", rf"{value} \mathrm{{{latex}}}", other, False)
 
 
+_QUANTITIES = [
+    "area",
+    "volume",
+    "formula",
+    "data",
+    "perimeter",
+    "sum",
+    "mean",
+    "median",
+    "mode",
+    "range",
+    "slope",
+    "period",
+    "speed",
+    "length",
+    "width",
+    "height",
+    "depth",
+    "mass",
+    "charge",
+    "force",
+    "work",
+    "power",
+    "energy",
+    "angle",
+    "ratio",
+    "rate",
+    "profit",
+    "cost",
+    "price",
+    "total",
+    "count",
+    "rank",
+    "trace",
+    "norm",
+    "degree",
+    "index",
+    "order",
+    "size",
+    "age",
+    "time",
+    "tax",
+    "interest",
+    "area",
+    "quota",
+    "idea",
+]
+
+
+def headed_values(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a value behind the name of what is asked and a colon, and another value."""
+    for _ in range(count):
+        name, value = rng.choice(_QUANTITIES), rng.randrange(2, 99)
+        for said, paid in ((value, True), (value + 1, False)):
+            response = f"{rng.choice(('', 'Total ', '**'))}{name.capitalize()}: {said}"
+            response += "**" if response.startswith("**") else ""
+            law = "headed values" if paid else "headed values, other value"
+            yield Row(law, f"What is the {name}?", str(value), response, paid)
+
+
 _COUNTERS = [
     "个",
     "個",
@@ -583,5 +643,6 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
 DRAWS = (
     counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
+    headed_values,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -231,7 +231,10 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     return ""
 
 
-_ASKED_UNIT = re.compile(r"\b(?:in|how many) ([A-Za-z]+)(?! per\b|/)\b", re.IGNORECASE)
+_ASKED_UNIT = re.compile(
+    r"\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/)\b", re.IGNORECASE
+)
+"""A unit that a question names. A pound is a weight or money, and a letter may name anything."""
 _WRITES_OUT = re.compile(
     r"\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard form)",
     re.IGNORECASE | re.DOTALL,

@@ -344,6 +344,7 @@ def _beside(
 _DENIED_EVENT = re.compile(
     r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals|was)\W*$"
 )
+# A question with a negative prefix, or in another language, may ask for what does not happen.
 _ASKS_DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]",
     re.IGNORECASE,

@@ -94,7 +94,7 @@ _ARROW = re.compile(
     re.DOTALL,
 )
 _LABELLED = re.compile(
-    r"(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
+    r"(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:answer|count|total|sum"
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])",
     re.IGNORECASE,

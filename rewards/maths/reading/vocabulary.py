@@ -94,13 +94,13 @@ DENIALS = words(
 """Words after a value that take the value back or change the amount, in several languages."""
 COUNTER = (
     "(?:[个個人名本枚匹台冊册张張只隻头頭件条條辆輛棵瓶杯袋箱盒次回日天年月周種种組组套層层位支颗顆块塊页頁题題道班场場步歩段级級间"
-    "間家岁歳歲点點番号號片根座所校艘架朵束串把份篇首句字行列排队隊轮輪局圈项項类類匹羽粒滴座株门門期期届届票张]"
+    "間家岁歳歲点點番号號片根座所校艘架朵束串把份篇首句字行列排队隊轮輪局圈项項类類匹羽粒滴座株门門期届票]"
     "|小时|小時|時間|通り|人前|か所|ヶ所|つ|とおり|[개명권대장잔병번살칸층쪽점회차줄척벌채]|마리|가지|사람|송이|그루|자루|조각)"
 )
 """Matches a word that counts, in scripts without spaces: what is behind it is counted."""
 ALTERS = (
     "以[上下内外前后]|未[満满]|左右|超|不[足到是对對]|ではな|ではあ|じゃな|でな|错|錯|误|誤|吗|嗎|倍|半$|多$|余$|か$|说|的平方|的一半|的倒数"
-    "|次方|每|点[一二三四五六七八九]|与|根$|아니|아님|이상|이하|이내|미만|초과|정도|보다|분의|[이]?[상하]$|배$"
+    "|次方|每|点[一二三四五六七八九]|与|根$|아니|아님|이상|이하|이내|미만|초과|정도|보다|분의|배$"
 )
 """Matches what behind such a word makes the number another one, bounds it or denies it."""
 FOREIGN_CHANGES = words(
