@@ -275,7 +275,7 @@ def depot(draw: random.Random, slip: str) -> Script:
     for _ in range(20):
         left = [guest for guest in due if guest not in sent]
         best = f"send {left[0]} {told[left[0]]}".strip() if left else f"voucher {code}"
-        verb, *words = (yield shown, "close" if used else best).split()
+        verb, *words = (yield shown, "close" if used else best).split() or [""]
         shown = "That cannot be."
         if verb == "send" and words and words[0] in weights:
             is_new = words[0] not in sent or slip == "twice"
