@@ -498,7 +498,7 @@ def _equal(
         cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
-        _MARKED.sub(r"\1", cleaned_gold) == _MARKED.sub(r"\1", cleaned_answer)
+        _unmarked(cleaned_gold) == _unmarked(cleaned_answer)
         or (
             not (cleaned_gold + cleaned_answer).isalnum()
             and squeeze(cleaned_gold) == squeeze(cleaned_answer)
@@ -529,14 +529,19 @@ def _equal(
     # A gold `2 g/m` may as well be a formula with letters.
     if re.search(r"[A-Za-z]{2}", cleaned_gold) or _LETTERS.search(cleaned_answer):
         cleaned_gold = _with_units(cleaned_gold)
-    if not _OPTION.match(cleaned_gold):
+    if "(" in cleaned_answer + cleaned_gold and not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
 
 
+def _unmarked(text: str) -> str:
+    """Return words without the command that sets them upright."""
+    return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
+
+
 def _with_units(text: str) -> str:
     """Return a number, a space and a quotient of known units with the units marked as words."""
-    measured = _MEASURED.fullmatch(text)
+    measured = _MEASURED.fullmatch(text) if "/" in text else None
     unit = re.sub(r"\\text|[{}]", "", measured[2]) if measured else ""
     if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", unit))):
         return rf"{measured[1]}\text{{ {unit}}}"
@@ -545,7 +550,7 @@ def _with_units(text: str) -> str:
 
 def _without_parts(text: str) -> str:
     """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
-    labels = _PART.findall(text)
+    labels = _PART.findall(text) if "(" in text else []
     if len(labels) < 2 or "".join(labels) != "abcdefgh"[: len(labels)]:
         return text
     return f"({_PART.sub(', ', text).strip(' ,')})"

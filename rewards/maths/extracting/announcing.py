@@ -143,7 +143,8 @@ def _candidates_at(
     noun = "answer" if match["answer"] else "result"
     # The statement starts at words such as "the final" before the noun.
     base = max(after, match.start() - 80)
-    determiner = DETERMINERS.search(body[base : match.start()])
+    ahead = body[base : match.start()]
+    determiner = DETERMINERS.search(ahead, _after_stop(ahead))
     noun_start = base + determiner.start() if determiner else match.start()
     if (
         language is ENGLISH
@@ -187,6 +188,13 @@ def _candidates_at(
     )  # fmt: skip
 
 
+def _after_stop(text: str) -> int:
+    """Return the offset behind the last full stop, comma or colon: no run of determiners begins
+    before it.
+    """
+    return max(text.rfind("."), text.rfind(","), text.rfind(":")) + 1
+
+
 def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:
     """Return the start of the value after a noun without a verb: in a heading or an inverted
     sentence. None if neither fits.
@@ -204,7 +212,8 @@ def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> in
 def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate | None:
     """Return the candidate of `10 is the answer`, where the noun is at `noun`, or None."""
     base = max(after, noun - 100)
-    match = _VALUE_FIRST.search(body[base:noun])
+    ahead = body[base:noun]
+    match = _VALUE_FIRST.search(ahead) if " is" in ahead or " are" in ahead else None
     if match is None or _TAKEN_FROM.match(body, verb_end):
         return None
     text = match["value"].strip("*")

@@ -5,12 +5,14 @@ in the text are places in the response.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ..reading.dates import NAME
 
 REACH = 20_000
 """How many characters at the end of a response are searched for words; marks are found anywhere."""
 MAX_CLAUSE = 160
+NEAR_CLAUSE = 64
 """How many characters before a statement may contain a word that denies, supposes or quotes the
 statement.
 """
@@ -109,12 +111,16 @@ def crossed_out(body: str, start: int, end: int) -> bool:
     return any(mark in body[max(0, start - 3) : end + 4] for mark in _NEGATED_MARKS)
 
 
+@lru_cache(maxsize=64)
 def clause_before(body: str, place: int) -> str:
     """Return the sentence up to `place`, at most MAX_CLAUSE characters long."""
     start = max(0, place - MAX_CLAUSE)
     before = body[start:place]
-    sentence_ends = [sentence_end.end() for sentence_end in _SENTENCE_END.finditer(before.rstrip())]
-    return before[sentence_ends[-1] :] if sentence_ends else before
+    stripped = before.rstrip()
+    # Most sentences end within the last characters, so that the rest is seldom searched.
+    ends = list(_SENTENCE_END.finditer(stripped, max(0, len(stripped) - NEAR_CLAUSE)))
+    ends = ends or list(_SENTENCE_END.finditer(stripped))
+    return before[ends[-1].end() :] if ends else before
 
 
 def clause_behind(body: str, place: int) -> str:

@@ -165,24 +165,29 @@ _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
 _RANGING = r"[\s}$]{1,4}(?=[a-z]\w?\s*(?:\\in\b|\\[gl]eq?\b|[<>]))"
 """What follows the words of a quantifier: a letter and its range."""
 _SAID = tuple(
-    (re.compile(pattern, re.IGNORECASE), meaning)
-    for pattern, meaning in (
-        (rf"^(?:minus|negative)\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
-        (r"^(-?\d+) (?:out of|in) (\d+)$", r"\1/\2"),
-        (r"\bper cent\b", "percent"),
-        (r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
-        (r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
-        (r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
-        (r"^(\d+) and (\d+/\d+)(?!\w|/)", r"\1 \2"),
-        (r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
-        (r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
-        (r"^US\s?(?=\\?\$)", ""),
-        (rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}", r"\\exists "),
-        (rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
+    (sign, re.compile(pattern, re.IGNORECASE), meaning)
+    for sign, pattern, meaning in (
+        ("minus", rf"^minus\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
+        ("negative", rf"^negative\s+(?=\d|(?:{_NUMBER_WORD})\b)", "-"),
+        (" of ", r"^(-?\d+) out of (\d+)$", r"\1/\2"),
+        (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
+        ("per cent", r"\bper cent\b", "percent"),
+        (":", r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
+        (":", r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
+        (" in ", r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
+        (" and ", r"^(\d+) and (\d+/\d+)(?!\w|/)", r"\1 \2"),
+        ("const", r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
+        (".", r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
+        ("us", r"^US\s?(?=\\?\$)", ""),
+        (
+            "there",
+            rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}",
+            r"\\exists ",
+        ),
+        ("for ", rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )
-"""Numbers said in words, in the spelling of formulas."""
-_SAYS = re.compile(r" |US|const|\.\d*\(\d")
+"""Numbers said in words, in the spelling of formulas, each with a text that occurs in all of them."""
 # `\left.` prints nothing, and \mathcal{O}(n) is O(n).
 _UNPRINTED = re.compile(r"\\(?:left|right)\s*\.")
 _BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
@@ -215,8 +220,10 @@ def strip_delimiters(text: str) -> str:
     >>> strip_delimiters("**$42$.**")
     '42'
     """
-    for pattern, meaning in _SAID if _SAYS.search(text) else ():
-        text = pattern.sub(meaning, text)
+    lowered = text.lower()
+    for sign, pattern, meaning in _SAID:
+        if sign in lowered:
+            text = pattern.sub(meaning, text)
     if " ; " in text:
         text = _SEMICOLONED.sub(lambda bracket: _COMMA_INSIDE.sub(".", bracket[0]), text)
     if "{,}" in text:
