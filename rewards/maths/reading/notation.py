@@ -187,7 +187,7 @@ _SAID = tuple(
         ("for ", rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )
-"""Numbers said in words, in the spelling of formulas, each with a text that occurs in all of them."""
+"""Numbers said in words, in the spelling of formulas, each with a text that it cannot lack."""
 # `\left.` prints nothing, and \mathcal{O}(n) is O(n).
 _UNPRINTED = re.compile(r"\\(?:left|right)\s*\.")
 _BIG_O = re.compile(r"\\mathcal\s*\{O\}(?=\s*(?:\\left)?\()")
