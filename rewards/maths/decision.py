@@ -19,7 +19,7 @@ from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED
 from .comparing.formulas import formula
-from .comparing.question import family, in_asked_order, refusal, side_asked
+from .comparing.question import family, in_asked_order, is_multiple, refusal, side_asked
 from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -52,7 +52,8 @@ _OPTION = re.compile(
 )
 # `(a) 5, (b) 7`: the labels of the parts of a question.
 _PART = re.compile(
-    r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?\(([a-h])\)[\s:}~]*(?:\\ )?"
+    r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
+    r"\(([a-h]|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
 )
 # `20 m/s`: a number, a space and a quotient of units.
 _MEASURED = re.compile(
@@ -178,6 +179,8 @@ def decide(
         decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):
         return PairDecision(True, "number base", "the base that the question names")
+    if prompt and not decision.equal and is_multiple(prompt, unboxed(gold), answer):
+        return PairDecision(True, "multiple", "a multiple of the vector")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
@@ -551,7 +554,9 @@ def _with_units(text: str) -> str:
 def _without_parts(text: str) -> str:
     """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
     labels = _PART.findall(text) if "(" in text else []
-    if len(labels) < 2 or "".join(labels) != "abcdefgh"[: len(labels)]:
+    in_order = "".join(labels) in {row[: len(labels)] for row in ("abcdefgh", "12345678")}
+    # In `f (1) = 3, f (2) = 5` the numbers are no labels.
+    if len(labels) < 2 or not in_order or (labels[0] == "1" and not text.startswith("(1)")):
         return text
     return f"({_PART.sub(', ', text).strip(' ,')})"
 

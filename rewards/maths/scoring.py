@@ -28,6 +28,7 @@ from .extracting.closing import listed_values
 from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import boxed_apart, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
+from .extracting.stance import Stance
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
@@ -211,6 +212,9 @@ class MathsVerifier:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 or boxed_apart(gold, response) for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts)
+        if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
+            claimed = _FOR_EXAMPLE.sub(lambda words: " " * len(words[0]), response)
+            extraction = self.extract(claimed, truncated=truncated, several=has_parts)
         if extraction.rule in _OPEN and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)
         if extraction.rule in _OPEN and not extraction.refused and not truncated:
@@ -349,6 +353,14 @@ _ASKS_DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]",
     re.IGNORECASE,
 )
+
+
+_ANY = re.compile(
+    r"\b(?:find|give|write(?: down)?|name|provide|state|construct|exhibit) (?:an?|any|one)\b",
+    re.IGNORECASE,
+)
+"""A question for one of many right answers, which is answered by an example."""
+_FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor (?:example|instance)\b|\bsuch as\b", re.IGNORECASE)
 
 
 def _asked(prompt: str | list[Message]) -> str:

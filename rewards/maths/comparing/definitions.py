@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from ..proving.judge import Judge
 from ..proving.probe import approximate
-from ..reading.nodes import Node, has, is_scalar, mul, rename, symbols, text, walk
+from ..reading.nodes import EXACT, Node, has, is_scalar, mul, rename, symbols, text, walk
 from ..reading.vocabulary import UNIT_LETTERS
 from .quantities import MARKS, same_value
 
@@ -129,12 +129,17 @@ def exact_sides(node: Node) -> list[Node]:
             sides[-1] = side
         else:
             break
-    last = sides[-1]
-    marked = any(side.op == "quantity" for side in sides)
-    if marked and last.op == "mul" and last.args[-1].note in UNIT_LETTERS:
-        # Behind a name the letter of a unit reads as another name: `F = 2 kg · 3 m/s^2 = 6 N`.
-        sides[-1] = Node("quantity", (mul(*last.args[:-1]),), 0, last.args[-1].note)
-    return sides
+    if not any(side.op == "quantity" for side in sides):
+        return sides
+    # The letter of a unit reads as a name: `F = 2 kg · 3 m/s^2 = 6 N`, `5000 m = 5 km`.
+    return [
+        Node("quantity", (mul(*side.args[:-1]),), 0, side.args[-1].note)
+        if side.op == "mul"
+        and side.args[-1].note in UNIT_LETTERS
+        and (side is sides[-1] or (len(side.args) == 2 and side.args[0].op in EXACT))
+        else side
+        for side in sides
+    ]
 
 
 _ROUGHLY = 5.0

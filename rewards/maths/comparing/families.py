@@ -50,7 +50,17 @@ def same_kinds(first: Node, second: Node) -> bool:
     agrees with any.
     """
     first_kinds, second_kinds = _kinds(first), _kinds(second)
-    return not first_kinds or not second_kinds or first_kinds == second_kinds
+    if first_kinds == {"set Q"} and second_kinds == {_UNSAID}:
+        return True
+    return not first_kinds or not second_kinds or _real(first_kinds) == _real(second_kinds)
+
+
+_UNSAID = "set K"
+"""The set of a constant that words declare: the real numbers, unless the gold has others."""
+
+
+def _real(kinds: set[str]) -> set[str]:
+    return {"set R" if kind == _UNSAID else kind for kind in kinds}
 
 
 def _kinds(node: Node) -> set[str]:
@@ -198,7 +208,7 @@ def same_line(gold: Node, answer: Node) -> bool:
     """Return whether both are the same line in parametric form, where one puts its parameter in the
     real numbers: `(t + 1, t, 2 - 2t), t in R` is `(s, s - 1, 4 - 2s)`, and `a + t d` is `a + 2t d`.
     """
-    if "set R" not in _kinds(gold) | _kinds(answer) and not _is_vector_sum(gold):
+    if "set R" not in _real(_kinds(gold) | _kinds(answer)) and not _is_vector_sum(gold):
         return False
     lines = _parametric(gold), _parametric(answer)
     if None in lines:

@@ -11,19 +11,21 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
 from ..conventions import Conventions
 from ..proving.judge import Judge, NeedsPool
 from ..proving.probe import approximate
 from ..reading.labels import Labelled, labelled, place_of
-from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
+from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, mul, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
 from ..reading.sides import sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
 from .forms import Notated, plain_root, unasked
+from .matrices import in_components, worked_out
 from .naming import is_curve
 from .relations import same_relation
 
@@ -213,6 +215,42 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return ("form", reason) if reason else None
 
 
+def is_multiple(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether an answer is a multiple of the vector of the gold, where the prompt asks for
+    any vector of a direction: `Find an eigenvector`.
+    """
+    if not _DIRECTION.search(prompt) or _SCALED.search(prompt):
+        return False
+    vectors = [worked_out(_value(node)) for text in (gold, answer) if (node := _read(text))]
+    vectors[1:] = [in_components(vector, vectors[0]) for vector in vectors[1:]]
+    if len(vectors) < 2 or any(node.op not in {"matrix", "bracket"} for node in vectors):
+        return False
+    first, second = (node.args for node in vectors)
+    if len(first) != len(second) or symbols(vectors[1]) - symbols(vectors[0]):
+        return False
+    judge, zero = Judge(Conventions()), Node("num")
+    with suppress(NeedsPool):
+        turned = all(
+            judge.equal(mul(a, d), mul(b, c))
+            for (a, c), (b, d) in combinations(zip(first, second, strict=True), 2)
+        )
+        return turned and not all(judge.equal(cell, zero) for cell in second)
+    return False
+
+
+_DIRECTION = re.compile(
+    r"\b(?:an?|any|one|some) (?:\w+ ){0,2}(?:eigenvector|(?:normal|direction) vector"
+    r"|vector (?:that is )?(?:normal|orthogonal|perpendicular|parallel))\b",
+    re.IGNORECASE,
+)
+_SCALED = re.compile(
+    r"\b(?:unit|normali[sz]ed|norm|lengths?|magnitude|integers?|smallest|first|last|component|entry"
+    r"|coordinate|leading)\b",
+    re.IGNORECASE,
+)
+"""Words that ask for one vector of a direction."""
+
+
 def misnamed(prompt: str, said: str) -> str:
     """Return why the name that words give a value is not the one that is asked, or ""."""
     label = _LABEL.search(said)
@@ -326,7 +364,7 @@ _OTHERS = re.compile(
 )
 _DERIVED = re.compile(
     r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
-    r"|conjugate|successor|predecessor)\b[^.,;]*$"
+    r"|conjugate|successor|predecessor)\b(?! (?:otherwise|if|when|for|where)\b)[^.,;]*$"
     r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
     r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
     r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$",
@@ -573,7 +611,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
         and (has(given, "rel") and given.note != "in")
     ):
         return "the question asks for an interval"
-    if asked.bounds and wanted.op == "bracket" and given.op in {"list", "set"}:
+    ends = given.op in {"list", "set"} and not _of_several_letters(asked, given)
+    if asked.bounds and wanted.op == "bracket" and ends:
         return "the question asks for an interval"
     if asked.counts and given.op == "percent" != wanted.op:
         return "the question asks for a count"
@@ -583,6 +622,17 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     if units and wanted.note in asked.units:
         return f"the question asks for {wanted.note}"
     return ""
+
+
+def _of_several_letters(asked: Question, node: Node) -> bool:
+    r"""Return whether a list has the values of several letters of the prompt: those that it names
+    (`r = 3, \theta = \pi/2`), or those of a tuple in the prompt.
+    """
+    names = {item.args[0].note for item in node.args if item.op == "rel" and item.note == "="}
+    letters = asked.quantities.union(*map(symbols, asked.asked))
+    return len(names & letters) == len(node.args) or any(
+        part.op == "bracket" and {item.op for item in part.args} == {"sym"} for part in asked.asked
+    )
 
 
 def _scientific(node: Node) -> bool:

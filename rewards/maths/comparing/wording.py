@@ -84,7 +84,7 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     same = (
         first is not None
         and second is not None
-        and (first == second or _list_items(first) == _list_items(second) != set())
+        and (first == second or _list_items(first) == _list_items(second) != frozenset())
     )
     return judge.decided(
         "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
@@ -176,10 +176,14 @@ def _clock(node: Node) -> tuple[int, str] | None:
     return 60 * (hour % 12 + (12 if half == "pm" else 0)) + minute, half
 
 
-def _list_items(phrase: str) -> set[str]:
-    """Return the items of a list in words, or an empty set for words that form no list."""
-    items = {item.strip() for item in _WORD_LIST.split(phrase) if item.strip()}
-    return items if len(items) > 1 else set()
+def _list_items(phrase: str) -> frozenset[str] | list[str]:
+    """Return the items of a list in words, or an empty set for words that form no list. Verdicts
+    such as yes and no stay in order.
+    """
+    items = [item.strip() for item in _WORD_LIST.split(phrase) if item.strip()]
+    if len(items) < 2:
+        return frozenset()
+    return items if _OPPOSITES.intersection(items) else frozenset(items)
 
 
 def _words_of(node: Node) -> str | None:

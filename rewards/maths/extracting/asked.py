@@ -85,7 +85,8 @@ def asked_value(prompt: str, body: str) -> Named | None:
     """
     start, end = closing_sentence(body)
     value = (
-        _by_owner(prompt, body, start, end)
+        _by_ratio(prompt, body, start, end)
+        or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
@@ -292,7 +293,9 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
-    exists = _EXISTS.match(clause) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None
+    exists = (
+        _EXISTS.match(clause.lstrip()) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None
+    )
     if exists and not (led and _CONDITIONAL.search(led[0])):
         noun = (exists["noun"] or exists["other"]).lower().removesuffix("s")
         is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
@@ -458,6 +461,29 @@ _CHANCE = re.compile(
     r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$",
     re.IGNORECASE,
 )
+
+
+_RATIO = re.compile(
+    r"(?:\b(?:is|are|equals|be|becomes|(?:simplifies|reduces) to)|=|:)\s*[*]*"
+    r"(?P<first>\d+) to (?P<second>\d+)[*]*(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
+)
+_PAIR = re.compile(r"\b([^\W\d_]{3,})\s?(?:to|:)\s(?:the )?([^\W\d_]{3,})")
+
+
+def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return `3:2` of a closing sentence that ends in `3 to 2` where a ratio is asked, of the same
+    things in the same order; else None.
+    """
+    ratio = _RATIO.search(body, start, end) if re.search(r"\b(?:ratio|odds)\b", prompt) else None
+    before = body[start : ratio.start()] if ratio else ""
+    if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
+        return None
+    turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
+    if turned.intersection(_PAIR.findall(before.lower())):
+        return None
+    return Named(
+        "", f"{ratio['first']}:{ratio['second']}", ratio.start("first"), ratio.end("second")
+    )
 
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:

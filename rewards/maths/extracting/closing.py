@@ -315,6 +315,8 @@ _PICKED = re.compile(
     r"(?:(?:the )?(?:option|choice|answer|letter)\s+)?[*(]*(?P<after>[A-J])\b[)*]*"
     r"(?=\s*(?:[.,;:!]|$|because\b|since\b|as\b|it is\b))"
     r"|(?::|(?:^|[.!]\s+)(?i:option|choice))\s*[*(]*(?P<colon>[A-J])[)*]*\s*\.?\s*$"
+    r"|\b(?i:(?:right|correct|true|best) (?:option|choice|answer|statement|one)"
+    r" is the \w+(?: one)?),? [*(]*(?P<placed>[A-J])[)*]*\s*\.?\s*$"
     r"|\b(?i:it'?s|it is)\s+[*(]*(?P<who>[A-J])\b[)*]*\s+(?:who|that|which)\b"
     r"|\b(?i:only)\s+[*(]*(?P<only>[A-J])\b[)*]*\s+(?:works?|satisf\w+|fits|holds|remains|match\w*)"
     r"|(?<![\w(*])[*(]*(?P<before>[A-J])\b[)*]*\s+(?:is|must be"
@@ -393,7 +395,7 @@ _NAMED = re.compile(
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
-    r"(?:^|[.:;…]\s|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
+    r"(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
     rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
     rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
@@ -486,7 +488,7 @@ def picked(body: str) -> Candidate | None:
     picks = {
         match[group]: match.span(group)
         for match in _PICKED.finditer(body, start, end)
-        for group in ("after", "colon", "who", "only", "before")
+        for group in ("after", "colon", "placed", "who", "only", "before")
         if match[group] and not _NOT_PICKED.search(body[start : match.start(group)])
     }
     if len(picks) == 1:
@@ -512,7 +514,7 @@ def worded(body: str) -> Candidate | None:
             return counted
         word_match = (
             _nothing(body, start, end)
-            or _SPELLED.search(body, start, end)
+            or _SPELLED.search(body, max(0, start - 1), end)
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)
         )

@@ -80,7 +80,7 @@ def values_of(gold: str) -> int:
 
 
 _MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
-_SEVERAL = re.compile(r"[,;]\s")
+_SEVERAL = re.compile(r"[,;]\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)")
 _ONLY = re.compile(
     r"\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b", re.IGNORECASE
 )

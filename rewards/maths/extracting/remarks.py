@@ -30,8 +30,8 @@ _ASIDE = re.compile(
 )
 # `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
-# `0.5 (or 1/2)`: a second value, which has to be equal.
-_OR_ELSE = re.compile(r"\(\s*(?:\\text\s*\{\s*)?or (?=[^()]*\)[\s$.]*$)")
+# `0.5 (or 1/2)`, `300 cm (= 3 m)`: a second value, which has to be equal.
+_OR_ELSE = re.compile(r"\([\s$]*(?:\\text\s*\{\s*)?(?P<sign>or |=)(?=[^()]*\)[\s$.]*$)")
 _STATED = re.compile(
     r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
     r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
@@ -84,7 +84,7 @@ def _alternative(answer: str) -> str:
     rest = answer[alternative.end() :].replace(")", "", 1)
     if rest.count("}") > rest.count("{"):
         rest = rest.replace("}", "", 1)
-    return f"{answer[: alternative.start()]} or {rest}"
+    return f"{answer[: alternative.start()]} {alternative['sign']} {rest}"
 
 
 def stated(prose: str) -> str | None:

@@ -141,6 +141,10 @@ _OF_THEM = re.compile(
 )
 
 
+_DONE = re.compile(
+    r"(?:\$*\\(?:blacksquare|square|qed|Box)|[∎□■▢◼]|\bQ\.?E\.?D\b)[\s$.*]*$", re.IGNORECASE
+)
+"""The sign behind a proof."""
 MAX_CHECKS = 4
 """How many sentences at the end are passed over as checks."""
 
@@ -148,6 +152,8 @@ MAX_CHECKS = 4
 def closing_sentence(body: str) -> tuple[int, int]:
     """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
+    if done := _DONE.search(body, max(0, end - 24), end):
+        end = len(body[: done.start()].rstrip()) or end
     aside = _WHOLE_REMARK.search(body, max(0, end - 240), end)
     if aside and not _CORRECTS.search(aside[0]) and len(body[: aside.start()].strip()) > 0:
         end = len(body[: aside.start("remark")].rstrip())

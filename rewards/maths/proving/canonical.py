@@ -33,6 +33,8 @@ from .sums import (
 )
 
 MAX_FACTORIAL = 300
+MAX_SHIFT = 6
+"""The largest number beside the letter of a factorial that is split off."""
 SUMS, NAMES = "r", "s"
 """Kinds of denominators that may be multiplied out: sums as in 1/(x+1), names as in 1/x."""
 
@@ -168,7 +170,8 @@ def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None
         return times(top, rational_power(bottom, -1, meter), meter)
     values = [_constant_of(argument) for argument in arguments]
     if None in values:
-        return _small_binomial(arguments, meter) if name == "binom" else None
+        symbolic = {"binom": _small_binomial, "factorial": _shifted_factorial}.get(name)
+        return symbolic(arguments, meter) if symbolic else None
     exact = _integer_function(name, [value for value in values if value is not None])
     return None if exact is None else constant(exact)
 
@@ -208,6 +211,20 @@ def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
     for step in range(int(lower)):
         product = times(product, plus(upper, constant(-step)), meter)
     return scaled(product, Fraction(1, math.factorial(int(lower))))
+
+
+def _shifted_factorial(arguments: list[Sum], meter: Meter) -> Sum | None:
+    """Return `(n + 2)!` as `(n + 2) (n + 1) n!`, and `(n - 1)!` as `n! / n`."""
+    shift = arguments[0].get(ONE, 0)
+    if shift.denominator != 1 or not 0 < magnitude(shift) <= MAX_SHIFT:
+        return None
+    base = plus(arguments[0], constant(-shift))
+    product = _opaque("factorial", [base])
+    for step in range(min(0, int(shift)), max(0, int(shift))):
+        factor = plus(base, constant(step + 1))
+        factor = factor if shift > 0 else rational_power(factor, -1, meter)
+        product = times(product, factor, meter)
+    return product
 
 
 def _natural_log(terms: Sum) -> Sum:

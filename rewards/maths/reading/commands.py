@@ -13,7 +13,7 @@ from .pratt import Parser, Prefix
 
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"})
 INTEGRALS = frozenset({"int", "iint", "iiint", "oint"})
-_NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C"})
+_NUMBER_SETS = frozenset({"R", "Z", "N", "Q", "C", "K"})
 
 
 def command(parser: Parser) -> Node:

@@ -45,15 +45,17 @@ _ARTICLES = r"(?:(?:an?|any|some|every|each|all|arbitrary|real|free|{}) ){{0,3}}
 _LETTERS = (
     r"(?P<{0}>(?P<first_{0}>(?<!\w)[A-Za-z])(?: ?(?:,|and) ?(?!(?P=first_{0}))[A-Za-z]){{0,2}})"
 )
+_IN = r"\\in ?\\mathbb ?\{{? ?(?P<in_{}>[QRZ]) ?\}}?"
 _SIGN = "non-?zero|positive|negative"
 _REMARK = re.compile(
     r"[\s,;(]{0,9}(?:(?:for|where|with|and|here) )?(?:"
     + _ARTICLES.format(f"(?P<sign>{_SIGN})")
-    + r"(?:(?:arbitrary )?constants?|reals?|real numbers?|(?P<whole>integers?)) "
+    + r"(?:(?P<some>(?:arbitrary )?constants?)|reals?|real numbers?|(?P<whole>integers?)) "
     + _LETTERS.format("of")
+    + rf"(?: ?{_IN.format('of')})?"
     + "|"
     + _LETTERS.format("subject")
-    + r" ?(?:\\in ?\\mathbb ?\{? ?R ?\}? ?)?,? ?(?:(?:is|being|are) )?"
+    + rf" ?(?:{_IN.format('subject')} ?)?,? ?(?:(?:is|being|are) )?"
     + _ARTICLES.format(f"(?P<kind>{_SIGN})")
     + r"(?:constants?|(?:real )?numbers?|real|parameters?|arbitrary|(?P<entire>integers?)))[\s.)]*$"
 )
@@ -62,10 +64,10 @@ MAX_REMARK = 120
 
 def with_constant(cleaned: str) -> str:
     r"""Return an equation whose constant words declare (`for a constant c`, `where c is any real
-    number`, `(c constant)`) with the set of that constant, any other text as it is.
+    number`, `(c constant)`) with its set, which is `K` if it is unsaid; any other text as it is.
 
     >>> with_constant(r"f(x) = x + c \text{ for a constant } c")
-    'f(x) = x + c, c \\in \\mathbb{R}'
+    'f(x) = x + c, c \\in \\mathbb{K}'
     """
     if "=" not in cleaned or not _DECLARES.search(cleaned[-MAX_REMARK:]):
         return cleaned
@@ -78,7 +80,8 @@ def with_constant(cleaned: str) -> str:
     said = plain[plain.find("=") : remark.start()] if remark else ""
     if not remark or not letters or any(letter not in said for letter in letters):
         return cleaned
-    kind = "Z" if remark["whole"] or remark["entire"] else "R"
+    kind = "Z" if remark["whole"] or remark["entire"] else "K" if remark["some"] else "R"
+    kind = remark["in_of"] or remark["in_subject"] or kind
     bound = _BOUNDS.get((remark["sign"] or remark["kind"] or "").replace("-", ""), "")
     sets = [
         rf", {letter} \in \mathbb{{{kind}}}" + (bound and f", {letter} {bound} 0")

@@ -220,6 +220,8 @@ def strip_delimiters(text: str) -> str:
     >>> strip_delimiters("**$42$.**")
     '42'
     """
+    if "{:}" in text:
+        text = text.replace("{:}", ":")
     lowered = text.lower()
     for sign, pattern, meaning in _SAID:
         if sign in lowered:
