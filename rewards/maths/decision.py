@@ -55,12 +55,6 @@ _PART = re.compile(
     r"(?:^|(?:[\s,;.]|\\q?quad)+|\\\\)(?:and\s+)?(?:\\text\{\s*)?"
     r"\(([a-h]|[1-8](?=\)[\s\\:~}]))\)[\s:}~]*(?:\\ )?"
 )
-# `20 m/s`: a number, a space and a quotient of units.
-_MEASURED = re.compile(
-    r"(-?[\d.,]+(?:\\pi)?)\s+((?:[A-Za-z]{1,4}|\\text\{[A-Za-z]{1,4}\})(?:\^\{?[23]\}?)?"
-    r"/[A-Za-z]{1,3}(?:\^\{?[23]\}?)?)"
-)
-_LETTERS = re.compile(r"\\text\{ (?:[A-Za-z]{2,4}/|[A-Za-z]/[A-Za-z]{2})")
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
     r"\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube|root"
@@ -528,10 +522,6 @@ def _equal(
         if choice.option:
             return _equal(choice.option, answer, conventions, deep)
     cleaned_gold, cleaned_answer = _without_parts(cleaned_gold), _without_parts(cleaned_answer)
-    cleaned_answer = _with_units(cleaned_answer)
-    # A gold `2 g/m` may as well be a formula with letters.
-    if re.search(r"[A-Za-z]{2}", cleaned_gold) or _LETTERS.search(cleaned_answer):
-        cleaned_gold = _with_units(cleaned_gold)
     if "(" in cleaned_answer + cleaned_gold and not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
@@ -540,15 +530,6 @@ def _equal(
 def _unmarked(text: str) -> str:
     """Return words without the command that sets them upright."""
     return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
-
-
-def _with_units(text: str) -> str:
-    """Return a number, a space and a quotient of known units with the units marked as words."""
-    measured = _MEASURED.fullmatch(text) if "/" in text else None
-    unit = re.sub(r"\\text|[{}]", "", measured[2]) if measured else ""
-    if measured and all(map(unit_symbol, re.findall(r"[A-Za-z]+", unit))):
-        return rf"{measured[1]}\text{{ {unit}}}"
-    return text
 
 
 def _without_parts(text: str) -> str:

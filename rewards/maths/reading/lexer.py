@@ -175,7 +175,7 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
         and (run in _GLUED_UNITS or (run in _PREFIXED and not (spaced and tokens)))
     ):
         _product(run, spaced, tokens)
-    elif worded or is_word(run) or (run in _CAPITAL_UNITS and spaced and not _no_amount(tokens)):
+    elif worded or is_word(run) or (run in _SPACED_UNITS and spaced and not _no_amount(tokens)):
         tokens.append(Token("word", run if len(run) < 3 or run in UNITS else lowered, spaced))
     else:
         _product(run, spaced, tokens)
@@ -190,7 +190,7 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
-_CAPITAL_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ"})
+_SPACED_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi"})
 """Units that behind a number and a space are no product, as `3 MN` may be."""
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _PREFIXED = frozenset({"Pa", "mM"} | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"})
