@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..proving.judge import Judge
-from ..reading.nodes import Node, symbols
+from ..reading.nodes import EXACT, Node, symbols
 from .approximations import readings
 from .constants import is_antiderivative
 from .families import counting, real_numbers, whole_numbers
@@ -20,6 +20,8 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
     Raises:
         NeedsPool: the cheap steps leave the question open.
     """
+    if gold.op in EXACT and answer.op in EXACT:
+        return matches(gold, answer, judge)
     while answer.op == "call" and answer.note == "Rightarrow" and gold.op != "call":
         answer = answer.args[-1]  # `2x = 10 \implies x = 5`
     claimed = answer.args[1:] if answer.op == "rel" else (answer,)

@@ -74,6 +74,8 @@ def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
 
 
 _PATTERNS = [(language, _compiled(language)) for language in LANGUAGES]
+_ANCHORS = [(anchor, *pair) for pair in _PATTERNS for anchor in pair[0].anchors]
+_ASCII_ANCHORS = [row for row in _ANCHORS if row[0].isascii()]
 _INVERTED = {
     language.name: re.compile(language.inverted, re.IGNORECASE)
     for language in LANGUAGES
@@ -93,11 +95,11 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
     # Some characters change their length in lower case, which would shift all offsets.
     if len(lowered) != len(body) - after:
         lowered = body[after:]
+    anchors = _ASCII_ANCHORS if lowered.isascii() else _ANCHORS
     places = sorted(
         (
             (after + place, language, pattern)
-            for language, pattern in _PATTERNS
-            for anchor in language.anchors
+            for anchor, language, pattern in anchors
             if anchor in lowered
             for place in _occurrences(lowered, anchor)
         ),

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from ludus.messages import assistant
@@ -115,6 +116,7 @@ _TURN_ENDS = (
 )
 
 
+@lru_cache(maxsize=16)
 def thoughts_end(response: str, thinking: str = AUTO) -> int:
     """Return the position in a response where its thoughts end and what was said begins."""
     return len(response) - len(apart(assistant(response), thinking).text)

@@ -49,6 +49,8 @@ def boxed_apart(gold: str, response: str) -> bool:
     """Return whether a response boxes each of the several values of a gold, close to each other:
     `Mean: $\\boxed{6}$, median: $\\boxed{8}$` for `mean 6, median 8`.
     """
+    if response.count("box") < 2:
+        return False
     wanted = len(_SEVERAL.findall(gold)) + 1
     if wanted < 2 or gold.strip()[-1:] in {")", "]", "}"} or parts(response) != wanted:
         return False

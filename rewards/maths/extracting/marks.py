@@ -133,6 +133,8 @@ def joined(body: str, group: list[Box]) -> str:
     Each content keeps its name if every box has another name (`x = \boxed{2}`).
     """
     texts = [body[box.open : box.close] for box in group]
+    if len(texts) == 1:
+        return texts[0]
     # The dictionary is filled from the end, so each content keeps the place of its first box.
     distinct = list(
         {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()

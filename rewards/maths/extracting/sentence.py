@@ -141,9 +141,7 @@ _OF_THEM = re.compile(
 )
 
 
-_DONE = re.compile(
-    r"(?:\$*\\(?:blacksquare|square|qed|Box)|[∎□■▢◼]|\bQ\.?E\.?D\b)[\s$.*]*$", re.IGNORECASE
-)
+_DONE = re.compile(r"(?:\$*\\(?:blacksquare|square|qed|Box)|[∎□■▢◼]|\bQ\.?E\.?D\b)[\s$.*]*$")
 """The sign behind a proof."""
 MAX_CHECKS = 4
 """How many sentences at the end are passed over as checks."""
@@ -152,12 +150,15 @@ MAX_CHECKS = 4
 def closing_sentence(body: str) -> tuple[int, int]:
     """Return (start, end) of the last sentence, without a trailing remark in brackets."""
     end = len(body.rstrip())
-    if done := _DONE.search(body, max(0, end - 24), end):
-        end = len(body[: done.start()].rstrip()) or end
-    aside = _WHOLE_REMARK.search(body, max(0, end - 240), end)
+    tail = body[max(0, end - 24) : end]
+    plain = tail.isascii() and "\\" not in tail and "D" not in tail
+    done = None if plain else _DONE.search(body, max(0, end - 24), end)
+    end = (len(body[: done.start()].rstrip()) or end) if done else end
+    bracketed = ")" in body[max(0, end - 16) : end]
+    aside = _WHOLE_REMARK.search(body, max(0, end - 240), end) if bracketed else None
     if aside and not _CORRECTS.search(aside[0]) and len(body[: aside.start()].strip()) > 0:
         end = len(body[: aside.start("remark")].rstrip())
-    remark = _REMARK.search(body, max(0, end - 120), end)
+    remark = _REMARK.search(body, max(0, end - 120), end) if bracketed else None
     if remark and not _CORRECTS.search(remark[0]) and not POINT.match(body, remark.start()):
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -101,9 +102,12 @@ class Spoken(NamedTuple):
     """Whether the sentence with the answer is a question."""
 
 
+@lru_cache(maxsize=16)
 def spoken(body: str, place: int) -> Spoken:
     """Return the answer that begins at `place`, up to the end of the sentence or of the only
     formula.
+
+    Cached, since two nouns may announce one value.
     """
     rest = body[place : place + MAX_ANSWER + 64]
     lead_match = _LEAD.match(rest)

@@ -215,7 +215,7 @@ def writes_commas(text: str, least: int = 2) -> bool:
 @lru_cache(maxsize=256)
 def groups_by_points(text: str) -> bool:
     """Return whether a text is in a language that writes 10200 as `10.200`."""
-    return _shows(_POINTED, text, 2)
+    return writes_commas(text) and _shows(_POINTED, text, 2)
 
 
 def _shows(words: frozenset[str], text: str, least: int) -> bool:
