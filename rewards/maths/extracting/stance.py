@@ -48,6 +48,12 @@ class Stance(StrEnum):
     CROSSED_OUT = "it is crossed out"
 
 
+_BEHIND = [row for row in STANCES if row.side == "behind"]
+_AHEAD = {
+    marked: [row for row in STANCES if row not in _BEHIND and row.marked in (None, marked)]
+    for marked in (False, True)
+}
+"""The rows for words before a value, for formal marks and for announcements."""
 _DIGIT = re.compile(r"-?\d")
 _NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
@@ -124,17 +130,16 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
         if marked and related(clause.rstrip(" $\\([{*_\n")):
             return Stance.ANOTHER
         bare = before if marked else DETERMINERS.sub("", before)
-        for row in STANCES:
-            if row.marked in (None, marked) and row.side != "behind":
-                text = clause if row.side == "clause" else before if row.whole else bare
-                if row.words.search(text):
-                    return Stance[row.stance]
+        for row in _AHEAD[marked]:
+            text = clause if row.side == "clause" else before if row.whole else bare
+            if row.words.search(text):
+                return Stance[row.stance]
         if (speaker := ATTRIBUTED.search(bare)) and speaker[1].lower() not in SPEAKERS:
             return f"it is what {speaker[1]!r} says"
     if marked:
         behind = body[end : end + BEHIND]
-        for row in STANCES:
-            if row.side == "behind" and row.words.match(behind):
+        for row in _BEHIND:
+            if row.words.match(behind):
                 return Stance[row.stance]
     if crossed_out(body, start, end):
         return Stance.CROSSED_OUT

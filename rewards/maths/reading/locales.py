@@ -257,6 +257,11 @@ def joined_by_and(answer: str, *, foreign: bool) -> str:
     return _JOINER.sub(english, answer)
 
 
+def _uniform(text: str) -> bool:
+    """Return whether a text has no mark in a number and no word between values."""
+    return "," not in text and "." not in text and _JOINER.search(text) is None
+
+
 # A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
 _NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,])")
 _LISTED = re.compile(r"[(\[{][^()\[\]{}]{0,200}[,;]|[=\d], ")
@@ -282,7 +287,7 @@ class Locale:
         Three digits behind a comma may be a group, whatever the language. So may those behind a
         point, but only where the question itself groups so.
         """
-        if gold.isalnum():
+        if gold.isalnum() or _uniform(gold):
             return gold
         certain = _THREE.search(gold) is None
         comma = certain and (writes_commas(self.prompt) or writes_commas(self.around))
@@ -294,7 +299,7 @@ class Locale:
         """Return a lone number of an answer with a decimal point, and a list with English words
         between its values.
         """
-        if answer.isdigit():
+        if answer.isdigit() or ("=" not in answer and _uniform(answer)):
             return answer
         certain = _THREE.search(answer) is None
         comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))

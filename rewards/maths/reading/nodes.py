@@ -163,14 +163,19 @@ def shape(node: Node) -> TreeShape:
 
 def symbols(node: Node) -> set[str]:
     """Return the names of the free variables in `node`."""
-    return {
-        part.note for part in walk(node) if part.op == "sym" and not part.note.startswith("bound ")
-    }
+    names, stack = set[str](), [node]
+    while stack:
+        op, args, _, note = stack.pop()
+        if args:
+            stack.extend(args)
+        elif op == "sym" and not note.startswith("bound "):
+            names.add(note)
+    return names
 
 
 def has(node: Node, *ops: str) -> bool:
     """Return whether `node` or any node below has any of these ops."""
-    return any(part.op in ops for part in walk(node))
+    return node.op in ops or (node.args != () and any(part.op in ops for part in walk(node)))
 
 
 def rename(node: Node, names: dict[str, str]) -> Node:
@@ -203,4 +208,4 @@ SCALAR_OPS = frozenset({"num", "dec", "sym", "const", "add", "mul", "pow", "func
 
 def is_scalar(node: Node) -> bool:
     """Return whether `node` is a single number or formula (not a set, a relation, words ...)."""
-    return all(part.op in SCALAR_OPS for part in walk(node))
+    return node.op in SCALAR_OPS and all(map(is_scalar, node.args))
