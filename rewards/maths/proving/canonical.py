@@ -170,7 +170,7 @@ def _exact_function(name: str, arguments: list[Sum], meter: Meter) -> Sum | None
         return times(top, rational_power(bottom, -1, meter), meter)
     values = [_constant_of(argument) for argument in arguments]
     if None in values:
-        symbolic = {"binom": _small_binomial, "factorial": _shifted_factorial}.get(name)
+        symbolic = {"binom": _binomial, "factorial": _shifted_factorial}.get(name)
         return symbolic(arguments, meter) if symbolic else None
     exact = _integer_function(name, [value for value in values if value is not None])
     return None if exact is None else constant(exact)
@@ -203,9 +203,17 @@ def _integer_function(name: str, values: list[Exact]) -> Exact | None:
     return None
 
 
-def _small_binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
+def _binomial(arguments: list[Sum], meter: Meter) -> Sum | None:
+    """Return a product for a small lower number, and `n! / (k! (n - k)!)` for one with letters."""
     upper, lower = arguments[0], _constant_of(arguments[1])
-    if lower is None or lower.denominator != 1 or not 0 <= lower <= 6:
+    if lower is None:
+        parts = (upper, arguments[1], plus(upper, arguments[1], -1))
+        top, first, second = (
+            _exact_function("factorial", [part], meter) or _opaque("factorial", [part])
+            for part in parts
+        )
+        return times(top, rational_power(times(first, second, meter), -1, meter), meter)
+    if lower.denominator != 1 or not 0 <= lower <= 6:
         return None
     product = constant(1)
     for step in range(int(lower)):

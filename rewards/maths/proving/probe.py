@@ -24,6 +24,8 @@ _GENERIC = (1.3704, 2.6181, 0.7323, 3.1727, 1.8914, 0.4142, 2.2361, 4.6692)
 _MIXED = (-0.8314, 1.7205, -1.4427, 0.5772, -2.5029, 1.2020, -0.9159, 2.6854)
 _WHOLE = (3.0, 5.0, 2.0, 7.0, 4.0, 9.0, 6.0, 8.0)
 _FAR = (137.21, -58.43, 211.07, -96.31, 74.59, 183.7, -149.2, 67.83)
+# Only for formulas that are undefined at all of these, such as `(n - k)!`.
+_FALLING = (19.0, 17.0, 13.0, 11.0, 7.0, 5.0, 3.0, 2.0)
 POINTS = (_GENERIC, _MIXED, _FAR, _WHOLE)
 
 Value = tuple[complex, float]
@@ -46,13 +48,17 @@ def differ(left: Node, right: Node, left_shape: TreeShape, right_shape: TreeShap
     if len(names) > len(_GENERIC):
         return False
     imaginary = left_shape.imaginary or right_shape.imaginary
-    for point in POINTS if names else POINTS[:1]:
+    tried = False
+    for point in (*POINTS, _FALLING) if names else POINTS[:1]:
+        if tried and point is _FALLING:
+            break
         values = dict(zip(names, point, strict=False))
         try:
             first, first_error = evaluate(left, values, imaginary)
             second, second_error = evaluate(right, values, imaginary)
         except (Undefined, ZeroDivisionError, OverflowError, ValueError):
             continue
+        tried = True
         # The last term covers subnormals.
         if abs(first - second) > CAUTION * (first_error + second_error) + 1e-290:
             return True
