@@ -88,11 +88,12 @@ _MEASURED = re.compile(
     rf"(?:(?P<squared>{_SQUARED})|(?P<cubed>{_CUBED}))?"
     rf"(?P<mark>[²³]?)(?:{_PER}(?P<divisor>{_SOME_UNIT}|{_HOUR}))?(?![^\W²³])\.?"
 )
+# Every branch begins with a letter, to which `re` skips fast.
 LATIN_UNIT = re.compile(
-    r"R\$|reais|\bpo[ru]r? ?cien?t|\bpou?r ?cent|rozent|per cento|procent|"
-    r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|\bpies?\b|\bpi[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
-    r"|metr[io]|[mM]eter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
-    r"|gramm|litr[io]|Litern|[Gg]rad[io]?s?\b|degr[ée]s?\b"
+    r"R\$|reais|p(?<!\wp)o[ru]r? ?cien?t|p(?<!\wp)ou?r ?cent|rozent|per cento|procent|"
+    r"mill[ea]s?\b|milhas?|Meile|migli|pulgada|pouce|polegada|pollic|Zoll|p(?<!\wp)ies?\b|p(?<!\wp)i[ée]d|Fuss|libr[ae]s?\b|livre|libbr|Pfund|gal[oó]n|Gallone|hect[aá]re|ettar|Hektar|centavo|c[ée]ntim|centesim"
+    r"|metr[io]|meter\b|Meter\b|segund|second[ei]|Sekunde|horas?\b|heures?\b|Stunde|minut[io]|Minute|gram[ao]s?\b|Tage|Woche|semana|semaine|dias?\b|jours?\b|giorn|settiman|tonelad|Tonne"
+    r"|gramm|litr[io]|Litern|grad[io]?s?\b|Grad[io]?s?\b|degr[ée]s?\b"
 )
 """Stands in an ASCII text that has a unit of another language."""
 # A unit in brackets: `240(km)`.
