@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
-from .phrases import DETERMINERS, ENGLISH, LANGUAGES, PhraseLanguage
+from .phrases import ENGLISH, LANGUAGES, PhraseLanguage
 from .spoken import Spoken, spoken
-from .stance import announced_stance, instead, stance
-from .surface import REACH
+from .stance import announced_stance, before_noun, instead, stance
+from .surface import REACH, lowered
 
 MAX_PHRASES = 24
 """How many occurrences of one anchor are examined, counted from the end."""
@@ -91,17 +91,14 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
     """
     after = max(after, len(body) - REACH)
     candidates: dict[int, Candidate] = {}
-    lowered = body[after:].lower()
-    # Some characters change their length in lower case, which would shift all offsets.
-    if len(lowered) != len(body) - after:
-        lowered = body[after:]
-    anchors = _ASCII_ANCHORS if lowered.isascii() else _ANCHORS
+    small = lowered(body[after:])
+    anchors = _ASCII_ANCHORS if small.isascii() else _ANCHORS
     places = sorted(
         (
             (after + place, language, pattern)
             for anchor, language, pattern in anchors
-            if anchor in lowered
-            for place in _occurrences(lowered, anchor)
+            if anchor in small
+            for place in _occurrences(small, anchor)
         ),
         key=lambda start_and_candidate: -start_and_candidate[0],
     )
@@ -146,8 +143,7 @@ def _candidates_at(
     # The statement starts at words such as "the final" before the noun.
     base = max(after, match.start() - 80)
     ahead = body[base : match.start()]
-    determiner = DETERMINERS.search(ahead, _after_stop(ahead))
-    noun_start = base + determiner.start() if determiner else match.start()
+    noun_start = base + before_noun(ahead, _after_stop(ahead))
     if (
         language is ENGLISH
         and noun == "answer"
@@ -207,8 +203,8 @@ def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> in
     heading = _HEADING.match(body, verb_end)
     if heading is None:
         return None
-    line = DETERMINERS.sub("", body[max(0, noun - 80) : noun].rpartition("\n")[2])
-    return None if line.strip(" \t#*_>-.\r0123456789") else heading.end()
+    line = body[max(0, noun - 80) : noun].rpartition("\n")[2]
+    return None if line[: before_noun(line)].strip(" \t#*_>-.\r0123456789") else heading.end()
 
 
 def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate | None:

@@ -14,7 +14,10 @@ from ..reading.vocabulary import words
 
 
 def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+    """Return a pattern for texts in small letters, which `re` searches three times as fast as it
+    ignores the case.
+    """
+    return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +197,11 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
     ),
 )  # fmt: skip
 
-DETERMINERS = re.compile(
+DETERMINERS = _words(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
     r"|desired|true|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige"
     r"|korrekte|el|o|il|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後"
-    r"|正确|正確|최종|올바른|[#*_>\s])++$",
-    re.IGNORECASE,
+    r"|正确|正確|최종|올바른|[#*_>\s])++$"
 )
 """Articles and adjectives before the noun, which belong to the statement."""
 
@@ -242,7 +244,7 @@ _GOOD = (
     r"|be(?=\W*[.,;\n]|\W*$)|it(?=\W*[.,;\n]|\W*$))\b"
 )
 _ANSWER = (
-    r"(?:what (?:was|we|is|the|I)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
+    r"(?:what (?:was|we|is|the|i)|(?:the|my|our|an?) (?:(?:final|correct|right|actual|intended"
     r"|required|valid|real|true) )?(?:answer|solution|result|value|option|choice))\b"
 )
 _BAD = (
@@ -515,7 +517,7 @@ FRAMES = (
             r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
             r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
             r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
-            r"|\bI(?:['’]d| would) guess\b|\bsomewhere (?:around|near)\b"
+            r"|\bi(?:['’]d| would) guess\b|\bsomewhere (?:around|near)\b"
             r"|也许|或许|もしかし|어쩌면"
         ),
     ),
@@ -549,7 +551,7 @@ FRAMES = (
         side="behind",
         words=_words(
             rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
-            r"|,\s+(?:but|though|although|yet) (?:I|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
+            r"|,\s+(?:but|though|although|yet) (?:i|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
         ),
     ),
     StancePhrases(
@@ -621,20 +623,20 @@ _NOUN = (
     r"|computation|solution|attempt)"
 )
 _IT = (
-    r"(?:this|that|it|these|they|both|what I \w+"
+    r"(?:this|that|it|these|they|both|what i \w+"
     rf"|(?:the|my|our|this|that)(?! (?:other|naive|next|second)\b) (?:\w+ )?{_NOUN}(?: (?:above"
     rf"|here))?)(?:\s+|(?='))"
 )
-RETRACTION = re.compile(
+RETRACTION = _words(
     rf"(?:^[\s$)}}\]\\*,]*which\s|{_CLAUSE}{_IT}){_ADVERB}{REFUTES}"
     r"|(?:^|[.!?;\n]\s{0,3})(?:(?:an?|what an?) )?(?:contradiction|impossible|wrong|incorrect|nope"
-    r"|absurd)\s*[.!]|\bI(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
+    r"|absurd)\s*[.!]|\bi(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
     r"|some) (?:\w+ ){0,2}?(?:mistake|error|slip|typo|blunder|oversight)|was wrong|mis\w+|forgot"
     r"|overlooked|erred|dropped|omitted|disagree|doubt|double[- ]?counted|overcounted|undercounted"
     r"|counted \w+ (?:\w+ )?twice|take (?:it|that) back|retract|withdraw|(?:do not|don't) (?:think"
     r"|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b|\b(?:wait,? no|no,? wait"
     r"|(?:scratch|strike) that|just kidding|on second thoughts?|oops|my (?:mistake|bad|error)"
-    r"|should (?:have been|be|read) (?=[\d$(\\*A-J-])|let me (?:correct|fix|redo) (?:that|this|it"
+    r"|should (?:have been|be|read) (?=[\d$(\\*a-j-])|let me (?:correct|fix|redo) (?:that|this|it"
     r"|my)|(?:actually|hmm|sorry),? no\b|correction:)|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this"
     r"|it)\b)|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
     r"|das (?:ist|war|stimmt) (?:\w+ )?(?:falsch|nicht|unmöglich|ein (?:fehler|widerspruch))"
@@ -642,8 +644,7 @@ RETRACTION = re.compile(
     r"|me equivoqu|es incorrecto|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b"
     r"|(?:questo|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat|я ошиб|это (?:неверно"
     r"|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス|矛盾|실수|틀렸|모순|算错|错了|有误|不对|不對|矛盾|更正"
-    r"|纠正",
-    re.IGNORECASE,
+    r"|纠正"
 )
 """Words that take back an earlier statement."""
 REOPENED = re.compile(

@@ -11,7 +11,7 @@ from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
 from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
 from .stance import related
-from .surface import MAX_CLAUSE, clause_before
+from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
@@ -173,7 +173,7 @@ def without_checks(body: str) -> str:
     """
     for _ in range(MAX_CHECKS):
         start, end = closing_sentence(body)
-        aside = VERIFIES.match(body, start, end) or OWN_WORK.search(body[start:end])
+        aside = VERIFIES.match(lowered(body[start:end])) or OWN_WORK.search(body[start:end])
         valued = NUMBER.search(body, max(0, start - 400), start)
         if not aside or not (valued or formulas(body, max(0, start - 400), start)):
             break

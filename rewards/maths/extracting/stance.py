@@ -23,7 +23,7 @@ from .phrases import (
     STANCES,
     TURN,
 )
-from .surface import REACH, clause_before, clause_behind, crossed_out
+from .surface import REACH, clause_before, clause_behind, crossed_out, lowered
 
 NEAR = 64
 """How many characters before a value may contain words that govern the value."""
@@ -75,8 +75,15 @@ def related(clause: str) -> bool:
 
     Cached, since a value is judged as a statement and again at each lower rank.
     """
+    clause = lowered(clause)
     contrasts = [contrast.end() for contrast in CONTRAST.finditer(clause)]
     return RELATED.search(clause[contrasts[-1] if contrasts else 0 :]) is not None
+
+
+def before_noun(text: str, start: int = 0) -> int:
+    """Return where the articles and adjectives begin that end a text, or its end."""
+    determiner = DETERMINERS.search(lowered(text), start)
+    return determiner.start() if determiner else len(text)
 
 
 def instead(body: str, link: str, place: int) -> int:
@@ -129,15 +136,16 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
         before = before.rstrip(" $\\([{*_\n") if marked else before
         if marked and related(clause.rstrip(" $\\([{*_\n")):
             return Stance.ANOTHER
-        bare = before if marked else DETERMINERS.sub("", before)
+        bare = before if marked else before[: before_noun(before)]
+        small = lowered(clause), lowered(before), lowered(bare)
         for row in _AHEAD[marked]:
-            text = clause if row.side == "clause" else before if row.whole else bare
+            text = small[0] if row.side == "clause" else small[1] if row.whole else small[2]
             if row.words.search(text):
                 return Stance[row.stance]
         if (speaker := ATTRIBUTED.search(bare)) and speaker[1].lower() not in SPEAKERS:
             return f"it is what {speaker[1]!r} says"
     if marked:
-        behind = body[end : end + BEHIND]
+        behind = lowered(body[end : end + BEHIND])
         for row in _BEHIND:
             if row.words.match(behind):
                 return Stance[row.stance]
@@ -152,9 +160,10 @@ def framed(body: str, place: int, stop: int) -> str:
     The frames of a sentence stand anywhere before or behind what they govern: `I doubt that ...`,
     `... or so`.
     """
-    before = clause_before(body, place)
+    before = lowered(clause_before(body, place))
     turn = TURN.match(before)
-    texts = {"before": before[turn.end() if turn else 0 :], "behind": clause_behind(body, stop)}
+    behind = lowered(clause_behind(body, stop))
+    texts = {"before": before[turn.end() if turn else 0 :], "behind": behind}
     for row in FRAMES:
         if row.words.search(texts[row.side]):
             return Stance[row.stance]

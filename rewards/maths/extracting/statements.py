@@ -18,7 +18,7 @@ from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
 from .phrases import CHECKING, CONCLUDES, FILLER, GIVES, HEDGE, HEDGE_BEHIND, REOPENED, RETRACTION
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
-from .surface import REACH, clause_before
+from .surface import REACH, clause_before, lowered
 
 MAX_GAP = 80
 """The most characters between two statements made in one breath."""
@@ -143,7 +143,7 @@ class Statements:
             gap = self.body[candidate.said_to : last.said_from]
             if candidate.void or len(gap) > MAX_GAP or not FILLER.fullmatch(gap):
                 break
-            if RETRACTION.search(candidate.text):
+            if RETRACTION.search(lowered(candidate.text)):
                 break
             if squeeze(candidate.text) != squeeze(last.text):
                 self.rivals.append(candidate.text)
@@ -183,7 +183,7 @@ class Statements:
         tail = self.body[begin:]
         if not tail.strip(" \n.$*)]}\\"):
             return False
-        retractions = list(RETRACTION.finditer(tail))[-1:]
+        retractions = list(RETRACTION.finditer(lowered(tail)))[-1:]
         if not retractions:
             return False
         retraction = retractions[0]
@@ -204,7 +204,7 @@ class Statements:
         start, end = closing_sentence(self.body)
         start = max(start, last.said_to)
         sentence = self.body[start:end]
-        if not sentence.strip() or CHECKING.search(sentence) or _ABOUT.search(sentence):
+        if not sentence.strip() or CHECKING.search(lowered(sentence)) or _ABOUT.search(sentence):
             return None
         tail = self.body[max(last.said_to, len(self.body) - REACH) :]
         reopened = REOPENED.search(tail) is not None
@@ -268,7 +268,7 @@ def _displaces(mark: Candidate, announcement: Candidate, body: str) -> bool:
         return False
     sentence = clause_before(body, announcement.start)
     first = announcement.text.split()[:1]
-    if CHECKING.search(sentence) or (
+    if CHECKING.search(lowered(sentence)) or (
         _COMMENT.match(announcement.text) and not set(first) <= NUMBER_WORDS
     ):
         return False

@@ -77,6 +77,12 @@ def surface(body: str) -> str:
     return body
 
 
+def lowered(text: str) -> str:
+    """Return a text in small letters, in which every character keeps its place."""
+    small = text.lower()
+    return small if len(small) == len(text) else text
+
+
 def _punctuated(match: re.Match[str]) -> str:
     line = match.string[max(0, match.start() - 80) : match.start()].rpartition("\n")[2]
     spoken = _SPEECH.search(line)
