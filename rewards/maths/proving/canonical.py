@@ -11,6 +11,7 @@ yet proof of anything (`sin^2 x + cos^2 x - 1`).
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 
 from ..reading.nodes import Exact, Node, TooBig, magnitude, symbols, walk
@@ -52,7 +53,31 @@ def difference(
     """
     meter = Meter(allowance)
     first, second = normal(left, meter), normal(right, meter)
-    return cleared(plus(first, second, -1), meter, clearing)
+    left_over = cleared(plus(first, second, -1), meter, clearing)
+    with suppress(TooBig):
+        if any(base[:2] == _SINE for terms in left_over for (base, _), _ in terms):
+            return _without_squares(cleared(left_over, meter, "f"), meter) and left_over
+    return left_over
+
+
+_SINE = ("f", "sin")
+
+
+def _without_squares(terms: Sum, meter: Meter) -> Sum:
+    """Return a sum with `1 - cos^2` in the place of every square of a sine."""
+    total: Sum = {}
+    for monomial, coefficient in terms.items():
+        product = {ONE: coefficient}
+        for (base, symbolic), exponent in monomial:
+            factor = {(((base, symbolic), exponent),): 1}
+            if base[:2] == _SINE and not symbolic and isinstance(exponent, int) and exponent > 1:
+                cosine = atom(("f", "cos", *base[2:]))
+                square = plus(constant(1), times(cosine, cosine, meter), -1)
+                factor = rational_power(square, exponent // 2, meter)
+                factor = times(factor, atom(base), meter) if exponent % 2 else factor
+            product = times(product, factor, meter)
+        total = plus(total, product)
+    return total
 
 
 _VECTOR_MARKS = ("vec ", "bold ", "hat ", "overr")
