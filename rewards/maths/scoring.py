@@ -228,8 +228,8 @@ class MathsVerifier:
         around = response[max(0, extraction.start - AROUND) : extraction.end + AROUND]
         locale = Locale(prompt[:MAX_PROMPT], around)
         by_language = self.conventions.locale == "auto" and answer not in golds
-        if by_language:
-            answer = locale.answer(answer)
+        if by_language and (uniform := locale.answer(answer)) != answer:
+            answer = uniform
             extraction = replace(extraction, text=answer)
         if extraction.rule == CandidateKind.FORMULA:
             answer = bound_asked(prompt, answer, golds)

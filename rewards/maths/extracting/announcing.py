@@ -93,15 +93,15 @@ def announced(body: str, after: int = 0) -> list[Candidate]:
     candidates: dict[int, Candidate] = {}
     small = lowered(body[after:])
     anchors = _ASCII_ANCHORS if small.isascii() else _ANCHORS
-    places = sorted(
-        (
-            (after + place, language, pattern)
-            for anchor, language, pattern in anchors
-            if anchor in small
-            for place in _occurrences(small, anchor)
-        ),
-        key=lambda start_and_candidate: -start_and_candidate[0],
-    )
+    places = [
+        (after + place, language, pattern)
+        for anchor, language, pattern in anchors
+        if anchor in small
+        for place in _occurrences(small, anchor)
+    ]
+    if not places:
+        return []
+    places.sort(key=lambda start_and_language: -start_and_language[0])
     for place, language, pattern in places:
         for candidate in _candidates_at(body, after, place, language, pattern):
             candidates.setdefault(candidate.start, candidate)

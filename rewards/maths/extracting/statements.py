@@ -239,7 +239,9 @@ class Statements:
         if last.kind is CandidateKind.BOX and (alternative := _OR.match(tail)):
             phrase = spoken(self.body, last.said_to + alternative.end())
             self.rivals.append(phrase.text.rstrip(" )"))
-        if before := _OR_BEFORE.search(self.body, max(0, last.said_from - 60), last.said_from):
+        ahead = self.body[max(0, last.said_from - 61) : last.said_from]
+        offered = "or" in ahead or "ou" in ahead or "od" in ahead
+        if offered and (before := _OR_BEFORE.search(ahead, len(ahead) > 60)):
             self.rivals.append(before["value"])
         hedge = HEDGE_BEHIND.search(tail)
         if hedge and _VALUE.search(tail, hedge.end()):
