@@ -92,6 +92,9 @@ def _tuple(plain: str) -> tuple[list[str], list[str]]:
     return (sides[0], sides[1]) if worded else ([], [])
 
 
+_COUNTS = re.compile(r"[^\W\d_]{3,} ?[^\W\d_]?\W*\d|\d R ?\d")
+
+
 def with_names(text: str, *, bare: bool = False) -> str:
     r"""Return a text whose values words name in the notation of equations, any other as it is.
     `bare` allows several names without a sign.
@@ -99,7 +102,7 @@ def with_names(text: str, *, bare: bool = False) -> str:
     >>> with_names(r"\text{area: } 12"), with_names("3:4")
     ('\\text{area} = 12', '3:4')
     """
-    bare = bare and re.search(r"[^\W\d_]{3,} ?[^\W\d_]?\W*\d|\d R ?\d", text) is not None
+    bare = bare and _COUNTS.search(text) is not None
     if not bare and ":" not in text and text.isascii() and "(" not in text:
         return text
     if headed := _HEADED.fullmatch(text):

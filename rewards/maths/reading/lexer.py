@@ -73,12 +73,12 @@ def tokenize(source: str) -> list[Token]:
     _scan(source, tokens, worded=False, nesting=0)
     tokens.append(Token("end", ""))
     if "min" in source:
-        # Turn `min` after a number into minutes: `30 min` is not a minimum.
+        # Turn `min` after a number or a slash into minutes: `30 min` is not a minimum.
         for place in range(1, len(tokens) - 1):
             token, after = tokens[place], tokens[place + 1].kind
             if (
                 token[:2] == ("func", "min")
-                and tokens[place - 1].kind == "num"
+                and (tokens[place - 1].kind == "num" or tokens[place - 1].value == "/")
                 and after not in _OPENS
             ):
                 tokens[place] = Token("word", "min", token.spaced)

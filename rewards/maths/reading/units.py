@@ -132,9 +132,7 @@ def _one_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
         exponent = _POWERS[tokens[position].value]
         position += 1
     token = tokens[position]
-    # `L/min`, where no bracket follows, has no function.
-    minute = token[:2] == ("func", "min") and tokens[position + 1].kind != "open"
-    symbol = unit_symbol(token.value) if minute or token.kind in {"word", "sym"} else None
+    symbol = unit_symbol(token.value) if token.kind in {"word", "sym"} else None
     if symbol is None:
         return None
     position += 1
