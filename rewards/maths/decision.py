@@ -160,13 +160,12 @@ def decide(
     """
     if prompt and not conventions.ordered_sets and ORDERED.search(prompt):
         conventions = replace(conventions, ordered_sets=True)
+    gold = (prompt and family(prompt, unboxed(gold))) or gold
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
     if prompt and not decision.equal and (roots := _unindexed(prompt, gold, answer)):
         decision = _equal(*roots, conventions, deep)
-    if prompt and not decision.equal and (named := family(prompt, unboxed(gold))):
-        decision = _equal(named, answer, conventions, deep)
     if not decision.equal and (natural := _in_natural_logarithms(prompt, gold, answer)):
         decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):

@@ -310,6 +310,7 @@ ORDERED = _asks(
     r" (?:order|sequence)\b"
     r"|\b(?:find|give|determine|compute|state|list|enter|write)\b[^.?]{0,120}\band\b[^.?]{0,80}"
     r"\bin (?:that|this|the given) order\b"
+    r"|(?-i:\(a\)[^()]+\(b\))"
     r"|ordre (?:dé)?croissant|plus (?:petit|grand) au plus"
     r"|\b(?:auf|ab)steigend"
     r"|der größe nach|de (?:menor|mayor) a |do (?:menor|maior) (?:para|ao)"

@@ -239,16 +239,17 @@ def is_multiple(prompt: str, gold: str, answer: str) -> bool:
 
 
 _DIRECTION = re.compile(
-    r"\b(?:an?|any|one|some) (?:\w+ ){0,2}(?:eigenvector|(?:normal|direction) vector"
+    r"\b(?:find|give|determine|compute|state|what is) (?:an?|any|one|some) (?:\w+ ){0,2}"
+    r"(?:eigenvector|(?:normal|direction) vector"
     r"|vector (?:that is )?(?:normal|orthogonal|perpendicular|parallel))\b",
     re.IGNORECASE,
 )
 _SCALED = re.compile(
     r"\b(?:unit|normali[sz]ed|norm|lengths?|magnitude|integers?|smallest|first|last|component|entry"
-    r"|coordinate|leading)\b",
+    r"|coordinate|leading|and|then|whose|times|sum|product)\b",
     re.IGNORECASE,
 )
-"""Words that ask for one vector of a direction."""
+"""Words that ask for one vector of a direction, or for more than a vector."""
 
 
 def misnamed(prompt: str, said: str) -> str:

@@ -342,8 +342,9 @@ def _last_word(body: str) -> re.Match[str] | None:
 # `So no, 2047 is not prime`: the word and the whole statement.
 _LAST_VERDICT = re.compile(
     r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
-    r"|não|да|нет|evet|hayır|tak|nie)\b[*_\"]*[,;:—–]\s"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
+    r"|não|да|нет|evet|hayır|tak|nie|是的?|不是|否|はい|いいえ|네|예|아니요)"
+    r"(?:\b[*_\"]*[,;:—–]\s|(?<=[^\x00-\x7f])[，、,])(?![^.。]*(?:[如若但吗]|もし|만약|\b(?:wenn|falls|sofern|aber|nur|si|mais|pero|solo|sólo|se|mas|ma"
+    r"|если|но|только)\b))(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
     r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
     r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$",
     re.IGNORECASE,
@@ -490,9 +491,30 @@ def worded(body: str) -> Candidate | None:
             return count
     if word_match is None or word_match["word"].lower() in _COMMENTS:
         return None
+    ignored = ""
+    if word_match.re is _NOTHING and _unclaimed(body, start, word_match.start("word")):
+        ignored = "it is denied or supposed"
     return Candidate(
-        CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span()
-    )
+        CandidateKind.WORD, word_match["word"], *word_match.span("word"), *word_match.span(),
+        ignored=ignored,
+    )  # fmt: skip
+
+
+_SUPPOSED = re.compile(
+    r"\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore|that)\b)"
+    r"[^;]*",
+    re.IGNORECASE,
+)
+
+
+def _unclaimed(body: str, start: int, place: int) -> bool:
+    """Return whether a sentence denies or supposes what a word at `place` itself denies: `does not
+    have no solutions`.
+    """
+    before = body[start:place]
+    denials = DENIAL.finditer(f"{before}x")
+    denied_twice = any(denial.end() > len(before) for denial in denials)
+    return denied_twice or _SUPPOSED.fullmatch(before) is not None
 
 
 def _subject_count(body: str, start: int, end: int) -> Candidate | None:

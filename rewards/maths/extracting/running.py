@@ -103,7 +103,10 @@ _CONCLUDED = re.compile(
 
 def states(text: str) -> bool:
     """Return whether a formula states a value, a set or a point, and is no mere name."""
-    return _RELATION.search(text) is not None
+    return _RELATION.search(text) is not None or _POINT.match(text) is not None
+
+
+_POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]")
 
 
 def _bounds(text: str) -> bool:

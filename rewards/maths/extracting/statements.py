@@ -190,8 +190,7 @@ class Statements:
         other = _OTHER_VALUE.search(clause) if _EXCLUDED.match(retraction[0]) else None
         if other and squeeze(other["value"]) not in squeeze(last.text):
             return False
-        before = clause + retraction[0]
-        return not _CONDITIONAL.search(before)
+        return not _CONDITIONAL.search(clause + retraction[0])
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.

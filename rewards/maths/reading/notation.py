@@ -172,6 +172,7 @@ _SAID = tuple(
             rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}",
             r"\\exists ",
         ),
+        ("where", rf",?\s*(?:\\text\s*\{{\s*)?\bwhere{_RANGING}", ", "),
         ("for ", rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )

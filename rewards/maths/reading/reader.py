@@ -32,6 +32,9 @@ _UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?(?:\s|\\[ ,])*(?:\\text\{\s*)?Uhr(?:
 _DIGITS_WITH_BASE = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
+_UNIT_QUOTIENT = re.compile(
+    r"\\[dt]?frac\{\\(?:text|mathrm)\{([A-Za-z]+)\}\}\{\\(?:text|mathrm)\{([A-Za-z]+(?:\^\d)?)\}\}"
+)
 # A base in words: `1011 in base 2`, `1011 (base two)`.
 _BASE_IN_WORDS = re.compile(
     r"(?<=[0-9A-Za-z}])\s*+(?:\\(?:text|mathrm)\s*+\{)?[\s(]*+(?:in\s+)?base[\s-]*+(\w{1,9})[\s)}]*+$"
@@ -205,6 +208,8 @@ def read_formula(cleaned: str) -> Node:
         bare = re.sub(r"\\(?:text|mathrm)\{([^{}]*)\}", r"\1", cleaned).replace("{:}", ":")
         if clock := _CLOCK.match(bare.replace("\\", " ").strip("} ")):
             return nodes.text(f"{int(clock[1])}:{clock[2] or '00'} {clock[3].lower()}m")
+    if "frac" in cleaned and "{\\" in cleaned:
+        cleaned = _UNIT_QUOTIENT.sub(r"\\text{ \1/\2}", cleaned)
     if "base" in cleaned:
         cleaned = _BASE_IN_WORDS.sub(r"_{\1}", cleaned)
     if "_" in cleaned and (digits := _DIGITS_WITH_BASE.match(cleaned)):
