@@ -26,8 +26,15 @@ from .tallies import MORE_BOUND
 
 EDGES = ("0", "-1", "nan", "1000000")
 """Numbers that no task asks for."""
-WILDCARDS = (".*", "*", "%")
-"""Texts that mean any other to a pattern, a shell or a query."""
+WILDCARDS = (".*", "*", "%", "")
+"""Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
+ORDERED = re.compile(
+    r"\b(?:in (?:\w+ )?order|order(?:ed)? (?:by|of)|sort(?:ed)?|rank(?:ed|ing)?|ascending"
+    r"|descending|chronological(?:ly)?"
+    r"|(?:earli|old|new|high|low|larg|small|short|cheap)est (?:\w+ )?first)\b",
+    re.IGNORECASE,
+)
+"""Words that ask for an order."""
 Way = Sequence[Action]
 """The actions of an episode."""
 
@@ -49,11 +56,21 @@ class Law:
     bound: float | None = None
 
 
-def laws_of(lessons: Sequence[Lesson]) -> Iterator[Law]:
-    """Return the laws that ways such as the expert's on several tasks are under."""
+def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
+    """Return the laws that ways such as the expert's on several tasks are under.
+
+    Args:
+        lessons: the expert on several tasks.
+        told: what the policy is told before each task.
+    """
+    is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
-        yield Law(f"forged {forgery.name.lower()}", f"the expert's answer: {forgery}", forgery.ways)
+        bound = MORE_BOUND if forgery in (Forgery.MORE, Forgery.REVERSED) else None
+        about = f"the expert's answer: {forgery}"
+        if is_ordered or forgery is not Forgery.REVERSED:
+            yield Law(f"forged {forgery.name.lower()}", about, forgery.ways, bound=bound)
     columns = [_columns(lesson) for lesson in lessons]
+    is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     for place, times in Counter(place for each in columns for place in each).items():
         values = {repr(each.get(place)) for each in columns}
         # What is the same everywhere is not asked for.
@@ -63,17 +80,36 @@ def laws_of(lessons: Sequence[Lesson]) -> Iterator[Law]:
             without = partial(_without, place[0])
             yield Law(f"spoilt {what}", f"{about}another one", partial(_spoilt, place), without)
             yield Law(f"alike {what}", f"{about}the same", partial(_alike, place), without)
-            if len({deed(lesson.actions[-1]) for lesson in lessons}) == 1:
+            about = f"what the expert does, each {what} that of the next deed"
+            yield Law(f"rotated {what}", about, partial(_rotated, place), without)
+            if is_constant:
                 more = f"what the expert does, and {what} everything else"
-                ways = partial(_more, place)
-                yield Law(f"more {what}", more, ways, without, partial(_took, place), MORE_BOUND)
+                ways, took = partial(_more, place), partial(_took, place)
+                yield Law(f"more {what}", more, ways, without, took, MORE_BOUND)
+                after = f"what the expert does, each deed done again with another {what}"
+                ways, took = partial(_overwritten, place), partial(_took_each, place)
+                yield Law(f"overwritten {what}", after, ways, without, took, MORE_BOUND)
+                named = f"what the expert does, after a wrong {what}, whose refusal names the right"
+                ways, took = partial(_refused, place), partial(_named, place)
+                yield Law(f"refused {what}", named, ways, without, took)
     for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
         if 2 * times > len(lessons):
-            about = f"what the expert does, each {name} the same"
-            yield Law(f"alike {name}", about, partial(_one_deed, name), partial(_without, name))
+            yield from _deed_laws(name, is_ordered=is_ordered)
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
+
+
+def _deed_laws(name: str, *, is_ordered: bool) -> Iterator[Law]:
+    """Return the laws of deeds of a name."""
+    without, about = partial(_without, name), f"what the expert does, each {name}"
+    yield Law(f"alike {name}", f"{about} the same", partial(_one_deed, name), without)
+    for nth, which in ((0, "first"), (-1, "last")):
+        about_one = f"what the expert does, of each {name} only the {which}"
+        yield Law(f"only {which} {name}", about_one, partial(_only, name, nth), without)
+    if is_ordered:
+        ways, what = partial(_backwards, name), f"backwards {name}"
+        yield Law(what, f"{about} in reverse", ways, without, bound=MORE_BOUND)
 
 
 class Forgery(StrEnum):
@@ -89,11 +125,17 @@ class Forgery(StrEnum):
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
     WILD = "each of its texts means any other"
+    NEGATED = "each of its numbers has the other sign"
+    CUT = "each of its texts is its first letter"
+    MORE = "its list holds everything else of its kind, too"
+    REVERSED = "its list, of which an order is asked, is reversed"
 
     def ways(self, lesson: Lesson) -> Iterator[Way]:
         """Return the way with each text, list or number list in it spoilt."""
         if self is self.WILD:
             return itertools.chain(*(_texts(lesson, partial(_wild, sign)) for sign in WILDCARDS))
+        if self is self.MORE:
+            return _texts(lesson, lambda text: _with_more(text, lesson))
         return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
     def of(self, answer: str, opening: str) -> str:
@@ -104,7 +146,13 @@ class Forgery(StrEnum):
             sign = "0" if self is self.ZEROED else "NaN"
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
             return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
+        if self is self.NEGATED:
+            numbers = _NUMERAL.findall(answer)
+            is_signed = not numbers or any(float(number) <= 0 for number in numbers)
+            return "" if is_signed else _NUMERAL.sub(r"-\g<0>", answer)
         listing = _Listing.of(answer)
+        if self is self.CUT:
+            return _cut(answer, listing)
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
         if listing is None or len(items) < FEWEST_ITEMS or usual[0][1] == len(items):
@@ -119,6 +167,9 @@ class Forgery(StrEnum):
             return listing.with_items([alike] * len(items))
         if self is self.FIRST:
             return listing.with_items(items[:1])
+        if self is self.REVERSED:
+            is_row = not listing.keys and len({*map(repr, items)}) == len(items)
+            return listing.with_items(items[::-1]) if is_row else ""
         if self is self.ENDS:
             return "" if listing.keys else listing.with_items([items[0], items[-1]])
         rotated = [*items[1:], items[0]]
@@ -179,6 +230,29 @@ def _wild(sign: str, answer: str) -> str:
     return listing.with_items([sign if isinstance(item, str) else item for item in listing.items])
 
 
+def _cut(answer: str, listing: _Listing | None) -> str:
+    """Return an answer with the first letter of each of its texts alone; "" where they are short,
+    so that a letter may be the whole answer.
+    """
+    items = listing.items if listing else [answer.strip()]
+    texts = [item for item in items if isinstance(item, str)]
+    is_long = bool(texts) and all(len(text) >= FEWEST_LETTERS for text in texts)
+    if not is_long or all(isinstance(number_of(text), (int, float)) for text in texts):
+        return ""
+    cut = [item[:1] if isinstance(item, str) else item for item in items]
+    return listing.with_items(cut) if listing else cut[0]
+
+
+def _with_more(answer: str, lesson: Lesson) -> str:
+    """Return a list with everything else of its kind that the task or a reply shows."""
+    listing = _Listing.of(answer)
+    if listing is None or listing.keys or not all(isinstance(i, (str, int)) for i in listing.items):
+        return ""
+    rest = _others(listing.items, lesson)
+    is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
+    return listing.with_items([*listing.items, *rest]) if is_more else ""
+
+
 def _leveled(item: str) -> str:
     first = _TIME.search(item)
     return _TIME.sub(first[0], item) if first else item
@@ -225,6 +299,8 @@ def _invented(answer: str, opening: str) -> str:
 
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
+FEWEST_LETTERS = 4
+"""Letters of a text of which the first alone says nothing."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
@@ -296,6 +372,8 @@ def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         rows += [["" if isinstance(v, str) else v for v in values]]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
         rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
+        if all(str(value)[0].isdecimal() and str(value).strip("0.") for value in values):
+            rows.append([_of_kind(f"-{value}", value) for value in values])
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):
             yield _with(lesson, place, row)
@@ -349,6 +427,92 @@ def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
             )
 
         yield from _texts(lesson, spoil)
+
+
+def _only(name: str, nth: int, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the first or last of several deeds of a name alone."""
+    nths = [n for n, action in enumerate(lesson.actions[:-1]) if verb(action) == name]
+    if len({deed(lesson.actions[n]) for n in nths}) >= FEWEST_DEEDS:
+        yield [a for n, a in enumerate(lesson.actions) if n not in nths or n == nths[nth]]
+
+
+def _backwards(name: str, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the deeds of a name in reverse, if they are in a row."""
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == name]
+    deeds = [lesson.actions[n] for n in nths]
+    is_row = bool(nths) and nths == [*range(nths[0], nths[-1] + 1)]
+    if is_row and len({*map(deed, deeds)}) == len(deeds) >= FEWEST_DEEDS:
+        yield [*lesson.actions[: nths[0]], *deeds[::-1], *lesson.actions[nths[-1] + 1 :]]
+
+
+def _rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way in which each deed has what the next one has at a place, where another place
+    tells the deeds apart.
+    """
+    columns = _columns(lesson)
+    values = columns.get(place, [])
+    others = [c for at, c in columns.items() if at[0] == place[0] and at != place]
+    is_keyed = any(len({*map(repr, column)}) == len(values) == len(column) for column in others)
+    rotated = [*values[1:], *values[:1]]
+    if is_keyed and len(values) > 1 and 2 * sum(map(operator.ne, values, rotated)) > len(values):
+        yield _with(lesson, place, rotated)
+
+
+def _overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with each deed done again, with something else of its kind at a place where
+    another place tells the deeds apart.
+    """
+    columns = _columns(lesson)
+    values = columns.get(place, [])
+    is_keyed = any(at[0] == place[0] and at != place for at in columns)
+    pool = [*_others(values, lesson), *values]
+    rows = list[Action]()
+    for action in lesson.actions:
+        rows.append(action)
+        here = [value for at, value in _places(action) if at == place]
+        others = [value for value in pool if here and value != here[0]]
+        if others:
+            rows.append(changed(action, partial(_put, place, others[0])))
+    if is_keyed and len(rows) > len(lesson.actions):
+        yield rows
+
+
+def _took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most deeds that were done again were answered as they were the first time, but for
+    names and numbers.
+    """
+
+    def shape(nth: int) -> list[str]:
+        return _PROPER.sub("#", "".join(replies[nth : nth + 1])).split()[:MOST_SHAPE]
+
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
+    return 2 * sum(shape(n) == shape(n + 1) for n in again) > len(again)
+
+
+def _refused(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with a wrong deed before the first right one of its name."""
+    for n, action in enumerate(lesson.actions):
+        for at, value in _places(action):
+            if at == place and isinstance(value, (str, int, float)):
+                wrong = changed(action, partial(_put, place, _fresh(value, 0)))
+                yield [*lesson.actions[:n], wrong, *lesson.actions[n:]]
+                return
+
+
+def _named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether the reply to the wrong deed names the right value alone, which nothing said before
+    but as one of several.
+    """
+    values = _columns(lesson).get(place, [])
+    for n, action in enumerate(lesson.actions):
+        for value in [value for at, value in _places(action) if at == place]:
+            known = {*_NAME.findall("\n".join([lesson.opening, *replies[:n]]))}
+            reply = {*_NAME.findall("".join(replies[n : n + 1]))}
+            others = {*map(str, [*values, *_others(values, lesson)])} - {str(value)}
+            is_news = str(value) not in known or len(others & known) > 1
+            return is_news and str(value) in reply and reply.isdisjoint(others)
+    return False
 
 
 def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -437,6 +601,10 @@ def _varied(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
 
 
 _NAME = re.compile(r"\w[\w.-]*\w|\w")
+_PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
+"""Names and numbers, which differ between replies that say the same."""
+FEWEST_DEEDS = 3
+"""Deeds of a name of which one alone, or another order, is no fair part."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 MOST_FIELDS = 6

@@ -54,7 +54,16 @@ from .pressure import (
 )
 from .programs import SPELT, Farm, farms_of, paid_places, programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
-from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
+from .search import (
+    CONFIRMED,
+    EFFORTS,
+    SHARE,
+    Attempt,
+    ProgramSearch,
+    described,
+    plays_program,
+    telling,
+)
 from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
@@ -86,8 +95,8 @@ HALF, SCOUTED_WAYS, MOST_WAYS = 0.5, 4, 12
 """Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
 measured, and the ways of a law.
 """
-LISTENED, MOST_PROBES = 16, 12
-"""Tasks whose replies teach a rule, and replies that are read."""
+LISTENED, MOST_PROBES, MOST_TELLING = 16, 12, 6
+"""Tasks whose replies teach a rule, replies that are read, and those that hold an answer."""
 FARMED, MOST_WORSE = 3, 60
 """Tasks on which repeating has to be paid before it is measured, and worse ways that are tried."""
 REPEATS = 4
@@ -205,6 +214,7 @@ class _Ground:
     """What a search and a policy in training start from."""
 
     briefing: Briefing
+    shown: Sequence[str]
     moves: Sequence[Move]
     programs: Sequence[Program]
     speed: int
@@ -256,7 +266,7 @@ class _Attack:
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
             learned += self._itemised(ground)
-            learned += self._forged()
+            learned += self._forged(ground.briefing)
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -277,6 +287,7 @@ class _Attack:
         episode_s = (time.process_time() - started) / SCOUTED
         return _Ground(
             briefing=briefing,
+            shown=[briefing.system_prompt, briefing.answer_format, *shown],
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
@@ -393,11 +404,12 @@ class _Attack:
         least = min(paid, key=lambda each: each.total, default=None)
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
-    def _forged(self) -> Iterator[Attacker]:
+    def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that spoil what the expert does, where the reward may not ask for it."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
-        for law in laws_of(known) if self.report.oracle > 0 else ():
+        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        for law in laws_of(known, told) if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
@@ -457,7 +469,11 @@ class _Attack:
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
         until = self._until(PROBE_SHARE)
-        for move in probes_of(ground.moves):
+        first = lessons[0]
+        answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
+        given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
+        tellers = [] if ground.is_slow else telling(*given, ask)
+        for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves)]:
             if len(known) >= most or self._is_late("probe", until):
                 return
             reply = heard(move, lessons[0].task)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
@@ -86,6 +87,8 @@ def programs_of(
         _at_once(briefing),
         _moving(end),
         _looked_back(briefing, lessons),
+        _swept(briefing, lessons, commands),
+        _cleared(briefing, lessons),
         _rowed(lessons),
         _through(briefing, lessons),
         _corrected(),
@@ -235,6 +238,68 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
             call = Move(tool=tool.name, arguments=json.dumps({name: value}))
             yield from ((first, call) for first in free)
             yield from ((*pair, call) for pair in itertools.permutations(free[:4], 2))
+
+
+def _swept(
+    briefing: Briefing, lessons: Sequence[Lesson], commands: Sequence[str]
+) -> Iterator[Program]:
+    """Return a look around, then a tool or a command for everything that was shown, before what
+    ends an episode; also with another one of less than none behind it.
+    """
+    ends = _ends(briefing, lessons)[:2]
+    looks = [Move(tool=tool.name) for tool in free_tools(briefing)]
+    usual = {c.name: dict(c.arguments) for c in _calls_of(lessons)}
+    for tool in briefing.tools:
+        schemas = properties_of(tool)
+        numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
+        base = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        base |= usual.get(tool.name, {})
+        names = [n for n, s in schemas.items() if s.get("type") in (*NUMERIC, "string")]
+        every = [base | {name: EVERY} for name in names]
+        every += [base | dict.fromkeys(pair, EVERY) for pair in itertools.combinations(names, 2)]
+        rest = [n for n in numbers if names and n != names[0]]
+        every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
+        calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
+        less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
+        after = [Move(tool=tool.name, arguments=json.dumps(each)) for each in less]
+        for call, end in itertools.product(calls, ends):
+            yield from ((look, call, end) for look in looks)
+            yield (call, end)
+            yield from ((*looks[:1], call, other, end) for other in after)
+        rows = [[slot("thing", n, source="a") for n in range(STEPS - 2)] if looks else []]
+        for name, row in itertools.product(names, filter(None, rows)):
+            each = [Move(tool=tool.name, arguments=json.dumps(base | {name: v})) for v in row]
+            yield from ((look, *each, end) for look in looks for end in ends)
+    alone = [Move(text) for text in commands if len(text.split()) == 1]
+    starts = dict.fromkeys(text.split()[0] for text in commands if len(text.split()) > 1)
+    for look, start, end in itertools.product(alone, starts, alone):
+        for kind in ("thing", "option", "line"):
+            things = [slot(kind, n, source="a") for n in range(STEPS - 2)]
+            yield (look, *(Move(f"{start} {thing}") for thing in things), end)
+
+
+def _calls_of(lessons: Sequence[Lesson]) -> list[ToolCall]:
+    return [c for lesson in lessons[:4] for a in lesson.actions for c in as_action(a).tool_calls]
+
+
+def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return a tool that the expert never calls for everything that is shown, and then, or before
+    the end, what the expert does on other tasks with the words of this one.
+    """
+    used = {call.name for call in _calls_of(lessons)}
+    taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
+    usual = _usual(taught)
+    looks = [Move(tool=tool.name) for tool in free_tools(briefing)][:2]
+    for tool in (tool for tool in briefing.tools if tool.name not in used):
+        names = [*properties_of(tool)][:2]
+        base = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
+        every = [base | {name: EVERY} for name in names] or [{}]
+        for given, lesson in itertools.product(every, taught[:2]):
+            call = Move(tool=tool.name, arguments=json.dumps(given))
+            row = tuple(_moves_of(lesson, usual))
+            yield (call, *row)
+            yield from ((look, call, *row) for look in looks)
+            yield (*row[:-1], call, row[-1])
 
 
 def _worded(
@@ -430,19 +495,21 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
         message, shown = as_action(action), (lesson.replies[n - 1 : n] or ("",))[0] if n else ""
         if message.tool_calls:
             call = message.tool_calls[-1]
-            given = {
-                name: _slotted(str(value), lesson.opening, shown, usual)
-                if isinstance(value, (str, int, float)) and not isinstance(value, bool)
-                else value
-                for name, value in call.arguments.items()
-            }
-            known = {
-                name: call.arguments[name] if text == str(call.arguments[name]) else text
-                for name, text in given.items()
-            }
-            yield Move(tool=call.name, arguments=json.dumps(known))
+            slots = partial(_slots_for, lesson.opening, shown, usual)
+            given = {name: slots(value) for name, value in call.arguments.items()}
+            yield Move(tool=call.name, arguments=json.dumps(given))
         else:
             yield Move(_slotted(message.text, lesson.opening, shown, usual))
+
+
+def _slots_for(opening: str, shown: str, usual: frozenset[str], value: Any) -> Any:
+    """Return an argument, or a list of them, with slots for what is shown."""
+    if isinstance(value, list):
+        return [_slots_for(opening, shown, usual, item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return value
+    text = _slotted(str(value), opening, shown, usual)
+    return value if text == str(value) else text
 
 
 def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
