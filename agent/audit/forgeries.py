@@ -26,6 +26,8 @@ from .tallies import MORE_BOUND
 
 EDGES = ("0", "-1", "nan", "1000000")
 """Numbers that no task asks for."""
+BELOW = "-99"
+"""How many less than none: enough to pay for the rest, and no number that a bound expects."""
 WILDCARDS = (".*", "*", "%", "")
 """Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
 ORDERED = re.compile(
@@ -80,6 +82,8 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
             without = partial(_without, place[0])
             yield Law(f"spoilt {what}", f"{about}another one", partial(_spoilt, place), without)
             yield Law(f"alike {what}", f"{about}the same", partial(_alike, place), without)
+            about = f"what the expert does, each {what} the same, and less than none of something"
+            yield Law(f"offset {what}", about, partial(_offset, place), without)
             about = f"what the expert does, each {what} that of the next deed"
             yield Law(f"rotated {what}", about, partial(_rotated, place), without)
             if is_constant:
@@ -106,7 +110,8 @@ def _deed_laws(name: str, *, is_ordered: bool) -> Iterator[Law]:
     yield Law(f"alike {name}", f"{about} the same", partial(_one_deed, name), without)
     for nth, which in ((0, "first"), (-1, "last")):
         about_one = f"what the expert does, of each {name} only the {which}"
-        yield Law(f"only {which} {name}", about_one, partial(_only, name, nth), without)
+        before_end = partial(_without, name, keeps_end=True)
+        yield Law(f"only {which} {name}", about_one, partial(_only, name, nth), before_end)
     if is_ordered:
         ways, what = partial(_backwards, name), f"backwards {name}"
         yield Law(what, f"{about} in reverse", ways, without, bound=MORE_BOUND)
@@ -125,7 +130,6 @@ class Forgery(StrEnum):
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
     WILD = "each of its texts means any other"
-    NEGATED = "each of its numbers has the other sign"
     CUT = "each of its texts is its first letter"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
@@ -146,10 +150,6 @@ class Forgery(StrEnum):
             sign = "0" if self is self.ZEROED else "NaN"
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
             return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
-        if self is self.NEGATED:
-            numbers = _NUMERAL.findall(answer)
-            is_signed = not numbers or any(float(number) <= 0 for number in numbers)
-            return "" if is_signed else _NUMERAL.sub(r"-\g<0>", answer)
         listing = _Listing.of(answer)
         if self is self.CUT:
             return _cut(answer, listing)
@@ -358,8 +358,10 @@ def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
     return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
 
 
-def _without(name: str, lesson: Lesson) -> Way:
-    return [action for action in lesson.actions if verb(action) != name]
+def _without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
+    end = lesson.actions[-1:] if keeps_end else ()
+    actions = lesson.actions[: len(lesson.actions) - len(end)]
+    return [*(action for action in actions if verb(action) != name), *end]
 
 
 def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -372,8 +374,8 @@ def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         rows += [["" if isinstance(v, str) else v for v in values]]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
         rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
-        if all(str(value)[0].isdecimal() and str(value).strip("0.") for value in values):
-            rows.append([_of_kind(f"-{value}", value) for value in values])
+        if all(not isinstance(value, str) and value > 0 for value in values):
+            rows.append([-value for value in values])
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):
             yield _with(lesson, place, row)
@@ -399,6 +401,27 @@ def _alike(place: Place, lesson: Lesson) -> Iterator[Way]:
     is_end = verb(lesson.actions[-1]) == place[0]
     for value in _varied(values, but=values[-1:] * is_end):
         yield _with(lesson, place, [value] * len(values))
+
+
+def _offset(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a place is the same in all deeds, before which one deed is done with a
+    number below zero, to what the deeds are not done to: it may make room for what they cost.
+    """
+    columns = _columns(lesson)
+    first = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
+    here = {at: column for at, column in columns.items() if at[0] == place[0] and at != place}
+    numbers = [at for at, column in here.items() if all(map(_is_amount, column))]
+    keys = [at for at in here if at not in numbers]
+    others = {at: _others(here[at], lesson)[-1:] for at in keys}
+    for way, number in itertools.product(_alike(place, lesson), numbers):
+        less = changed(way[first], partial(_put, number, _of_kind(BELOW, here[number][0])))
+        for at in keys:
+            less = changed(less, partial(_put, at, (others[at] or here[at])[-1]))
+        yield [*way[:first], less, *way[first:]]
+
+
+def _is_amount(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(number_of(str(value)), (int, float))
 
 
 def _one_deed(name: str, lesson: Lesson) -> Iterator[Way]:

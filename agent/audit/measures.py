@@ -42,6 +42,7 @@ from .attackers import (
     text_of,
 )
 from .exploits import Guard, GuardedEnv
+from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, Way, laws_of, ways_to_else
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
@@ -52,7 +53,7 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import SPELT, Farm, farms_of, paid_places, programs_of
+from .programs import programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
 from .search import (
     CONFIRMED,
@@ -91,9 +92,9 @@ OWN_WAY = 4
 FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
 """
-HALF, SCOUTED_WAYS, MOST_WAYS = 0.5, 4, 12
+HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 12, 8
 """Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
-measured, and the ways of a law.
+measured, the ways of a law, and the tasks with one from which the others do not count.
 """
 LISTENED, MOST_PROBES, MOST_TELLING = 16, 12, 6
 """Tasks whose replies teach a rule, replies that are read, and those that hold an answer."""
@@ -414,15 +415,18 @@ class _Attack:
                 return
             if ways := self._paid_ways(law, known):
                 plays = partial(_goes, ways)
-                yield Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+                tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
+                forged = Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+                yield replace(forged, tasks=tasks)
 
     def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
         """Return the best paid of a law's ways on each task; nothing where none is on the first."""
-        best, most = dict[str, Way](), 0.0
-        for number, lesson in enumerate(known):
-            if number == SCOUTED_WAYS and most <= HALF:
-                return {}
+        best, most, tried = dict[str, Way](), 0.0, 0
+        for lesson in known:
             ways = [*itertools.islice(law.ways(lesson), MOST_WAYS)]
+            if tried == SCOUTED_WAYS and most <= HALF:
+                return {}
+            tried += bool(ways)
             if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
                 paid = [self._worth(lesson, way, law) for way in ways]
                 most = max(most, *paid)
@@ -610,6 +614,8 @@ class _Attack:
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH, AttackKind.FORGED)
         may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
+            if attacker.tasks is not None and task.id not in attacker.tasks:
+                continue
             if (trials or away) and time.monotonic() > self.until:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
                 break

@@ -304,6 +304,7 @@ def _slots() -> list[str]:
     return [
         *first,
         *before,
+        *(slot("thing", n, opening=True) for n in range(4)),
         *(slot("text", 0, opening=True, spelling=each) for each in SPELLINGS),
         *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2)),
     ]
@@ -320,7 +321,7 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
         if line.count(";") > 1
         for clause in line.split(":")[-1].split(";")
     ]
-    listed = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
+    listed = [item for match in _COMMANDS.finditer(told) for item in re.split(r"[,|]", match[1])]
     rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
     commands = [
         " ".join([words[0] if words[0].isupper() else words[0].lower(), *words[1:]])

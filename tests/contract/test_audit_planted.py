@@ -22,6 +22,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
+from ludus.agent.audit.farms import Farm, farms_of
 from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
     EVERY,
@@ -33,7 +34,7 @@ from ludus.agent.audit.moves import (
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
-from ludus.agent.audit.programs import Farm, farms_of, programs_of
+from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
@@ -694,8 +695,6 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
             "1 a: ee\n1 b: eee\n2 a: eee\n3 a: ee",
         ),
         (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
-        (Forgery.NEGATED, "x = 3, y = 0.5", "x = -3, y = -0.5"),
-        (Forgery.NEGATED, "3 and -4", ""),
         (Forgery.CUT, '{"ship": "Hermes", "port": "Delos"}', '{"ship": "H", "port": "D"}'),
         (Forgery.CUT, "Hermes", "H"),
         (Forgery.CUT, "yes", ""),  # short: a letter may be the answer
