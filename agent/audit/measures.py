@@ -41,9 +41,10 @@ from .attackers import (
     free_tools,
     text_of,
 )
+from .deeds import Way, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
-from .forgeries import Law, Way, laws_of, ways_to_else
+from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -429,8 +430,8 @@ class _Attack:
             tried += bool(ways)
             if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
                 paid = [self._worth(lesson, way, law) for way in ways]
-                most = max(most, *paid)
-                best[lesson.task] = ways[paid.index(max(paid))]
+                counts = min(paid) if law.is_worst else max(paid)
+                most, best[lesson.task] = max(most, counts), ways[paid.index(counts)]
         return best
 
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:

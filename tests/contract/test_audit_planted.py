@@ -695,9 +695,14 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
             "1 a: ee\n1 b: eee\n2 a: eee\n3 a: ee",
         ),
         (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
-        (Forgery.CUT, '{"ship": "Hermes", "port": "Delos"}', '{"ship": "H", "port": "D"}'),
-        (Forgery.CUT, "Hermes", "H"),
-        (Forgery.CUT, "yes", ""),  # short: a letter may be the answer
+        (
+            Forgery.SPELT,
+            '{"ship": "Hermes", "port": "Delos"}',
+            '{"ship": "semreH", "port": "soleD"}',
+        ),
+        (Forgery.SPELT, "abba", ""),
+        (Forgery.SPELT, "yes", ""),  # short: a letter may be the answer
+        (Forgery.VOID, '{"ship": "Hermes", "crew": 3}', '{"ship": null, "crew": null}'),
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
 )
@@ -730,7 +735,12 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     named = laws["refused send 0"].took
     assert named(lessons[0], ("no zoaaa: ann is due", *replies))
     assert not named(lessons[0], ("no zoaaa: one of ann, ben, eva", *replies))
-    assert not any("backwards" in name for name in laws)
+    others = [way[:4] for way in ways["whichever send 0"]]
+    assert others[0][:2] == ["send eva 12", "send fay 20"]
+    assert laws["whichever send 0"].is_worst
+    assert not any(law in name for name in laws for law in ("backwards", "skipped"))
+    demanded = {law.name for law in laws_of(lessons, "Always `send` one before the others.")}
+    assert "skipped send" in demanded
     assert "backwards send" in {law.name for law in laws_of(lessons, "in alphabetical order")}
     assert list(laws["more send 0"].without(lessons[0])) == [ends]
     took = laws["more send 0"].took
