@@ -20,7 +20,7 @@ from ludus.envs.checks.rules import forms_of
 from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
-from .attackers import Action, AnswerFrame, Lesson, plain_of, text_of
+from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
@@ -101,6 +101,17 @@ class AnswerKey:
         # Who says what is right elsewhere as well answers nothing.
         return pieces.isdisjoint(self.answers - {plain_of(wanted)})
 
+    def overlap(self, task: str, actions: Sequence[Action]) -> float:
+        """Return how much the last action's answer shares with the expert's: the F1 of their words,
+        those of a line with a key for that key; 0 where nothing is shared.
+        """
+        lesson = self.experts.get(task)
+        if lesson is None or not actions or self.frame.is_constant:
+            return 0.0
+        core = self.frame.core if self.frame.call else lambda each: as_action(each).text
+        said, wanted = (_items(core(each)) for each in (actions[-1], lesson.actions[-1]))
+        return 2 * len(said & wanted) / (len(said) + len(wanted)) if said and wanted else 0.0
+
     def part_done(self, task: str, episode: Played) -> float:
         """Return the share of the expert's actions that an episode of several turns consists of; 0
         if it does anything else.
@@ -141,6 +152,16 @@ class AnswerKey:
     def _deeds(self, task: str) -> list[Hashable]:
         lesson = self.experts.get(task)
         return [deed(action) for action in lesson.actions] if lesson else []
+
+
+def _items(answer: str) -> set[tuple[str, str]]:
+    """Return the words of an answer, each with the key of its line."""
+    items = set[tuple[str, str]]()
+    for line in answer.casefold().splitlines():
+        row = ANSWERED.fullmatch(line.strip())
+        key, text = (row[1], row[3]) if row else ("", line)
+        items.update((key, word) for word in WORD.findall(text))
+    return items
 
 
 def verb(action: Action) -> str:
