@@ -35,9 +35,9 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
     """Return the nearest built-in base, and (module, name) of each derived class, last derived
     first.
     """
-    derived = takewhile(lambda base: base.__module__ != "builtins", kind.__mro__)
+    derived = takewhile(_is_written, kind.__mro__)
     errors = (base for base in derived if issubclass(base, BaseException))
-    chain = [(str(base.__module__), str(base.__name__)) for base in errors]
+    chain = [(_module_of(base), str(base.__name__)) for base in errors]
     return _builtin(kind).__name__, chain[:_LONGEST_CHAIN]
 
 
@@ -81,14 +81,28 @@ _CHAIN = ("__cause__", "__context__", "__suppress_context__")
 
 def slots_of(kind: type[BaseException]) -> list[str]:
     """Return the attributes that built-in exceptions keep apart from all others, like `errno`."""
-    bases = [base for base in kind.__mro__ if base.__module__ == "builtins"]
+    bases = [base for base in kind.__mro__ if not _is_written(base)]
     slots = {name: slot for base in bases[:-2] for name, slot in vars(base).items()}
     kept = [name for name, slot in slots.items() if type(slot) is MemberDescriptorType]
     return [name for name in kept if name != "obj"]  # That may be anything of the solution.
 
 
 def _builtin(kind: type[BaseException]) -> Any:
-    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    return next(base for base in kind.__mro__ if not _is_written(base))
+
+
+def _is_written(kind: type) -> bool:
+    """Return whether a class is no built-in one, whatever module it says that it is of."""
+    return bool(kind.__flags__ & _HEAP)
+
+
+_HEAP = 1 << 9
+
+
+def _module_of(kind: type) -> str:
+    """Return the module in which a class is found by its name, or else the module of this side."""
+    there = getattr(sys.modules.get(str(kind.__module__)), kind.__name__, None)
+    return str(kind.__module__) if there is kind else own_module
 
 
 def build(parts: list[object]) -> BaseException:
