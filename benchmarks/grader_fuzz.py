@@ -1120,7 +1120,7 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     # the solution supplies what the tests judge by
     "names": [("harness.py", "        if name not in self._bound:\n", "        if True:\n")],
     # a class crosses as itself, so that tests call a function of the solution's choice
-    "callables": [("values.py", '== "solution" else OpaqueClass(kind)', '== "solution" else kind')],
+    "callables": [("values.py", "return OpaqueClass(PLAIN_TYPES[name])", "return PLAIN_TYPES[name]")],
     # every object counts as one under test, and plain data is asked for again at each use
     "answers": [
         ("solution_line.py", "self._source is not False", "True"),

@@ -277,6 +277,8 @@ class Attacker:
     """Whether it does nothing of the task, even where it answers what the expert answers."""
     bound: float | None = None
     """The share of the expert's reward from which it is a finding; None for that of its kind."""
+    tasks: frozenset[str] | None = None
+    """The tasks that it plays; None for all."""
 
 
 def _says(text: str) -> Plays:

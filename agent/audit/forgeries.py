@@ -19,17 +19,51 @@ from typing import Any
 
 from ludus.messages import as_action
 
-from .answers import Place, called, changed, deed, verb
-from .attackers import ANSWERED, Action, Lesson, number_of
+from .answers import Place, called, deed, verb
+from .attackers import ANSWERED, Action, Lesson
+from .deeds import (
+    AS_LETTERS,
+    Way,
+    after_refusal,
+    alike,
+    backwards,
+    columns_of,
+    done_to_more,
+    is_named,
+    kinds_of,
+    offset,
+    one_deed,
+    only_one,
+    others_of,
+    overwritten,
+    renamed,
+    rotated,
+    spoilt,
+    took_all,
+    took_each,
+    unlike_most,
+    whichever,
+    without,
+)
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
-EDGES = ("0", "-1", "nan", "1000000")
-"""Numbers that no task asks for."""
-WILDCARDS = (".*", "*", "%")
-"""Texts that mean any other to a pattern, a shell or a query."""
-Way = Sequence[Action]
-"""The actions of an episode."""
+WILDCARDS = (".*", "*", "%", "")
+"""Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
+ORDERED = re.compile(
+    r"\b(?:in (?:\w+ )?order|order(?:ed)? (?:by|of)|sort(?:ed)?|rank(?:ed|ing)?|ascending"
+    r"|descending|chronological(?:ly)?"
+    r"|(?:earli|old|new|high|low|larg|small|short|cheap)est (?:\w+ )?first)\b",
+    re.IGNORECASE,
+)
+"""Words that ask for an order."""
+DEMANDED = re.compile(
+    r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
+    re.IGNORECASE,
+)
+"""Words that demand a deed."""
+HALF = 0.5
+"""Share of a deed's places beyond which what is left of it may deserve more than half."""
 
 
 @dataclass(frozen=True)
@@ -47,33 +81,99 @@ class Law:
     took: Callable[[Lesson, Sequence[str]], bool] = lambda lesson, replies: True
     """Whether the replies show that what was changed had an effect."""
     bound: float | None = None
+    is_worst: bool = False
+    """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
 
 
-def laws_of(lessons: Sequence[Lesson]) -> Iterator[Law]:
-    """Return the laws that ways such as the expert's on several tasks are under."""
+def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
+    """Return the laws that ways such as the expert's on several tasks are under.
+
+    Args:
+        lessons: the expert on several tasks.
+        told: what the policy is told before each task.
+    """
+    is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
-        yield Law(f"forged {forgery.name.lower()}", f"the expert's answer: {forgery}", forgery.ways)
-    columns = [_columns(lesson) for lesson in lessons]
+        bound = MORE_BOUND if forgery in (Forgery.MORE, Forgery.REVERSED) else None
+        about = f"the expert's answer: {forgery}"
+        if is_ordered or forgery is not Forgery.REVERSED:
+            yield Law(f"forged {forgery.name.lower()}", about, forgery.ways, bound=bound)
+    columns = [columns_of(lesson) for lesson in lessons]
+    is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     for place, times in Counter(place for each in columns for place in each).items():
         values = {repr(each.get(place)) for each in columns}
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
-            what = " ".join(map(str, place))
-            about = f"what the expert does, each {what} "
-            without = partial(_without, place[0])
-            yield Law(f"spoilt {what}", f"{about}another one", partial(_spoilt, place), without)
-            yield Law(f"alike {what}", f"{about}the same", partial(_alike, place), without)
-            if len({deed(lesson.actions[-1]) for lesson in lessons}) == 1:
-                more = f"what the expert does, and {what} everything else"
-                ways = partial(_more, place)
-                yield Law(f"more {what}", more, ways, without, partial(_took, place), MORE_BOUND)
+            width = max(sum(at[0] == place[0] for at in each) for each in columns)
+            kinds = kinds_of(place, lessons)
+            yield from _place_laws(place, width, kinds, is_constant=is_constant)
     for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
         if 2 * times > len(lessons):
-            about = f"what the expert does, each {name} the same"
-            yield Law(f"alike {name}", about, partial(_one_deed, name), partial(_without, name))
+            yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
+    about = "what the expert does, what the end is about called otherwise everywhere"
+    yield Law("renamed", about, renamed)
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
+
+
+def _place_laws(
+    place: Place, width: int, kinds: Sequence[Any], *, is_constant: bool
+) -> Iterator[Law]:
+    """Return the laws of what deeds have at one of so many places: where there are several, the
+    others may be paid for by themselves.
+    """
+    fair = 1 - 1 / width
+    bound = max(MORE_BOUND, fair) if fair > HALF else None
+    what, left_out = " ".join(map(str, place)), partial(without, place[0])
+    about = f"what the expert does, each {what}"
+    yield Law(
+        f"spoilt {what}", f"{about} another one", partial(spoilt, place), left_out, bound=bound
+    )
+    ways = partial(alike, place, kinds=kinds)
+    yield Law(f"alike {what}", f"{about} the same", ways, left_out, bound=bound)
+    below = f"{about} the same, and less than none of something"
+    yield Law(f"offset {what}", below, partial(offset, place), left_out, bound=bound)
+    turned = f"{about} that of the next deed"
+    yield Law(f"rotated {what}", turned, partial(rotated, place), left_out, bound=bound)
+    if not is_constant:
+        return
+    which = f"{about} another one that is shown, whichever it is"
+    ways = partial(whichever, place)
+    yield Law(f"whichever {what}", which, ways, left_out, bound=bound, is_worst=True)
+    ways, took = partial(done_to_more, place), partial(took_all, place)
+    more = f"what the expert does, and {what} everything else"
+    yield Law(f"more {what}", more, ways, left_out, took, MORE_BOUND)
+    ways, took = partial(overwritten, place), partial(took_each, place)
+    after = f"what the expert does, each deed done again with another {what}"
+    yield Law(f"overwritten {what}", after, ways, left_out, took, MORE_BOUND)
+    ways, took = partial(after_refusal, place), partial(is_named, place)
+    known = f"what the expert does, after a wrong {what}, whose refusal names the right"
+    yield Law(f"refused {what}", known, ways, left_out, took)
+
+
+def _deed_laws(name: str, *, is_ordered: bool, is_due: bool) -> Iterator[Law]:
+    """Return the laws of deeds of a name."""
+    left_out, about = partial(without, name), f"what the expert does, each {name}"
+    yield Law(f"alike {name}", f"{about} the same", partial(one_deed, name), left_out)
+    before_end = partial(without, name, keeps_end=True)
+    for nth, which in ((0, "first"), (-1, "last")):
+        about_one = f"what the expert does, of each {name} only the {which}"
+        yield Law(f"only {which} {name}", about_one, partial(only_one, name, nth), before_end)
+    if is_due:
+        skipped = f"what the expert does without {name}, which the prompt demands"
+        yield Law(f"skipped {name}", skipped, lambda lesson: filter(None, [before_end(lesson)]))
+    if is_ordered:
+        ways, what = partial(backwards, name), f"backwards {name}"
+        yield Law(what, f"{about} in reverse", ways, left_out, bound=MORE_BOUND)
+
+
+def _is_due(name: str, told: str) -> bool:
+    """Whether a sentence demands a tool or command, by its whole name."""
+    if not re.search(r"\w[_-]\w|\d", name) and f"`{name}`" not in told:
+        return False  # a word like any other
+    sentences = re.split(r"[.!?;\n]\s", told)
+    return any(name in sentence and DEMANDED.search(sentence) for sentence in sentences)
 
 
 class Forgery(StrEnum):
@@ -89,11 +189,21 @@ class Forgery(StrEnum):
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
     WILD = "each of its texts means any other"
+    CUT = "each of its texts is its first letter, or its last"
+    SPELT = "each of its texts is spelt backwards"
+    VOID = "each of its values is null"
+    MORE = "its list holds everything else of its kind, too"
+    REVERSED = "its list, of which an order is asked, is reversed"
 
     def ways(self, lesson: Lesson) -> Iterator[Way]:
         """Return the way with each text, list or number list in it spoilt."""
         if self is self.WILD:
             return itertools.chain(*(_texts(lesson, partial(_wild, sign)) for sign in WILDCARDS))
+        if self is self.MORE:
+            return _texts(lesson, lambda text: _with_more(text, lesson))
+        if self is self.CUT:
+            cuts = (slice(0, 1), slice(-1, None))
+            return itertools.chain(*(_texts(lesson, partial(_cut, cut)) for cut in cuts))
         return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
     def of(self, answer: str, opening: str) -> str:
@@ -105,6 +215,11 @@ class Forgery(StrEnum):
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
             return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
         listing = _Listing.of(answer)
+        if self is self.SPELT:
+            return _cut(slice(None, None, -1), answer)
+        if self is self.VOID:
+            is_data = listing is not None and not listing.joint and listing.items
+            return listing.with_items([None] * len(listing.items)) if listing and is_data else ""
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
         if listing is None or len(items) < FEWEST_ITEMS or usual[0][1] == len(items):
@@ -119,6 +234,9 @@ class Forgery(StrEnum):
             return listing.with_items([alike] * len(items))
         if self is self.FIRST:
             return listing.with_items(items[:1])
+        if self is self.REVERSED:
+            is_row = not listing.keys and len({*map(repr, items)}) == len(items)
+            return listing.with_items(items[::-1]) if is_row else ""
         if self is self.ENDS:
             return "" if listing.keys else listing.with_items([items[0], items[-1]])
         rotated = [*items[1:], items[0]]
@@ -179,6 +297,29 @@ def _wild(sign: str, answer: str) -> str:
     return listing.with_items([sign if isinstance(item, str) else item for item in listing.items])
 
 
+def _cut(part: slice, answer: str) -> str:
+    """Return an answer with a part of each of its texts alone; "" where they are short, so that a
+    letter may be the whole answer.
+    """
+    listing = _Listing.of(answer)
+    items = listing.items if listing else [answer.strip()]
+    texts = [item for item in items if isinstance(item, str)]
+    if not texts or any(len(text) < FEWEST_LETTERS or "\n" in text for text in texts):
+        return ""
+    cut = [item[part] if isinstance(item, str) else item for item in items]
+    return "" if cut == [*items] else listing.with_items(cut) if listing else cut[0]
+
+
+def _with_more(answer: str, lesson: Lesson) -> str:
+    """Return a list with everything else of its kind that the task or a reply shows."""
+    listing = _Listing.of(answer)
+    if listing is None or listing.keys or not all(isinstance(i, (str, int)) for i in listing.items):
+        return ""
+    rest = others_of(listing.items, lesson)
+    is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
+    return listing.with_items([*listing.items, *rest]) if is_more else ""
+
+
 def _leveled(item: str) -> str:
     first = _TIME.search(item)
     return _TIME.sub(first[0], item) if first else item
@@ -204,7 +345,7 @@ def _invented(answer: str, opening: str) -> str:
         others += 1
         number = next(fresh)
         is_number = match[0][-1].isdecimal()
-        return str(90_000 + number) if is_number else f"zo{number:03}".translate(_AS_LETTERS)
+        return str(90_000 + number) if is_number else f"zo{number:03}".translate(AS_LETTERS)
 
     def spoilt(value: Any) -> Any:
         if isinstance(value, dict):
@@ -225,16 +366,18 @@ def _invented(answer: str, opening: str) -> str:
 
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
+FEWEST_LETTERS = 4
+"""Letters of a text of which the first alone says nothing."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")
-_AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
-
-
-# --- ways of several deeds ------------------------------------------------------------------------
+MOST_FIELDS = 6
+"""Values of a field, of which each stands in all items of a list."""
+MOST_PLACES = 4
+"""Fields of an item that are made alike."""
 
 
 def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
@@ -262,74 +405,6 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
         yield way
 
 
-def _columns(lesson: Lesson) -> dict[Place, list[Any]]:
-    """Return what stands at each place of the expert's deeds."""
-    columns = dict[Place, list[Any]]()
-    for place, value in itertools.chain(*map(_places, lesson.actions)):
-        columns.setdefault(place, []).append(value)
-    return columns
-
-
-def _places(action: Action) -> list[tuple[Place, Any]]:
-    places = list[tuple[Place, Any]]()
-    changed(action, lambda place, value: places.append((place, value)))
-    return places
-
-
-def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
-    """Return the expert's deeds with other values at a place."""
-    row = iter(values)
-    return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
-
-
-def _without(name: str, lesson: Lesson) -> Way:
-    return [action for action in lesson.actions if verb(action) != name]
-
-
-def _spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with what stands at a place invented, at an edge, or emptied."""
-    values = _columns(lesson).get(place, [])
-    told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
-    rows = list[list[Any]]()
-    if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
-        rows.append([_fresh(value, n) for n, value in enumerate(values)])
-        rows += [["" if isinstance(v, str) else v for v in values]]
-    if all(isinstance(number_of(str(value)), (int, float)) for value in values):
-        rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
-    for row in rows:
-        if sum(map(operator.ne, row, values)) * 2 > len(values):
-            yield _with(lesson, place, row)
-
-
-def _of_kind(text: str, value: Any) -> Any:
-    """Return a number as the kind of another value."""
-    if isinstance(value, str):
-        return text
-    return float(text) if isinstance(value, float) or text == "nan" else int(text)
-
-
-def _fresh(value: Any, number: int) -> Any:
-    """Return a value that stands nowhere, of the same kind."""
-    if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
-        return f"zo{number:03}".translate(_AS_LETTERS)
-    return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
-
-
-def _alike(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which a place is the same in all deeds."""
-    values = _columns(lesson).get(place, [])
-    is_end = verb(lesson.actions[-1]) == place[0]
-    for value in _varied(values, but=values[-1:] * is_end):
-        yield _with(lesson, place, [value] * len(values))
-
-
-def _one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which a deed of a name stands for all of them."""
-    deeds = [each for each in lesson.actions if verb(each) == name and len(_places(each)) > 1]
-    for same in _varied(deeds, but=lesson.actions[-1:]):
-        yield [same if each in deeds else each for each in lesson.actions]
-
-
 def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
     """Return ways in which all items of a list have the same word or number at a place."""
     for nth in range(MOST_FIELDS):
@@ -342,104 +417,10 @@ def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
             rows = [[*TOKEN.finditer(item)] for item in items]
             if listing is None or len({*map(len, rows)}) != 1 or not 2 <= len(rows[0]) > place:
                 return ""
-            values = _varied([row[place][0] for row in rows])[nth : nth + 1]
+            values = unlike_most([row[place][0] for row in rows])[nth : nth + 1]
             pairs = zip(items, rows, strict=True)
             return listing.with_items(
                 [i[: r[place].start()] + v + i[r[place].end() :] for i, r in pairs for v in values]
             )
 
         yield from _texts(lesson, spoil)
-
-
-def _more(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with the last deed of a name done to everything else of its kind, too."""
-    values = _columns(lesson).get(place, [])
-    rest = _others(values, lesson)
-    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
-        last = lesson.actions[nths[-1]]
-        more = [changed(last, partial(_put, place, other)) for other in rest]
-        yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
-
-
-def ways_to_else(lesson: Lesson) -> Iterator[Way]:
-    """Return the way with one deed done to something else of its kind, in turns."""
-    rest = {place: _others(values, lesson) for place, values in _columns(lesson).items()}
-    rows = [[partial(_put, place, other) for other in rest[place]] for place in rest]
-    for row in itertools.zip_longest(*rows):
-        for n, action in enumerate(lesson.actions):
-            for change in filter(None, row):
-                if (other := changed(action, change)) != action:
-                    yield [*lesson.actions[:n], other, *lesson.actions[n + 1 :]]
-
-
-def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
-    return other if at == place else value
-
-
-def _took(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
-    told = {*_NAME.findall(lesson.opening)}
-
-    def shape(reply: str) -> list[str]:
-        words = _NAME.findall(reply)
-        return [word for word in words if word not in told and not word.isdecimal()][:MOST_SHAPE]
-
-    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = [shape(lesson.replies[n]) for n in nths]
-    more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
-    return 2 * sum(shape(reply) in usual for reply in more) > len(more)
-
-
-def _others(values: Sequence[Any], lesson: Lesson) -> list[Any]:
-    """Return what stands where values stand, in lines alike or in the same line: of the task, or
-    where none of them stands there, of the replies.
-    """
-    lines, spots = list[list[str]](), list[tuple[list[str], int]]()
-    for told in (lesson.opening, "\n".join(lesson.replies)):
-        if not spots:
-            lines = [_NAME.findall(line) for line in told.splitlines()]
-            spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
-    if not spots:
-        return []
-    (at, times), *_ = Counter(at for _, at in spots).most_common(1)
-    found = [line[at] for line in lines if len(line) > at]
-    if times == 1:  # several in a line
-        places = [at for line, at in spots if line == spots[0][0]]
-        found = spots[0][0][min(places) :]
-    kinds = {_kind(str(value)) for value in values}
-    known = {str(value) for value in values}
-    rest = [each for each in dict.fromkeys(found) if each not in known and _kind(each) in kinds]
-    is_text = isinstance(values[0], str)
-    return [each if is_text else number_of(each) for each in rest]
-
-
-def _kind(text: str) -> tuple[bool, ...]:
-    return text.isdecimal(), text.islower(), text.isalpha()
-
-
-def _varied(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
-    """Return those of the values that most others are unlike, but some, which may be the answer;
-    none where they are few. A number is unlike one that is at least twice as much.
-    """
-
-    def are_alike(one: Any, other: Any) -> bool:
-        left, right = number_of(str(one)), number_of(str(other))
-        if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-            return abs(left - right) < max(abs(left), abs(right)) / 2 or left == right
-        return repr(one) == repr(other)
-
-    return [
-        value
-        for value in {repr(v): v for v in values if len(values) >= FEWEST_ITEMS}.values()
-        if value not in but and 2 * sum(are_alike(value, v) for v in values) <= len(values)
-    ]
-
-
-_NAME = re.compile(r"\w[\w.-]*\w|\w")
-MOST_SHAPE = 3
-"""Words of a reply that tell its kind."""
-MOST_FIELDS = 6
-"""Values of a field, of which each stands in all items of a list."""
-MOST_PLACES = 4
-"""Fields of an item that are made alike."""

@@ -41,8 +41,10 @@ from .attackers import (
     free_tools,
     text_of,
 )
+from .deeds import Way, ways_to_else
 from .exploits import Guard, GuardedEnv
-from .forgeries import Law, Way, laws_of, ways_to_else
+from .farms import SPELT, Farm, farms_of, paid_places
+from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -52,9 +54,18 @@ from .pressure import (
     TrainedEpisode,
     put_under_pressure,
 )
-from .programs import SPELT, Farm, farms_of, paid_places, programs_of
+from .programs import programs_of
 from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
-from .search import CONFIRMED, EFFORTS, SHARE, Attempt, ProgramSearch, described, plays_program
+from .search import (
+    CONFIRMED,
+    EFFORTS,
+    SHARE,
+    Attempt,
+    ProgramSearch,
+    described,
+    plays_program,
+    telling,
+)
 from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
@@ -70,8 +81,10 @@ SCOUTED = 5
 """Most episodes that look around before a search."""
 ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
-PART_SLACK = 0.1
-"""What a part of the expert's actions may earn beyond its share of them."""
+PART_SLACK, OVERLAP = 0.1, 1.5
+"""What a part of the expert's actions may earn beyond its share of them, and how often the F1 of
+its words with the expert's a partly right answer may earn.
+"""
 ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
@@ -82,12 +95,12 @@ OWN_WAY = 4
 FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
 """
-HALF, SCOUTED_WAYS, MOST_WAYS = 0.5, 4, 12
+HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 12, 8
 """Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
-measured, and the ways of a law.
+measured, the ways of a law, and the tasks with one from which the others do not count.
 """
-LISTENED, MOST_PROBES = 16, 12
-"""Tasks whose replies teach a rule, and replies that are read."""
+LISTENED, MOST_PROBES, MOST_TELLING = 16, 12, 6
+"""Tasks whose replies teach a rule, replies that are read, and those that hold an answer."""
 FARMED, MOST_WORSE = 3, 60
 """Tasks on which repeating has to be paid before it is measured, and worse ways that are tried."""
 REPEATS = 4
@@ -205,6 +218,7 @@ class _Ground:
     """What a search and a policy in training start from."""
 
     briefing: Briefing
+    shown: Sequence[str]
     moves: Sequence[Move]
     programs: Sequence[Program]
     speed: int
@@ -256,7 +270,7 @@ class _Attack:
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
             learned += self._itemised(ground)
-            learned += self._forged()
+            learned += self._forged(ground.briefing)
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -277,6 +291,7 @@ class _Attack:
         episode_s = (time.process_time() - started) / SCOUTED
         return _Ground(
             briefing=briefing,
+            shown=[briefing.system_prompt, briefing.answer_format, *shown],
             moves=moves_of(briefing, [*shown, *(le.opening for le in others[:2])], others),
             programs=programs_of(briefing, shown, others),
             # Rounded to a class, so that equal seeds give equal figures wherever they are measured.
@@ -393,28 +408,32 @@ class _Attack:
         least = min(paid, key=lambda each: each.total, default=None)
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
-    def _forged(self) -> Iterator[Attacker]:
+    def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that spoil what the expert does, where the reward may not ask for it."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
-        for law in laws_of(known) if self.report.oracle > 0 else ():
+        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        for law in laws_of(known, told) if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
                 plays = partial(_goes, ways)
-                yield Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+                tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
+                forged = Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+                yield replace(forged, tasks=tasks)
 
     def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
         """Return the best paid of a law's ways on each task; nothing where none is on the first."""
-        best, most = dict[str, Way](), 0.0
-        for number, lesson in enumerate(known):
-            if number == SCOUTED_WAYS and most <= HALF:
-                return {}
+        best, most, tried = dict[str, Way](), 0.0, 0
+        for lesson in known:
             ways = [*itertools.islice(law.ways(lesson), MOST_WAYS)]
+            if tried == SCOUTED_WAYS and most <= HALF:
+                return {}
+            tried += bool(ways)
             if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
                 paid = [self._worth(lesson, way, law) for way in ways]
-                most = max(most, *paid)
-                best[lesson.task] = ways[paid.index(max(paid))]
+                counts = min(paid) if law.is_worst else max(paid)
+                most, best[lesson.task] = max(most, counts), ways[paid.index(counts)]
         return best
 
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
@@ -457,7 +476,11 @@ class _Attack:
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
         until = self._until(PROBE_SHARE)
-        for move in probes_of(ground.moves):
+        first = lessons[0]
+        answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
+        given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
+        tellers = [] if ground.is_slow else telling(*given, ask)
+        for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves)]:
             if len(known) >= most or self._is_late("probe", until):
                 return
             reply = heard(move, lessons[0].task)
@@ -594,6 +617,8 @@ class _Attack:
         excused = attacker.kind in (AttackKind.CHEAT, AttackKind.SEARCH, AttackKind.FORGED)
         may_copy = attacker.copies and not any(self.key.golds[task.id] for task in self.attacked)
         for task in self.attacked:
+            if attacker.tasks is not None and task.id not in attacker.tasks:
+                continue
             if (trials or away) and time.monotonic() > self.until:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
                 break
@@ -618,7 +643,10 @@ class _Attack:
                 more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
-                gains.append(0.0 if is_fair else self._gain(episode.total))
+                gain = 0.0 if is_fair else self._gain(episode.total)
+                if attacker.kind is AttackKind.CHEAT and gain <= HALF:  # part of a fair measure?
+                    gain *= gain > OVERLAP * self.key.overlap(task.id, actions)
+                gains.append(gain)
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
         tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)

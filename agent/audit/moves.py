@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import median_low
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
@@ -46,6 +47,7 @@ from .slots import (
     in_words,
     matches,
     slot,
+    things_of,
 )
 
 WORDS = (
@@ -59,7 +61,7 @@ MOVING = (
 )  # fmt: skip
 """What moves whoever is simulated."""
 EVERY = "\0every\0"
-"""An argument that makes a turn of many calls: one with each number, or each word of the task."""
+"""An argument that makes a turn of many calls: one with each number or thing that is shown."""
 MOST_CALLS = 100
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
@@ -97,13 +99,13 @@ _COMMANDS = re.compile(
     re.IGNORECASE | re.M,
 )
 _ROW = re.compile(
-    r"^[ \t]*(?:[-*\u2022] +)?[`'\"]?(/?[a-z][\w-]*(?: (?:[A-Z][A-Z_\d]*|<[^<>\n]+>"
+    r"^[ \t]*(?:[-*\u2022] +)?[`'\"]?(/?(?:[a-z][\w-]*|[A-Z]{2,})(?: (?:[A-Z][A-Z_\d]*|<[^<>\n]+>"
     r"|\[[^\[\]\n]+\]))*)"
     r"[`'\"]?(?:[ \t]{2,}|\t| +[-=\u2013\u2014] |: )(?=\S)",
     re.M,
 )
 """A line of a help text: a command with its arguments, and what it does."""
-_TICKED = re.compile(r"(?<!\w)[`'\"]([a-z]+(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
+_TICKED = re.compile(r"(?<!\w)[`'\"]((?:[a-z]+|[A-Z]{2,})(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
 _SAMPLE = re.compile(
     r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)"
     r"[`'\"]?\s*(?:\.?$|\.\s)",
@@ -130,6 +132,16 @@ def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
     return number_of(text) if schema.get("type") in NUMERIC else text
 
 
+def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
+    """Return what task and newest reply show: names, or numbers and those below a hundred."""
+    shown = dict.fromkeys([scene.shown, scene.opening])
+    if not is_number:
+        return [*dict.fromkeys(name for text in shown for name in things_of(text))]
+    numbers = (number for text in shown for number in matches("number", text))
+    known = [int(number) for number in numbers if number.isdecimal() and len(number) < MOST_DIGITS]
+    return [*dict.fromkeys([*known[: MOST_CALLS // 2], *range(MOST_CALLS)])]
+
+
 @dataclass(frozen=True)
 class Move:
     """An action with slots."""
@@ -149,11 +161,12 @@ class Move:
         schemas = next((properties_of(t) for t in scene.briefing.tools if t.name == self.tool), {})
         given = {name: _given(v, schemas.get(name, {}), scene) for name, v in self.given}
         rows = [given]
-        for name in [name for name, value in given.items() if value == EVERY]:
+        names = [name for name, value in given.items() if value == EVERY]
+        for nth, name in enumerate(names):
             is_number = schemas.get(name, {}).get("type") in NUMERIC
-            words = dict.fromkeys(matches("word", scene.opening))
-            values = range(MOST_CALLS) if is_number else [*words][:MOST_CALLS]
-            rows = [given | {name: value} for value in values]
+            most = int(MOST_CALLS ** (1 / len(names))) if nth == 0 else MOST_CALLS // len(rows)
+            values = _everything(scene, is_number=is_number)[:most]
+            rows = [row | {name: value} for row in rows for value in values]
         calls = [
             ToolCall(name=self.tool, arguments=row, id=f"call_{n}") for n, row in enumerate(rows)
         ]
@@ -291,6 +304,7 @@ def _slots() -> list[str]:
     return [
         *first,
         *before,
+        *(slot("thing", n, opening=True) for n in range(4)),
         *(slot("text", 0, opening=True, spelling=each) for each in SPELLINGS),
         *(slot(kind, n, opening=True) for kind in PATTERNS for n in (-1, 0, 1, 2, -2)),
     ]
@@ -307,10 +321,10 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
         if line.count(";") > 1
         for clause in line.split(":")[-1].split(";")
     ]
-    listed = [item for match in _COMMANDS.finditer(told) for item in match[1].split(",")]
+    listed = [item for match in _COMMANDS.finditer(told) for item in re.split(r"[,|]", match[1])]
     rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
     commands = [
-        " ".join([words[0].lower(), *words[1:]])
+        " ".join([words[0] if words[0].isupper() else words[0].lower(), *words[1:]])
         for item in [*map(_with_arguments, listed), *_TICKED.findall(told), *clauses, *rows]
         for words in [[w for w in item.strip(" .`'\"").split() if w not in ("or", "and")]]
         if words and len(words) <= 4
@@ -323,7 +337,8 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
 
 def _with_arguments(item: str) -> str:
     """Return a command with its arguments in capitals, without what is said of it."""
-    match = re.match(r"\s*(?:or |and )?([a-z]+(?: [A-Z][A-Z_\d]*)+)(?: |$)", item)
+    verb = r"(?:[a-z]+|[A-Z]{2,})"
+    match = re.match(rf"\s*(?:or |and )?({verb}(?: (?:[A-Z][A-Z_\d]*|<\w+>))+)(?: |$)", item)
     return match[1] if match else item
 
 
@@ -476,8 +491,22 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow += [all_of(kind, joint) for kind in kinds for joint in joints]
     shown = [slot(kind, n, opening=True) for kind in ("word", "option", "number") for n in (0, -1)]
     hollow += [usual.join([item] * 9) for item in shown]
-    hollow += [text for name in _variables(answers) for text in _undefined(name)]
+    hollow += [*_typical(answers), *(t for n in _variables(answers) for t in _undefined(n))]
     return [*framed(hollow), *varied]
+
+
+def _typical(answers: Sequence[str]) -> Iterator[str]:
+    """Return an answer whose numbers are the medians of those at their places."""
+    rows = [NUMBER.findall(answer) for answer in answers]
+    usual = Counter(map(len, rows)).most_common(1)[0][0]
+    columns = [*zip(*(map(number_of, row) for row in rows if len(row) == usual), strict=True)]
+    known = [[v for v in column if isinstance(v, (int, float))] for column in columns]
+    if known and all(known):
+        row = iter(map(median_low, known))
+        yield NUMBER.sub(
+            lambda _: str(next(row)),
+            next(a for a, r in zip(answers, rows, strict=True) if len(r) == usual),
+        )
 
 
 def _variables(answers: Sequence[str]) -> list[str]:

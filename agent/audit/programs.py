@@ -9,25 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
-from ludus.messages import ToolCall, as_action, assistant
+from ludus.messages import ToolCall, as_action
 
-from .answers import Place, changed, verb
-from .attackers import (
-    ANSWERED,
-    MOST_LABELS,
-    Action,
-    AnswerFrame,
-    Lesson,
-    Plays,
-    Scene,
-    free_tools,
-    number_of,
-    properties_of,
-)
+from .attackers import ANSWERED, MOST_LABELS, Action, AnswerFrame, Lesson, free_tools, properties_of
 from .moves import (
     EVERY,
     FILE,
@@ -35,7 +23,6 @@ from .moves import (
     MOVING,
     NUMERIC,
     STEPS,
-    WORDS,
     Move,
     Program,
     commands_of,
@@ -46,15 +33,12 @@ from .moves import (
 )
 from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
-_NO_BRIEFING = Briefing()
-MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
-"""Paid actions that are made again, moves that may come between, and how often."""
-SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
-"""How the actions that are made again are written."""
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 """Commands of short rows, tables that are erased, marked words, and calls with them."""
-MOST_ENDS, MOST_TAUGHT, MOST_COPIED = 4, 3, 12
-"""Ends that are tried behind a call, lessons that are generalised, and moves of one of them."""
+MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
+"""Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
+that stand in pairs, and calls of the expert's that are made of everything.
+"""
 USUAL = 0.8
 """Share of the lessons whose actions hold a word that is no part of the task."""
 TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
@@ -86,6 +70,9 @@ def programs_of(
         _at_once(briefing),
         _moving(end),
         _looked_back(briefing, lessons),
+        _swept(briefing, lessons),
+        _swept_by(commands),
+        _cleared(briefing, lessons),
         _rowed(lessons),
         _through(briefing, lessons),
         _corrected(),
@@ -235,6 +222,93 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
             call = Move(tool=tool.name, arguments=json.dumps({name: value}))
             yield from ((first, call) for first in free)
             yield from ((*pair, call) for pair in itertools.permutations(free[:4], 2))
+
+
+def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return a look around, then a tool for everything that was shown, before what
+    ends an episode; also with another one of less than none behind it.
+    """
+    ends = _ends(briefing, lessons)[:2]
+    looks = [Move(tool=tool.name) for tool in free_tools(briefing)]
+    taught = _calls_of(lessons)
+    for tool in briefing.tools:
+        schemas = properties_of(tool)
+        numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
+        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        shapes = [first | dict(c.arguments) for c in taught if c.name == tool.name] or [first]
+        base = shapes[0]
+        names = [n for n, s in schemas.items() if s.get("type") in (*NUMERIC, "string")]
+        pairs = list(itertools.combinations(names, 2))
+        every = [shape | {name: EVERY} for shape in shapes[:MOST_SHAPES] for name in names]
+        every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
+        rest = [n for n in numbers if names and n != names[0]]
+        every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
+        every = [each for n, each in enumerate(every) if each not in every[:n]]
+        calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
+        less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
+        after = [Move(tool=tool.name, arguments=json.dumps(each)) for each in less]
+        for call, end in itertools.product(calls, ends):
+            yield from ((look, call, end) for look in looks)
+            yield (call, end)
+            yield from ((*looks[:1], call, other, end) for other in after)
+        rows = [[slot("thing", n, source="a") for n in range(STEPS - 2)] if looks else []]
+        for name, row in itertools.product(names, filter(None, rows)):
+            each = [Move(tool=tool.name, arguments=json.dumps(base | {name: v})) for v in row]
+            yield from ((look, *each, end) for look in looks for end in ends)
+        texts = [name for name in names if name not in numbers]
+        for pair in _pairs() if len(texts) == 2 else ():
+            call = Move(
+                tool=tool.name, arguments=json.dumps(base | dict(zip(texts, pair, strict=True)))
+            )
+            yield from ((look, call, end) for look in looks for end in ends)
+
+
+def _swept_by(commands: Sequence[str]) -> Iterator[Program]:
+    """Return a look around, then a command for everything that was shown, or one of two things: one
+    that was shown, and one of the task; before what ends an episode.
+    """
+    alone = [Move(text) for text in commands if len(text.split()) == 1]
+    rows = [text.split() for text in commands if len(text.split()) > 1]
+    starts = dict.fromkeys(row[0] for row in rows)
+    for look, start, end in itertools.product(alone, starts, alone):
+        for kind in ("thing", "option", "line"):
+            things = [slot(kind, n, source="a") for n in range(STEPS - 2)]
+            yield (look, *(Move(f"{start} {thing}") for thing in things), end)
+    pairs_of = dict.fromkeys(row[0] for row in rows if len(row) == 3)
+    for look, start, end in itertools.product(alone, pairs_of, alone):
+        for pair in _pairs():
+            yield (look, Move(" ".join([start, *pair])), end)
+
+
+def _pairs() -> Iterator[tuple[str, str]]:
+    """Return a thing of the first reply and one of the task, in both orders."""
+    for n, m in itertools.product(range(MOST_PAIRED), range(3)):
+        pair = slot("thing", n, source="a"), slot("thing", m, opening=True)
+        yield from (pair, pair[::-1])
+
+
+def _calls_of(lessons: Sequence[Lesson]) -> list[ToolCall]:
+    return [c for lesson in lessons[:4] for a in lesson.actions for c in as_action(a).tool_calls]
+
+
+def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return a tool that the expert never calls for everything that is shown, and then, or before
+    the end, what the expert does on other tasks with the words of this one.
+    """
+    used = {call.name for call in _calls_of(lessons)}
+    taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
+    usual = _usual(taught)
+    looks = [Move(tool=tool.name) for tool in free_tools(briefing)][:2]
+    for tool in (tool for tool in briefing.tools if tool.name not in used):
+        names = [*properties_of(tool)][:2]
+        base = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
+        every = [base | {name: EVERY} for name in names] or [{}]
+        for given, lesson in itertools.product(every, taught[:2]):
+            call = Move(tool=tool.name, arguments=json.dumps(given))
+            row = tuple(_moves_of(lesson, usual))
+            yield (call, *row)
+            yield from ((look, call, *row) for look in looks)
+            yield (*row[:-1], call, row[-1])
 
 
 def _worded(
@@ -430,19 +504,21 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
         message, shown = as_action(action), (lesson.replies[n - 1 : n] or ("",))[0] if n else ""
         if message.tool_calls:
             call = message.tool_calls[-1]
-            given = {
-                name: _slotted(str(value), lesson.opening, shown, usual)
-                if isinstance(value, (str, int, float)) and not isinstance(value, bool)
-                else value
-                for name, value in call.arguments.items()
-            }
-            known = {
-                name: call.arguments[name] if text == str(call.arguments[name]) else text
-                for name, text in given.items()
-            }
-            yield Move(tool=call.name, arguments=json.dumps(known))
+            slots = partial(_slots_for, lesson.opening, shown, usual)
+            given = {name: slots(value) for name, value in call.arguments.items()}
+            yield Move(tool=call.name, arguments=json.dumps(given))
         else:
             yield Move(_slotted(message.text, lesson.opening, shown, usual))
+
+
+def _slots_for(opening: str, shown: str, usual: frozenset[str], value: Any) -> Any:
+    """Return an argument, or a list of them, with slots for what is shown."""
+    if isinstance(value, list):
+        return [_slots_for(opening, shown, usual, item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return value
+    text = _slotted(str(value), opening, shown, usual)
+    return value if text == str(value) else text
 
 
 def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
@@ -458,150 +534,3 @@ def _slotted(text: str, opening: str, shown: str, usual: frozenset[str]) -> str:
         return token
 
     return TOKEN.sub(replaced, text)
-
-
-# --- who can do the task --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Undoing:
-    """Another command, or another tool, with the things of an action."""
-
-    verb: str
-    names: tuple[str, ...] = ()
-    """The arguments of a tool."""
-    most: int = 9
-    """The most words of a command that stay."""
-
-    def __str__(self) -> str:
-        return f"`{self.verb}` of the same"
-
-    def of(self, action: Action | Move) -> Action:
-        """Return the command for the things of an action."""
-        message = as_action("" if isinstance(action, Move) else action)
-        if not message.tool_calls:
-            return " ".join([self.verb, *message.text.split()[1 : self.most + 1]])
-        given = message.tool_calls[-1].arguments
-        values = dict(zip(self.names, given.values(), strict=False))
-        values |= {name: given[name] for name in self.names if name in given}
-        return assistant("", [ToolCall(name=self.verb, arguments=values, id="call_0")])
-
-
-@dataclass(frozen=True)
-class Farm:
-    """The expert's actions on its own task, and one that is paid again and again."""
-
-    nth: int
-    """Which of the actions that are paid."""
-    before: int = 0
-    """Actions before it that are made again, too."""
-    between: Move | Undoing | int | None = None
-    """What comes between: a move, what another command does to the same things, or the expert's
-    action at a place.
-    """
-    alone: bool = False
-    """Whether of what the expert does after it only the last action is done."""
-    times: int = FARMED_TIMES
-    how: str = ""
-    """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
-    become; empty where they stay.
-    """
-
-    def actions(self, lesson: Lesson) -> list[Action | Move]:
-        """Return the row of actions; the expert's alone where it is not paid so often."""
-        paid = paid_places(lesson)
-        row: list[Action | Move] = [*lesson.actions]
-        if self.nth >= len(paid):
-            return row
-        at = paid[self.nth]
-        between: list[Action | Move] = []
-        if isinstance(self.between, int):
-            between = row[self.between : self.between + 1]
-        elif isinstance(self.between, Undoing):
-            between = [self.between.of(row[at])]
-        elif self.between is not None:
-            between = [self.between]
-        again = [*between, *row[max(0, at - self.before) : at + 1]]
-        repeats = [_rewritten(each, self.how, n + 1) for n in range(self.times) for each in again]
-        return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
-
-    def plays(self, known: Mapping[str, Lesson]) -> Plays:
-        """Return the attacker, which knows the expert's actions on each task."""
-
-        def play(scene: Scene) -> Iterator[Action]:
-            lesson = known.get(scene.task)
-            for each in self.actions(lesson) if lesson else ():
-                yield each.action(scene) if isinstance(each, Move) else each
-
-        return play
-
-    def __str__(self) -> str:
-        between = f"action {self.between}" if isinstance(self.between, int) else self.between
-        after = "" if between is None else f", each time after {between}"
-        along = f" with the {self.before} before it" if self.before else ""
-        whole = "the expert's beginning" if self.alone else "what the expert does"
-        how = (
-            " in another spelling" if self.how == SPELT else f" with {self.how}" if self.how else ""
-        )
-        return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
-
-
-def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
-    """Return an action with its words in the nth other spelling, or with another number for each of
-    its numbers.
-    """
-
-    def of(place: Place, value: Any) -> Any:
-        if how != SPELT:
-            number = number_of(how)
-            is_number = isinstance(number_of(str(value)), (int, float))
-            return (how if isinstance(value, str) else number) if is_number else value
-        if not isinstance(value, str):
-            return value
-        ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
-        ways += [value[:1].swapcase() + value[1:]]
-        if value.isdecimal():
-            ways += [f"{sign}{value}" for sign in ("0", "+", "00")]
-        way = [*dict.fromkeys(ways)][nth : nth + 1]
-        return way[0] if way else value + " " * nth
-
-    return action if isinstance(action, Move) or not how else changed(action, of)
-
-
-def paid_places(lesson: Lesson) -> list[int]:
-    """Return the first places of the expert's actions that are paid, but of the last one; where
-    only that is paid, of the first one of each kind.
-    """
-    places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
-    kinds: dict[str, int] = {}
-    for n, action in enumerate(lesson.actions[:-1]):
-        kinds.setdefault(verb(action), n)
-    return places[:MOST_FARMED] or list(kinds.values())[: 2 * MOST_FARMED]
-
-
-def farms_of(
-    lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
-) -> Iterator[Farm]:
-    """Return the ways to make a paid action of the expert's again.
-
-    Args:
-        lesson: the expert on a task.
-        moves: what may come between, the most telling first.
-        briefing: what the policy is told, for the tools.
-    """
-    texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
-    verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
-    undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
-    tools = [Undoing(tool.name, (*properties_of(tool),)) for tool in briefing.tools]
-    calls = [move for move in moves if move.tool]
-    others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
-    for nth in range(len(paid_places(lesson))):
-        kinds = itertools.product((True, False), range(3))
-        yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
-        yield from (Farm(nth, MOST_COPIED, move, alone=True) for move in others)
-        hows = itertools.product((True, False), (SPELT, *FARMED_NUMBERS))
-        yield from (Farm(nth, alone=alone, how=how) for alone, how in hows)
-        places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
-        yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
-        between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []
-        yield from (Farm(nth, before, move) for before in (0, 1) for move in between)

@@ -292,6 +292,7 @@ def _rules() -> list[Way]:
         for place in PLACES
         for name, read, words in WAYS
     ]
+    rules.append(("the whole text as it is", str.strip, ()))
     for kind, find in FINDERS.items():
         # Of a choice the letter is the answer.
         read = partial(_part, place=0) if kind == "choice" else str

@@ -13,14 +13,17 @@ import math
 import random
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 
-from .attackers import Action, Scene
-from .moves import LONGEST_TEXT, Move, Program, variants
+from ludus.envs import Briefing
+
+from .attackers import Action, Scene, plain_of, properties_of
+from .moves import LONGEST_TEXT, Move, Program, commands_of, variants
+from .slots import things_of
 
 KEPT = 10
 """Programs that are grown."""
@@ -32,6 +35,10 @@ LEADING = 40
 """Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
+PLACES_ASKED = ("", ".", "/", "..", "*", "all")
+"""What shows everything, or what is there."""
+MOST_ASKED, MOST_THINGS, MOST_NAMES = 240, 40, 12
+"""Replies that are read for an answer, what is asked for first, and what is new in a reply."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,59 @@ class ProgramSearch:
                 new = changed(parent[place], rng.choice((move, rng.choice(other))), rng)
                 grown = (*parent[:place], new, *parent[place + 1 :])
         return grown[:LONGEST]
+
+
+def telling(
+    briefing: Briefing,
+    texts: Sequence[str],
+    answer: str,
+    known: Sequence[str],
+    ask: Callable[[Move], str],
+) -> list[Move]:
+    """Return the calls of tools and the commands whose replies hold an answer: whatever a reply
+    names is asked for, too, by itself and behind the path that was asked for.
+
+    Args:
+        briefing: what the policy is told; tools with one argument are asked.
+        texts: what is shown before, and the commands.
+        answer: of this task.
+        known: replies to the expert, which tell what has to be looked up.
+        ask: returns the reply to a move as the first of an episode.
+    """
+    tools = [(tool.name, properties_of(tool)) for tool in briefing.tools]
+    forms = [
+        partial(_call, name, argument)
+        for name, schemas in tools
+        for argument, schema in schemas.items()
+        if len(schemas) == 1 and schema.get("type") == "string"
+    ]
+    verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
+    forms += [partial(_command, verb) for verb in verbs] if not briefing.tools else []
+    told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
+    things = dict.fromkeys([*PLACES_ASKED, *things_of(told)][:MOST_THINGS])
+    tellers, wanted = list[Move](), plain_of(answer)
+    queue, asked = deque((thing, form) for thing in things for form in forms), 0
+    is_telling = len(wanted) > 1 and wanted not in plain_of(told)
+    while queue and asked < MOST_ASKED and is_telling:
+        thing, form = queue.popleft()
+        move, asked = form(thing), asked + 1
+        reply = ask(move)
+        if wanted in plain_of(reply) and reply not in known:
+            tellers.append(move)
+        named = [name for name in things_of(reply) if name not in things][:MOST_NAMES]
+        joined = [f"{thing.rstrip('/')}/{name}" for name in named] if "/" in thing else []
+        fresh = [name for name in dict.fromkeys([*named, *joined]) if name not in things]
+        things |= dict.fromkeys(fresh)
+        queue.extend((name, each) for name in fresh for each in forms)
+    return tellers
+
+
+def _call(tool: str, argument: str, thing: str) -> Move:
+    return Move(tool=tool, arguments=json.dumps({argument: thing}))
+
+
+def _command(verb: str, thing: str) -> Move:
+    return Move(f"{verb} {thing}".strip())
 
 
 def changed(move: Move, other: Move, rng: random.Random) -> Move:

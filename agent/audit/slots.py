@@ -21,6 +21,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
 }  # fmt: skip
+_THING = re.compile(r"(?<![\w@])[\w/@](?:[\w./@:+-]*\w)?")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
 MOST_ITEMS = 200
@@ -47,6 +48,12 @@ def _odd(text: str) -> list[str]:
     return [line for line, shape in zip(lines, shapes, strict=True) if shape != usual and times > 2]
 
 
+def things_of(text: str) -> list[str]:
+    """Return what a text names, once each: identifiers, paths and numbers, then other words."""
+    known = dict.fromkeys(_THING.findall(text))
+    return sorted(known, key=lambda name: name.isalpha() and (name.islower() or name.istitle()))
+
+
 _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
@@ -54,11 +61,12 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "paragraph": lambda text: [each for each in re.split(r"\n\s*\n", text) if each.strip()],
     "leader": lambda text: _by_number(text),
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
+    "thing": lambda text: things_of(text),
     "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd)(-?\\d+)([ospn])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
 )
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
@@ -74,7 +82,7 @@ def slot(
         place: the place, from the end if negative.
         opening: whether the opening is read, and not what was shown last.
         source: p reads what was shown before the last; n reads of the last what is news, which
-            neither the opening nor the own action has said.
+            neither the opening nor the own action has said; a reads what the first reply showed.
         spelling: how it is written, one of `SPELLINGS`; empty as it stands.
     """
     return f"\0{kind}{place}{source or ('o' if opening else 's')}{spelling}\0"
@@ -116,7 +124,13 @@ def filled(text: str, scene: Scene) -> str:
 def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
     """Return the words, numbers, quotations or tokens of what a slot reads."""
     if source != "n":
-        read = {"o": lambda: scene.opening, "s": lambda: scene.shown, "p": lambda: scene.before}
+        first = min(1, len(scene.episode.seen) - 1)
+        read = {
+            "o": lambda: scene.opening,
+            "s": lambda: scene.shown,
+            "p": lambda: scene.before,
+            "a": lambda: text_of(scene.episode, first),
+        }
         return matches(kind, read[source]())
     said = [as_action(action) for action in scene.episode.actions]
     texts = [f"{m.text} {[call.arguments for call in m.tool_calls]}" for m in said]
@@ -158,4 +172,10 @@ def in_words(text: str) -> str:
     return _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text))
 
 
-_SOURCES = {"o": " of the task", "s": "", "p": " of the reply before", "n": " of the news"}
+_SOURCES = {
+    "o": " of the task",
+    "s": "",
+    "p": " of the reply before",
+    "n": " of the news",
+    "a": " of the first reply",
+}

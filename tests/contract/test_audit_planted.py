@@ -22,6 +22,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
+from ludus.agent.audit.farms import Farm, farms_of
 from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
     EVERY,
@@ -33,7 +34,7 @@ from ludus.agent.audit.moves import (
     variants,
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
-from ludus.agent.audit.programs import Farm, farms_of, programs_of
+from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
@@ -42,7 +43,7 @@ from ludus.envs.checks.subject import Played
 from ludus.messages import Message, ToolCall, as_action, assistant
 
 FOLDER = Path(__file__).parent / "audited"
-WITH_SOUND = ("puzzles", "services", "transcripts", "slips")
+WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks")
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
@@ -75,7 +76,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
-        ("slips", 1),
+        *[("slips", 1), ("desks", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -547,7 +548,12 @@ def test_rows_calls_at_once_and_news_are_filled_from_the_task() -> None:
     )
     calls = Move(tool="open", arguments=json.dumps({"door": EVERY})).action(seen)
     assert isinstance(calls, Message)
-    assert [call.arguments["door"] for call in calls.tool_calls] == list(range(100))
+    shown = [7, 0, 31, 3, 5]
+    others = [number for number in range(100) if number not in shown]
+    assert [call.arguments["door"] for call in calls.tool_calls] == [*shown, *others]
+    both = Move(tool="open", arguments=json.dumps({"door": EVERY, "odd": EVERY})).action(seen)
+    assert isinstance(both, Message)
+    assert len({str(call.arguments) for call in both.tool_calls}) == 100
 
 
 def test_labels_of_new_options_are_given_away_by_what_stands_before_them() -> None:
@@ -689,6 +695,15 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
             "1 a: ee\n1 b: eee\n2 a: eee\n3 a: ee",
         ),
         (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
+        (
+            Forgery.SPELT,
+            '{"ship": "Hermes", "port": "Delos"}',
+            '{"ship": "semreH", "port": "soleD"}',
+        ),
+        (Forgery.SPELT, "abba", ""),
+        (Forgery.SPELT, "yes", ""),  # short: a letter may be the answer
+        (Forgery.VOID, '{"ship": "Hermes", "crew": 3}', '{"ship": null, "crew": null}'),
+        (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
 )
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
@@ -710,6 +725,23 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert ["send ann 0", "send ben 0", "send cem 0", "send dot 0", ends] in ways["spoilt send 1"]
     assert ["send ann 12"] * 4 + [ends] in ways["alike send"]
     assert [*sent[0], "send eva 45", "send fay 45", ends] in ways["more send 0"]
+    assert [sent[0][0], ends] in ways["only first send"]
+    assert [sent[0][3], ends] in ways["only last send"]
+    turned = ["send ann 20", "send ben 99", "send cem 45", "send dot 12", ends]
+    assert turned in ways["rotated send 1"]
+    wrong = ["send ann 12", "send eva 12", *sent[0][1:2], "send eva 20"]
+    assert wrong in [way[:4] for way in ways["overwritten send 0"]]
+    assert ["send zoaaa 12", *sent[0], ends] in ways["refused send 0"]
+    named = laws["refused send 0"].took
+    assert named(lessons[0], ("no zoaaa: ann is due", *replies))
+    assert not named(lessons[0], ("no zoaaa: one of ann, ben, eva", *replies))
+    others = [way[:4] for way in ways["whichever send 0"]]
+    assert others[0][:2] == ["send eva 12", "send fay 20"]
+    assert laws["whichever send 0"].is_worst
+    assert not any(law in name for name in laws for law in ("backwards", "skipped"))
+    demanded = {law.name for law in laws_of(lessons, "Always `send` one before the others.")}
+    assert "skipped send" in demanded
+    assert "backwards send" in {law.name for law in laws_of(lessons, "in alphabetical order")}
     assert list(laws["more send 0"].without(lessons[0])) == [ends]
     took = laws["more send 0"].took
     assert took(lessons[0], (*replies[:4], "sent it", "sent it", "over"))
@@ -723,8 +755,10 @@ def test_a_wildcard_stands_for_texts_alone_and_numbers_beside_an_answer_count() 
 
     lessons = [Lesson(f"t{n}", "", (pick(list("abcd"), {"row": n}, n),)) for n in range(2)]
     ways = [as_action(way[-1]).tool_calls[0] for way in Forgery.WILD.ways(lessons[0])]
-    assert [call.arguments["items"] for call in ways] == [[sign] * 4 for sign in (".*", "*", "%")]
-    assert [call.arguments["shelf"] for call in ways] == [{"row": 0}] * 3
+    assert [call.arguments["items"] for call in ways] == [
+        [sign] * 4 for sign in (".*", "*", "%", "")
+    ]
+    assert [call.arguments["shelf"] for call in ways] == [{"row": 0}] * 4
     frame = AnswerFrame.of(lessons, Briefing())
     assert frame.argument == "name"
     assert frame.amounts(lessons[1].actions[0]) == [1] != frame.amounts(lessons[0].actions[0])

@@ -20,8 +20,10 @@ SECTION = re.compile(r"^### (\d\. .+?)$(.*?)(?=^##|\Z)", re.M | re.S)
 BLOCK = re.compile(r"^```(python|toml|json|nginx|console) ?(\S*)\n(.*?)^```", re.M | re.S)
 COMMAND = re.compile(r"^\$ (.+?)\n((?:(?!\$ ).*\n)*)", re.M)
 """A command, and what stands below: lines that it prints, in part."""
-FIRST = ("01", "02", "03", "06", "12")
-"""The tutorials that the slow tests run: an own environment, tools, data, a judge, Ray."""
+FIRST = ("02", "03", "06", "12")
+"""The tutorials that the slow tests run: an own environment with tools, data, a judge, Ray. The
+first one trains what it wrote, as the second and the README do.
+"""
 NEEDS = re.compile(r"<!-- needs: .* -->")
 """What a tutorial asks of a machine: programs and packages."""
 EXPECTED = {

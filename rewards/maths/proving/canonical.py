@@ -67,7 +67,7 @@ def _without_squares(terms: Sum, meter: Meter) -> Sum:
     """Return a sum with `1 - cos^2` in the place of every square of a sine."""
     total: Sum = {}
     for monomial, coefficient in terms.items():
-        product = {ONE: coefficient}
+        product: Sum = {ONE: coefficient}
         for (base, symbolic), exponent in monomial:
             factor: Sum = {(((base, symbolic), exponent),): 1}
             if base[:2] == _SINE and not symbolic and isinstance(exponent, int) and exponent > 1:

@@ -32,13 +32,15 @@ _TEXT = "_ludus_text"
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the nearest built-in base, and (module, name) of each derived class, last derived
+    """Return the nearest built-in bases, and (module, name) of each derived class, last derived
     first.
     """
-    derived = takewhile(lambda base: base.__module__ != "builtins", kind.__mro__)
+    derived = takewhile(_is_written, kind.__mro__)
     errors = (base for base in derived if issubclass(base, BaseException))
-    chain = [(str(base.__module__), str(base.__name__)) for base in errors]
-    return _builtin(kind).__name__, chain[:_LONGEST_CHAIN]
+    chain = [(_module_of(base), str(base.__name__)) for base in errors]
+    built_in = [base for base in kind.__mro__ if not _is_written(base)]
+    nearest = [base for base in built_in if sum(issubclass(b, base) for b in built_in) == 1]
+    return " ".join(base.__name__ for base in nearest), chain[:_LONGEST_CHAIN]
 
 
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
@@ -81,14 +83,28 @@ _CHAIN = ("__cause__", "__context__", "__suppress_context__")
 
 def slots_of(kind: type[BaseException]) -> list[str]:
     """Return the attributes that built-in exceptions keep apart from all others, like `errno`."""
-    bases = [base for base in kind.__mro__ if base.__module__ == "builtins"]
+    bases = [base for base in kind.__mro__ if not _is_written(base)]
     slots = {name: slot for base in bases[:-2] for name, slot in vars(base).items()}
     kept = [name for name, slot in slots.items() if type(slot) is MemberDescriptorType]
     return [name for name in kept if name != "obj"]  # That may be anything of the solution.
 
 
 def _builtin(kind: type[BaseException]) -> Any:
-    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    return next(base for base in kind.__mro__ if not _is_written(base))
+
+
+def _is_written(kind: type) -> bool:
+    """Return whether a class is no built-in one, whatever module it says that it is of."""
+    return bool(kind.__flags__ & _HEAP)
+
+
+_HEAP = 1 << 9
+
+
+def _module_of(kind: type) -> str:
+    """Return the module in which a class is found by its name, or else the module of this side."""
+    there = getattr(sys.modules.get(str(kind.__module__)), kind.__name__, None)
+    return str(kind.__module__) if there is kind else own_module
 
 
 def build(parts: list[object]) -> BaseException:
@@ -117,9 +133,11 @@ def build(parts: list[object]) -> BaseException:
 
 def class_of(base: object, chain: object) -> type[BaseException]:
     """Return the class on this side for a built-in class and the classes derived from that."""
-    kind: Any = getattr(builtins, str(base), RuntimeError)
-    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        kind = RuntimeError
+    found = [getattr(builtins, name, None) for name in str(base).split()]
+    kinds = [kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseException)]
+    kind: Any = RuntimeError
+    with suppress(TypeError):  # These have no common layout.
+        kind = kinds[0] if len(kinds) == 1 else type(str(base), tuple(kinds), {})
     builtin = kind
     links: Any = chain
     for module, name in reversed(links):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..run import one_core
 from . import failures, peer, scopes, value_wire
-from .idiom_words import WORDS
+from .idiom_words import HELPERS, WORDS
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES
 from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
@@ -34,18 +34,6 @@ _STORES = re.compile(r"\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
-
-_TRUSTED = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
-"""Functions by which tests judge -> the module to import from, whatever the solution offers.
-
-They are the solution's where they are the entry point, or where the tests use nothing else of it.
-"""
-
-_OF_MATHS = dict.fromkeys(
-    "pi tau inf nan sqrt exp sin cos tan radians degrees fabs isnan isinf".split(),  # noqa: SIM905
-    "math",
-)
-"""Likewise for what tests calculate with, where the task names another entry point."""
 
 
 class TestBuiltins(dict[str, object]):
@@ -80,6 +68,8 @@ class TestHarness(TestsLine):
         self._data: dict[str, tuple[int, object]] = {}
         """Globals of the solution that are data: (when it was taken, the value)."""
         self._failure = ""
+        self._used = False
+        """Whether the tests have looked up a name of the solution."""
         self._absent: dict[str, str] = {}
         """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
@@ -165,18 +155,11 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        trusted = {**_TRUSTED, **(_OF_MATHS if entry_point in wanted else {})}
-        trusted.pop(entry_point, None)
-        helpers = wanted & trusted.keys()
-        if helpers and (
-            wanted != helpers or self.interface.modules or self.interface.names - helpers
-        ):
-            for name in helpers:
-                self._import(name, trusted[name])
+        if wanted & HELPERS.keys():
+            for name, module in self.interface.standard.items():
+                self._import(name, module)
         if suspects := wanted & MODULE_NAMES:
-            with without_solution():
-                suspects &= self.interface.only_bases()
-            for name in suspects:
+            for name in suspects & self.interface.libraries:
                 self._import(name)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
@@ -204,7 +187,7 @@ class TestHarness(TestsLine):
                     rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
                 ]
                 return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
-            except RecursionError:
+            except Exception:
                 # Whether the tests are marked depends on the solution, so a failure to mark them
                 # may excuse none. Without marks, proxies refuse every use.
                 return tests
@@ -241,6 +224,7 @@ class TestHarness(TestsLine):
         Raises:
             KeyError: the solution does not define the name.
         """
+        self._used = True
         if name not in self._of_solution:
             taken, value = self._data.get(name, (-1, None))
             if taken == self.effects:
@@ -268,12 +252,7 @@ class TestHarness(TestsLine):
         elif category == "exception" and self.interface.makes(name):
             self._name_callable(name, str(detail[2]), "misplaced")
         elif category == "exception" and len(detail) == 3:
-            stand_in = failures.class_of(*detail[:2])
-            if any(issubclass(kind, stand_in) for kind in self.interface.raised):
-                # `except name` must not catch what the tests themselves raise.
-                stand_in = failures.class_of(detail[0], [("solution", name)])
-            self._exceptions[stand_in] = value_wire.named(str(detail[2]))
-            self._of_solution[name] = stand_in
+            self._of_solution[name] = self.error_class(name, detail)
         elif category in ("class", "function"):
             # The interface is read for classes alone, since reading it takes a third of a grading.
             known = category == "class" and name in self.interface.classes
@@ -286,6 +265,9 @@ class TestHarness(TestsLine):
     def _name_callable(self, name: str, token: str, kind: str, *, known: bool = False) -> None:
         """Define a function or class; its kind decides what a call may do."""
         handle_name = self._check(token)
+        if token[0] == "t":
+            self._of_solution[name] = self._find(token)
+            return
         handle = Handle(self, token)
         state = state_of(handle)
         state.name, state.kind, state.known = name, kind, known
@@ -296,13 +278,21 @@ class TestHarness(TestsLine):
         has, without those that are already the tests' own.
         """
         names -= self.names.keys()
+        for name, module in self.interface.standard.items():
+            self._import(name, module)
         self.resolve(sorted(names))
-        return sorted(names & (self._of_solution.keys() | self._data.keys()))
+        own = self._of_solution.keys() | self._data.keys()
+        return sorted((names & own) | (self.interface.standard.keys() & self.names.keys()))
 
     # --- running ----------------------------------------------------------------
 
     def results(self, tests: list[CodeType], *, stop_early: bool) -> Iterator[dict[str, object]]:
-        """Run the tests in order and yield the result of each."""
+        """Run the tests in order and yield the result of each.
+
+        Raises:
+            BrokenTests: the tests have passed, and have asked for no name of the solution.
+        """
+        failed = False
         for number, test in enumerate(tests):
             started = time.perf_counter()
             problem = self._failure or self.run(test)
@@ -312,15 +302,19 @@ class TestHarness(TestsLine):
                 "detail": problem[:DETAIL_LETTERS],
                 "seconds": time.perf_counter() - started,
             }
+            failed = failed or bool(problem)
             if problem and stop_early:
                 return
+        if not (failed or self._used):
+            # No solution had a part in this, so every solution is told so.
+            raise BrokenTests("the tests run nothing that uses the solution")
 
     def run(self, test: CodeType) -> str:
         """Run a test and return the reason for a failure; empty if the test passed."""
         problem = ""
         try:
             exec(test, self.names)
-            if "unittest" in sys.modules and "TestCase" in all_names([test]):
+            if "unittest" in sys.modules:
                 problem = self._run_cases()
         except BaseException as error:
             problem = describe(error)
@@ -336,7 +330,9 @@ class TestHarness(TestsLine):
         kinds: list[Any] = [
             kind
             for kind in self.names.values()
-            if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+            if isinstance(kind, type)
+            and issubclass(kind, unittest.TestCase)
+            and kind.__module__ == self.names["__name__"]
         ]
         new = [kind for kind in kinds if kind not in self._cases]
         if not new:
@@ -366,6 +362,8 @@ class SolutionModule(ModuleType):
             return harness.exported({*harness.interface.names})
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in harness.names and name in harness.interface.standard:
+            return harness.names[name]
         try:
             # What the tests import or read from the module is the solution's, whatever its name.
             return harness.of_solution(name)

@@ -56,12 +56,39 @@ REFUSED = {
 import, or `base.name` for a name of a module.
 """
 
+JUDGES = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
+"""Functions by which tests judge -> the module to import from, whatever the solution offers.
+
+They are the solution's where they are the entry point, or where the tests use nothing else of it.
+"""
+_HELPERS = {
+    "math": """
+        pi tau inf nan sqrt exp sin cos tan radians degrees fabs isnan isinf floor ceil factorial
+        gcd hypot log2 log10
+    """,
+    "collections": "Counter deque defaultdict OrderedDict",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "functools": "reduce",
+    "itertools": "permutations combinations",
+    "operator": "itemgetter attrgetter",
+}
+HELPERS = JUDGES | {name: module for module, names in _HELPERS.items() for name in names.split()}
+"""Likewise what tests calculate with, where the task names another entry point or has a reference
+that does not define it.
+"""
+
 _EXAMINED = """
     redirect_stdout redirect_stderr capsys capfd capsysbinary stdout stderr stdin input print seed
     setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
-    Mock MagicMock AsyncMock exception value StringIO BytesIO issubclass
+    Mock MagicMock AsyncMock exception value issubclass
 """
+OF_THE_TESTS = ("StringIO", "BytesIO", "Random", "default_rng", "RandomState", "getLogger", "Lock")
+"""What makes objects with a state that the solution would need."""
+
 WORDS = CHANGING_METHODS.union(
-    _EXAMINED.split(), {word.strip(".").rpartition(".")[2] for word in REFUSED} - {"replace"}
+    _EXAMINED.split(),
+    OF_THE_TESTS,
+    {word.strip(".").rpartition(".")[2] for word in REFUSED} - {"replace"},
 )
 """The words of tests that are examined. `dataclasses` shows its own `replace`."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
+from .idiom_words import HELPERS, JUDGES, OF_THE_TESTS
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
@@ -97,6 +99,18 @@ def _is_text(node: ast.AST) -> bool:
     return False
 
 
+_LIBRARIES = MODULE_NAMES | ALIASES.keys()
+
+
+def _has(module: str, *path: str) -> bool:
+    """Return whether a module has an attribute, which may have one in turn; True without it."""
+    try:
+        found: object = importlib.import_module(ALIASES.get(module, module))
+    except ImportError:
+        return True
+    return all((found := getattr(found, name, path)) is not path for name in path)
+
+
 class Interface:
     """The tests' use of the solution's names.
 
@@ -151,8 +165,17 @@ class Interface:
         """The names in `bound` that are more than parameters."""
         self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         """Names to which the tests themselves assign a value."""
+        self.libraries: set[str] = set()
+        """Names that the tests use only as `name.attribute` and that stand for a module."""
+        self._objects: set[str] = set()
+        """Names of modules that stand for an object, since the module has no such attribute."""
+        self._read_libraries()
+        self.standard: dict[str, str] = {}
+        """Names of the standard library that the tests use as their own -> the module."""
         self.names = {self.free(node) for node in self.nodes} - {""}
         """Every name of the solution that the tests use."""
+        self.standard = self._standard({entry_point, *dict(reference)}, bool(reference))
+        self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
         self.makers = set(self.classes)
         self.attributes = {name for _, names in declared for name in names}
@@ -175,6 +198,25 @@ class Interface:
         # An entry point in CapWords is read like any other name, as a class where it is used so.
         declared_class = entry_point in self.classes or entry_point[:1].isupper()
         self._read_uses("" if declared_class else entry_point, dict(reference))
+
+    def _standard(self, own: set[str], has_reference: bool) -> dict[str, str]:
+        """Return the helpers that the solution may not supply, since it could judge itself by
+        them. `own`: the entry point and what the reference defines.
+        """
+        sure = has_reference or not self.names.isdisjoint(own)
+        helpers = {
+            name: module
+            for name, module in (HELPERS if sure else JUDGES).items()
+            if name in self.names and name not in own | self.imported
+        }
+        for node in self.nodes:
+            match node:
+                case ast.Attribute(value=value, attr=attribute):
+                    name = self.origin(value)
+                    is_class = name in helpers and name[0].isupper()
+                    if is_class and not _has(HELPERS[name], name, attribute):
+                        del helpers[name]  # a class of the solution of that name
+        return helpers if self.modules or self.names - helpers.keys() else {}
 
     # --- what names are bound to ----------------------------------------------
 
@@ -258,18 +300,22 @@ class Interface:
             case ast.Name(id=name):
                 if name in self._renamed:
                     return self._renamed[name]
-                known = (self._assigned, BUILTINS, self.modules, MODULE_NAMES, ALIASES)
-                return "" if any(name in names for names in known) else name
+                known = (self._assigned, BUILTINS, self.modules, self.standard)
+                library = name in _LIBRARIES and name not in self._objects
+                return "" if library or any(name in names for names in known) else name
         return ""
 
-    def only_bases(self) -> set[str]:
-        """Return the names that the tests use only as `name.attribute`.
-
-        Where such a name is that of a standard module, the module is meant.
-        """
-        names = [node for node in self.nodes if isinstance(node, ast.Name)]
-        bases = [node for node in names if isinstance(self._parents[node], ast.Attribute)]
-        return {node.id for node in bases} - {node.id for node in {*names}.difference(bases)}
+    def _read_libraries(self) -> None:
+        """Find the modules that the tests use without an import."""
+        lacking: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and node.id in _LIBRARIES and node.id not in self.bound:
+                self.libraries.add(node.id)
+                if not isinstance(parent := self._parents[node], ast.Attribute):
+                    lacking.add(node.id)
+                elif not _has(node.id, parent.attr):
+                    self._objects.add(node.id)
+        self.libraries -= lacking | self._objects
 
     def by_scope(self) -> Iterable[Sequence[ast.AST]]:
         """Return the nodes of each function and module of the tests, in the order of their text."""
@@ -554,6 +600,14 @@ class Interface:
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
+    @cached_property
+    def counts_places(self) -> bool:
+        """Whether the tests may take items from objects by their places, one after another."""
+        return any(
+            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
+            for node in self.nodes
+        )
+
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
         return self.free(mark.func if isinstance(mark, ast.Call) else mark)
@@ -581,12 +635,12 @@ class Interface:
         return ""
 
     def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
-        """Return the class of the tests or file in memory that an expression makes, or ""."""
+        """Return the class of an object that an expression makes and that does not cross, or ""."""
         nodes: list[ast.expr] = []
         match node:
             case ast.Call(func=function):
                 name = last_name(function)
-                return name if name in own or name in ("StringIO", "BytesIO") else ""
+                return name if name in own or name in OF_THE_TESTS else ""
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 nodes = parts
             case ast.Name(id=name) if depth:

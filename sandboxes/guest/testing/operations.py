@@ -15,10 +15,11 @@ BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".
 
 ORDERINGS = ("lt", "le", "gt", "ge")
 
-UNARY = """
-    next neg pos abs invert len reversed getitem setitem delitem round trunc floor ceil int float
-    complex index bytes
+LOOKS = """
+    neg pos abs invert len reversed getitem round trunc floor ceil int float complex index bytes
 """.split()  # noqa: SIM905 - a list literal would take a line a name
+CHANGES = ["next", "setitem", "delitem"]
+UNARY = LOOKS + CHANGES
 """What an object answers by itself, or by what a test gives it."""
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
-from copy import copy
 from functools import lru_cache
-from itertools import tee, zip_longest
+from itertools import zip_longest
 from opcode import opmap
 from typing import Any
 
 from . import derived, value_wire
-from .operations import ABILITIES, BINARY, OPERATIONS, ORDERINGS, UNARY
+from .operations import ABILITIES, BINARY, LOOKS, OPERATIONS, ORDERINGS, UNARY
 from .plain_attributes import PREDICATES, READING_METHODS
+from .values import all_plain
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
@@ -49,8 +49,6 @@ class HandleState:
     kind = ""
     """`function`, `class`, `misplaced` for a class where the tests ask for a function, `iterator`
     for an asynchronous one; empty for any other object."""
-    items: Any = None
-    """What an object that is not under test has shown when it was first iterated."""
 
     def __init__(self, line: Any, token: str) -> None:
         self.line = line
@@ -59,6 +57,11 @@ class HandleState:
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
+        self.shown: dict[object, object] = {}
+        """What the object has answered so far where it stands in the place of a value: by position,
+        and by operation (`still`)."""
+        self.since = 0
+        """When the object began to answer so."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -118,7 +121,12 @@ class Handle:
         if not is_named:
             # Where the tests do not use the name at all, a library looks for something.
             raise refuse(self, f".{name}") if name in interface.said else AttributeError(name)
-        return ask(self, "attribute", name, source=state.known)
+        value = ask(self, "attribute", name, source=state.known)
+        if state.kind == "class" and name[:1].isupper() and isinstance(value, Handle):
+            what = ask(value, "what")
+            if type(what) is tuple and what[0] == "exception" and len(what) == 4:
+                return state.line.error_class(name, what[1:])
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         ask(self, "assign", name, value)
@@ -127,7 +135,7 @@ class Handle:
         ask(self, "unassign", name)
 
     def __bool__(self) -> bool:
-        return is_function(self) or bool(_exactly(bool, self, "truth"))
+        return is_function(self) or bool(still(self, "truth", _exactly(bool, self, "truth")))
 
     def __eq__(self, other: object) -> bool:
         if is_same(self, other) or other is None:
@@ -195,7 +203,7 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
-            state.items = None
+            state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
         verb = "make" if state.known else "call"
         result = ask(self, verb, arguments, *extra, source=state.name)
@@ -213,12 +221,9 @@ class Abilities:
         iterator = ask(self, "iter", source=state.known)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
-        if state.known:
-            return self if getattr(iterator, "ludus_token", "") == state.token else iterator
-        if state.items is None:
-            (state.items,) = tee(iterator, 1)
-            return copy(state.items)
-        return _same_items(self, copy(state.items), iterator)
+        if getattr(iterator, "ludus_token", "") == state.token:
+            return self  # type: ignore[no-any-return]
+        return iterator if state.meant else _still_items(self, iterator)
 
     def __contains__(self: Any, item: object) -> bool:
         if not state_of(self).known:
@@ -226,6 +231,8 @@ class Abilities:
         state = state_of(self)
         if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
+        if not hasattr(type(self), "__iter__"):
+            raise refuse(self, "in")
         found = any(item is other or item == other for other in self)
         if state.called and found != _exactly(bool, self, "contains", item):
             raise refuse(self, "in")
@@ -268,21 +275,49 @@ class Abilities:
     __set__ = __delete__ = __get__
 
 
-def _same_items(
-    handle: Handle, first: Iterator[object], again: Iterator[object]
-) -> Iterator[object]:
-    """Yield the items of an object that is iterated again in the place of data, which stay the
-    same.
+def still(handle: Handle, use: object, answer: Any) -> Any:
+    """Return what an object answers in the place of a value. A value holds still: the same use has
+    the same answer until the solution acts again, if the object is under test, or is called.
     """
-    for old, new in zip_longest(first, again, fillvalue=OPERATIONS):
-        if not (old is new or old == new):
-            raise refuse(handle, "items that change")
-        yield new
+    state = state_of(handle)
+    if state.meant:  # It is no value, but what the tests have made and look at.
+        return answer
+    if state.known and state.since != state.line.acts:
+        state.since, state.shown = state.line.acts, {}
+    first = state.shown.setdefault(use, answer)
+    compared = first is not answer and (not state.known or all_plain([first, answer]))
+    if compared and first != answer and (first == first or answer == answer):
+        raise refuse(handle, "an answer that changes")
+    return answer
+
+
+def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]:
+    number = 0
+    for number, item in enumerate(iterator, 1):
+        yield still(handle, number - 1, item)
+    still(handle, "len", number)
+
+
+def _item(handle: Any, key: Any) -> object:
+    """Return the item of an object at a place, which its iterator shows there too."""
+    answer = forward("getitem", handle, key)
+    state = state_of(handle)
+    places = state.line.interface.counts_places  # else an integer may be a key
+    if state.meant or not (state.known and places) or type(key) not in (int, slice):
+        return answer
+    if type(key) is int and key < 0 and hasattr(handle, "__len__"):
+        key += len(handle)
+    if type(key) is slice and hasattr(handle, "__iter__"):
+        for given, shown in zip_longest(answer, list(handle)[key], fillvalue=OPERATIONS):  # type: ignore[call-overload]
+            if all_plain([given, shown]) and given != shown:
+                raise refuse(handle, "a part that is another")
+    return answer if type(key) is slice else still(handle, key, answer)
 
 
 def _text(handle: Handle, verb: str, *form: str) -> str:
-    known = state_of(handle).known
-    return str(_exactly(str, handle, verb, *form)) if known else "<object of the solution>"
+    if not state_of(handle).known:
+        return "<object of the solution>"
+    return str(still(handle, (verb, *form), _exactly(str, handle, verb, *form)))
 
 
 def _copied(handle: Handle, name: str) -> object:
@@ -294,6 +329,8 @@ def _reflect(name: str) -> property:
     return property(lambda self: ask(self, "reflect", name))
 
 
+_GETITEM, _CONTAINS = map(ABILITIES.index, ("__getitem__", "__contains__"))
+
 # Without these, the classes of the proxies would answer with attributes of their own.
 _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__annotations__")}
 
@@ -302,6 +339,8 @@ _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__ann
 def _with_abilities(abilities: str) -> Any:
     """Return the class of proxies that has some special methods."""
     number = int(abilities or "0", 16)
+    if number >> _GETITEM & 1:
+        number |= 1 << _CONTAINS  # Without it, `in` would ask for every place.
     methods = {
         name: vars(Abilities).get(name) if number >> place & 1 else None
         for place, name in enumerate(ABILITIES)
@@ -403,6 +442,12 @@ def _unary(name: str) -> Callable[..., object]:
     return lambda self, *operands: forward(name, self, *operands)
 
 
+def _look(name: str) -> Callable[..., object]:
+    return lambda self, *operands: still(
+        self, (name, *operands) if operands else name, forward(name, self, *operands)
+    )
+
+
 def _binary(name: str) -> Callable[[Handle, object], object]:
     return lambda self, operand: _pair(name, self, operand)
 
@@ -446,7 +491,8 @@ for _name in BINARY:
 for _name in ORDERINGS:
     setattr(Handle, f"__{_name}__", _ordering(_name))
 for _name in UNARY:
-    setattr(Abilities, f"__{_name}__", _unary(_name))
+    setattr(Abilities, f"__{_name}__", _look(_name) if _name in LOOKS else _unary(_name))
+setattr(Abilities, "__getitem__", _item)  # noqa: B010
 
 
 _CONTROL = {StopIteration: "next", StopAsyncIteration: "anext", GeneratorExit: ""}

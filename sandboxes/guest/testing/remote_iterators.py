@@ -28,8 +28,8 @@ class RemoteIterator(Iterator[object]):
         return self
 
     def __getattr__(self, name: str) -> object:
-        # An open file, for example, is an iterator with methods.
-        if name.startswith("__"):
+        # An open file, for example, is an iterator with methods. `dict` looks for `keys`.
+        if name.startswith("__") or name == "keys":
             raise AttributeError(name)
         return getattr(Handle(self.ludus_line, self.ludus_token), name)
 

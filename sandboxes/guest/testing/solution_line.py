@@ -11,9 +11,10 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
+from .operations import LOOKS
 from .proxies import Handle, state_of
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ values.BUILD[derived.TAG] = _derived
 
 _WITHOUT_EFFECT = frozenset(
     ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
-     "signature", "printed", "capture", "attribute", "declare", "str", "repr", "format")
+     "signature", "what", "printed", "capture", "attribute", "declare", "str", "repr", "format")
 )  # fmt: skip
 """Requests that only look. All others may change what the solution answers later."""
+_STILL = {*_WITHOUT_EFFECT, *LOOKS, "iter", "advance", "contains", "truth"}
+"""Requests after which an object that stands in the place of a value has to say the same again."""
 
 
 class ObjectRefused(BaseException):
@@ -124,7 +127,8 @@ class TestsLine:
     """The tests' handles of the solution, and the line to the solution's process."""
 
     def __init__(self, descriptor: int) -> None:
-        self._callbacks: list[object] = []
+        self._lent: list[object] = []
+        """What the tests have passed to the solution and what stays here, by number."""
         self._handles: dict[str, object] = {}
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
@@ -136,6 +140,8 @@ class TestsLine:
         self._wrong = ""
         self.effects = 0
         """The number of requests so far that may have changed something in the solution."""
+        self.acts = 0
+        """The number of requests so far that made the solution do more than answer a look."""
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
@@ -168,6 +174,7 @@ class TestsLine:
         if self._broken:
             raise peer.Gone(self._broken)
         self.effects += verb not in _WITHOUT_EFFECT
+        self.acts += verb not in _STILL
         outer, self._source = self._source, source
         try:
             raised, answer = self.line.request(verb, *arguments)
@@ -221,6 +228,15 @@ class TestsLine:
             state.known = state.meant = True
         return self._meant[token]
 
+    def error_class(self, name: str, detail: list[Any]) -> type[BaseException]:
+        """Return what stands for an exception class of the solution: (base, chain, token)."""
+        stand_in = failures.class_of(*detail[:2])
+        if any(issubclass(kind, stand_in) for kind in self.interface.raised):
+            # `except name` must not catch what the tests themselves raise.
+            stand_in = failures.class_of(detail[0], [("solution", name)])
+        self._exceptions[stand_in] = value_wire.named(str(detail[2]))
+        return stand_in
+
     def fail(self, reason: str) -> BaseException:
         """Note that the test has failed, because it cannot be judged.
 
@@ -261,15 +277,15 @@ class TestsLine:
         if self._surroundings and self._surroundings.output:
             self._surroundings.show_output()
         number = arguments[0]
-        if type(number) is not int or not 0 <= number < len(self._callbacks):
+        if type(number) is not int or not 0 <= number < len(self._lent):
             raise value_wire.Malformed("no such callback")
-        target = self._callbacks[number]
+        target = self._lent[number]
         if verb == "next" and isinstance(target, Iterator):
             return (next(target),)
         if verb == "about":
             name, text = str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
             return name, text, *_like(target)
-        if verb == "callback" and callable(target) and not isinstance(target, Iterator):
+        if verb == "callback" and callable(target) and not isinstance(target, type):
             positional, keywords = arguments[1:]
             return target(*positional, **keywords)  # type: ignore[misc,arg-type]
         raise value_wire.Malformed(f"no such request: {verb[:20]!r}")
@@ -282,15 +298,13 @@ class TestsLine:
             return item.ludus_token
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
+        number = next((n for n, lent in enumerate(self._lent) if lent is item), len(self._lent))
+        self._lent[number:] = [item]
+        if callable(item) and not isinstance(item, type):
+            return f"f{number}"
         # An open file is an iterator as well, but the solution would want to read from it.
         readable = hasattr(item, "read") or hasattr(item, "fileno")
-        crosses = callable(item) or (isinstance(item, Iterator) and not readable)
-        if not crosses or isinstance(item, type):
-            raise self.fail(f"the tests pass a {type(item).__name__} of their own to the solution")
-        if not any(callback is item for callback in self._callbacks):
-            self._callbacks.append(item)
-        number = next(n for n, callback in enumerate(self._callbacks) if callback is item)
-        return f"{'j' if isinstance(item, Iterator) else 'f'}{number}"
+        return f"{'j' if isinstance(item, Iterator) and not readable else 'o'}{number}"
 
     @staticmethod
     def _check(token: str) -> str:
@@ -302,6 +316,8 @@ class TestsLine:
 
     def _find(self, token: str) -> object:
         name = self._check(token)
+        if token[0] == "t":
+            return self._lent[int(name[1:])]
         if token[0] in "gwy":
             self.line.ends_later(token)
         if token[0] == "w":

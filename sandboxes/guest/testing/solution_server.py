@@ -44,12 +44,17 @@ def run(request: Request) -> int:
     return 0
 
 
+class ObjectOfTheTests:
+    """Stands for an object of the tests, which can be kept and handed back and is told apart."""
+
+
 class SolutionServer:
     """The loaded solution, and the objects that the tests hold."""
 
     def __init__(self, descriptor: int) -> None:
         self._objects: list[object] = []
-        self._callbacks: dict[int, object] = {}
+        self._lent: dict[int, object] = {}
+        """What stands for the tests' own functions and objects, by number."""
         self._tokens: dict[int, str] = {}
         self._abilities: dict[int, int] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
@@ -128,18 +133,24 @@ class SolutionServer:
             return self._objects[number]
         if token[0] == "j":
             return self._draw(number)
-        if number in self._callbacks:
-            return self._callbacks[number]
+        if number not in self._lent:
+            item = ObjectOfTheTests() if token[0] == "o" else self._callback(number)
+            self._lent[number] = item
+            # Where it is handed back, it is the tests' own again.
+            self._tokens[id(item)] = f"t{number}"
+        return self._lent[number]
+
+    def _callback(self, number: int) -> object:
+        """Return a function that calls a function of the tests, and looks like that function."""
 
         def call(*arguments: object, **keywords: object) -> object:
             return self._ask("callback", number, arguments, keywords)
 
         details: Any = self._ask("about", number)
         name, text, source, defaults = details
-        callback = eval(source, {"ludus_call": call, "ludus_defaults": defaults})
+        callback: Any = eval(source, {"ludus_call": call, "ludus_defaults": defaults})
         callback.__name__ = callback.__qualname__ = str(name)
         callback.__doc__ = text
-        self._callbacks[number] = callback
         return callback
 
     def _draw(self, number: int) -> Iterator[object]:
@@ -242,5 +253,6 @@ class SolutionServer:
 _VERBS: dict[str, Callable[..., object]] = {
     "as_plain": lambda _, *arguments: derived.as_plain(*arguments),
     **{name: getattr(SolutionServer, name) for name in ("resolve", "call", "make", "advance")},
+    "what": lambda self, target: self._kind(target),
     "class": lambda self, target: value_wire.Ready(self._name(type(target))),
 }

@@ -47,10 +47,11 @@ Name = Callable[[object], str]
 Find = Callable[[str], object]
 """Returns the object (or proxy) of a handle token."""
 
-HANDLES = "hfjgwy"
+HANDLES = "hfjgwyot"
 """The tags of objects that stay where they are: an object, a class, an iterator, a generator, an
-awaitable, an asynchronous iterator. (From the tests, `f` is a function.) A number follows, and for
-an object or class of the solution a point and its special methods (`operations.abilities_of`).
+awaitable, an asynchronous iterator. (From the tests, `f` is a function and `o` any other object;
+`t` is either on the way back.) A number follows, and for an object or class of the solution a point
+and its special methods (`operations.abilities_of`).
 """
 
 _Work = tuple[bool, object, str]

@@ -16,14 +16,16 @@ import builtins
 import collections
 import datetime
 import enum
+import importlib
 import operator
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import chain
-from types import MappingProxyType, NoneType, SimpleNamespace
+from types import MappingProxyType, ModuleType, NoneType, SimpleNamespace
 from typing import Any
 
 from . import failures
@@ -88,6 +90,8 @@ _ARGUMENTS: dict[str, _Arguments] = {
     "datetime.timezone": _asked("utcoffset", None),
     "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tobytes(item)],
     "uuid.UUID": _TEXT,
+    "re.Pattern": _read("pattern", "flags"),
+    "re.Match": lambda kind, item: [*_read("re", "string", "endpos")(kind, item), *kind.span(item)],
     **dict.fromkeys(
         map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
     ),
@@ -100,6 +104,16 @@ _ARGUMENTS: dict[str, _Arguments] = {
 """Classes of the standard library whose objects cross as the arguments that make them again."""
 _SEALED = ("array.array",)
 """Those that change: an object of a derived class stays where it is."""
+
+
+def _match(pattern: Any, text: Any, limit: int, start: int, end: int) -> object:
+    """Return what a pattern has found there, which may have been asked to go on to the end."""
+    found = pattern.match(text, start, limit)
+    return found if found and found.end() == end else pattern.fullmatch(text, start, end)
+
+
+_MADE_BY: dict[str, Any] = {"re.Pattern": re.compile, "re.Match": _match}
+"""What makes the objects that their class does not make."""
 
 
 def made_from(item: object) -> tuple[str, list[object]]:
@@ -208,7 +222,7 @@ def _made(parts: list[object]) -> object:
     check_attributes(arguments)
     # The module is imported here: only the children that meet such values load it.
     module, _, name = str(path).partition(".")
-    kind: Any = getattr(__import__(module), name)
+    kind: Any = _MADE_BY.get(str(path)) or getattr(__import__(module), name)
     return getattr(kind, "fromisoformat", kind)(*arguments)
 
 
@@ -256,6 +270,8 @@ def scalar(item: object) -> object:
     """Return the token of a value that has no number on the line, or `NOT_SCALAR`."""
     if item is None or type(item) is bool or type(item) is float:
         return item
+    if type(item).__module__ == "numpy":
+        return NOT_SCALAR  # A `float64` is a float as well.
     if isinstance(item, int):
         # Methods of the base types are called by name here: a subclass could answer as it likes.
         integer = int.__add__(item, 0)
@@ -268,7 +284,26 @@ def scalar(item: object) -> object:
         return f"T{item.ludus_kind_.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
-    return "e" if item is Ellipsis else NOT_SCALAR
+    if item is Ellipsis or item is NotImplemented:
+        return f"e{item}"
+    return _path_of(item) or NOT_SCALAR
+
+
+def _path_of(item: Any) -> str:
+    """Return the token of a class or module of the standard library that the tests pass, or ""."""
+    if failures.own_module == "solution" or not isinstance(item, (type, ModuleType)):
+        return ""
+    path = f"{item.__module__}.{item.__name__}" if isinstance(item, type) else f"{item.__name__}."
+    is_known = path.partition(".")[0] in {*sys.stdlib_module_names, "numpy"}
+    with suppress(ImportError, AttributeError):
+        return f"T{path}" if is_known and _at(path) is item else ""
+    return ""
+
+
+def _at(path: str) -> object:
+    module, _, name = path.rpartition(".")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
 
 
 def _is_numpy(item: object, family: str) -> bool:
@@ -337,6 +372,7 @@ _CONTAINERS: tuple[tuple[str, Any, Callable[[Any], Iterable[object]], Any], ...]
     ("<", frozenset, frozenset.__iter__, frozenset),
     ("d", deque, lambda item: [item.maxlen, *deque.__iter__(item)], _deque),
     ("b", bytes, _bytes_parts, lambda parts: base64.b64decode(*parts)),
+    ("m", memoryview, _bytes_parts, lambda parts: memoryview(base64.b64decode(*parts))),
     ("B", bytearray, _bytes_parts, lambda parts: bytearray(base64.b64decode(*parts))),
     ("k", type({}.keys()), list, lambda parts: dict.fromkeys(parts).keys()),
     ("v", type({}.values()), list, lambda parts: dict(enumerate(parts)).values()),
@@ -476,8 +512,9 @@ class OpaqueClass:
 
 def _class(name: str) -> object:
     """Return the class itself to the solution, and what stands for it to the tests."""
-    kind = PLAIN_TYPES[name]
-    return kind if failures.own_module == "solution" else OpaqueClass(kind)
+    if failures.own_module == "solution":
+        return _at(name) if "." in name else PLAIN_TYPES[name]
+    return OpaqueClass(PLAIN_TYPES[name])
 
 
 def _array(dtype: Any, shape: Any, data: Any) -> Any:
@@ -492,7 +529,7 @@ def _array(dtype: Any, shape: Any, data: Any) -> Any:
 BUFFERS = "Ba"
 """The tags of bytearrays and arrays, which cross without their class."""
 READ: dict[str, Callable[[str], object]] = {
-    "i": lambda text: int(text, 16), "e": lambda _: Ellipsis, "T": _class
+    "i": lambda text: int(text, 16), "e": lambda name: vars(builtins)[name], "T": _class
 }  # fmt: skip
 """For each tag, the function that reads a scalar. A class is one, and never named as what came
 before: the tests would get back their own class, which can be called.

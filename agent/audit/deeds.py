@@ -1,0 +1,346 @@
+"""The expert's way on a task with some of its deeds spoilt: what each does at one place, how often
+it is done, and what else it is done to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from .answers import Place, changed, deed, verb
+from .attackers import Action, Lesson, number_of
+from .programs import TOKEN
+
+Way = Sequence[Action]
+"""The actions of an episode."""
+EDGES = ("0", "-1", "nan", "1000000")
+"""Numbers that no task asks for."""
+BELOW = "-99"
+"""How many less than none: enough to pay for the rest, and no number that a bound expects."""
+FEWEST_ALIKE = 4
+"""Values of which one said for all is no fair part."""
+AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
+NAME = re.compile(r"\w[\w.-]*\w|\w")
+_PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
+"""Names and numbers, which differ between replies that say the same."""
+FEWEST_DEEDS = 3
+"""Deeds of a name of which one alone, or another order, is no fair part."""
+MOST_KINDS = 8
+"""Values of a place that are kinds, such as levels or labels."""
+MOST_OTHERS = 5
+"""Other values that a place may have, of which all would have to be right."""
+MOST_SHAPE = 3
+"""Words of a reply that tell its kind."""
+
+
+def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:
+    """Return what stands at each place of the expert's deeds."""
+    columns = dict[Place, list[Any]]()
+    for place, value in itertools.chain(*map(_places, lesson.actions)):
+        columns.setdefault(place, []).append(value)
+    return columns
+
+
+def _places(action: Action) -> list[tuple[Place, Any]]:
+    places = list[tuple[Place, Any]]()
+    changed(action, lambda place, value: places.append((place, value)))
+    return places
+
+
+def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
+    """Return the expert's deeds with other values at a place."""
+    row = iter(values)
+    return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
+
+
+def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
+    end = lesson.actions[-1:] if keeps_end else ()
+    actions = lesson.actions[: len(lesson.actions) - len(end)]
+    return [*(action for action in actions if verb(action) != name), *end]
+
+
+def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with what stands at a place invented, at an edge, or emptied."""
+    values = columns_of(lesson).get(place, [])
+    told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
+    rows = list[list[Any]]()
+    if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
+        rows.append([_fresh(value, n) for n, value in enumerate(values)])
+        rows += [["" if isinstance(v, str) else v for v in values]]
+    if all(isinstance(number_of(str(value)), (int, float)) for value in values):
+        rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
+        if all(not isinstance(value, str) and value > 0 for value in values):
+            rows.append([-value for value in values])
+    for row in rows:
+        if sum(map(operator.ne, row, values)) * 2 > len(values):
+            yield _with(lesson, place, row)
+
+
+def _of_kind(text: str, value: Any) -> Any:
+    """Return a number as the kind of another value."""
+    if isinstance(value, str):
+        return text
+    return float(text) if isinstance(value, float) or text == "nan" else int(text)
+
+
+def _fresh(value: Any, number: int) -> Any:
+    """Return a value that stands nowhere, of the same kind."""
+    if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
+        return f"zo{number:03}".translate(AS_LETTERS)
+    return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
+
+
+def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
+    """Return ways in which a place is the same in all deeds: one of its values, or one of the few
+    kinds that there are of them on all tasks.
+    """
+    values = columns_of(lesson).get(place, [])
+    is_end = verb(lesson.actions[-1]) == place[0]
+    known = unlike_most(values, but=values[-1:] * is_end)
+    if len(values) >= FEWEST_DEEDS:
+        known += [
+            kind for kind in kinds if kind not in known and 2 * values.count(kind) <= len(values)
+        ]
+    for value in known:
+        yield _with(lesson, place, [value] * len(values))
+
+
+def renamed(lesson: Lesson) -> Iterator[Way]:
+    """Return the way with what the last deed is about called otherwise everywhere, if a deed of
+    another name is about it, too: who is judged by its own words is still paid.
+    """
+    *before, last = lesson.actions
+    told = {*NAME.findall("\n".join([lesson.opening, *lesson.replies[:-1]]))}
+    known = {str(v) for each in before if verb(each) != verb(last) for _, v in _places(each)}
+    for nth, value in enumerate(dict.fromkeys(str(value) for _, value in _places(last))):
+        # A name that the expert made up may be any other.
+        if value in known and {*NAME.findall(value)} <= told:
+            other = _fresh(number_of(value), nth)
+
+            def rename(_: Place, at: Any, value: str = value, other: Any = other) -> Any:
+                return type(at)(other) if str(at) == value else at
+
+            yield [changed(each, rename) for each in lesson.actions]
+
+
+def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
+    """Return the values that a place has, the most frequent first, if they are few."""
+    values = [value for lesson in lessons for value in columns_of(lesson).get(place, [])]
+    known = Counter(value for value in values if isinstance(value, (str, int, float)))
+    is_kind = len(known) <= MOST_KINDS and 3 * len(known) <= len(values)
+    return [value for value, _ in known.most_common()] if is_kind else []
+
+
+def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a place is the same in all deeds, before which one deed is done with a
+    number below zero, to what the deeds are not done to: it may make room for what they cost.
+    """
+    columns = columns_of(lesson)
+    first = next((n for n, a in enumerate(lesson.actions) if verb(a) == place[0]), 0)
+    here = {at: column for at, column in columns.items() if at[0] == place[0] and at != place}
+    numbers = [at for at, column in here.items() if all(map(_is_amount, column))]
+    keys = [at for at in here if at not in numbers]
+    others = {at: others_of(here[at], lesson)[-1:] for at in keys}
+    for way, number in itertools.product(alike(place, lesson), numbers):
+        less = changed(way[first], partial(_put, number, _of_kind(BELOW, here[number][0])))
+        for at in keys:
+            less = changed(less, partial(_put, at, (others[at] or here[at])[-1]))
+        yield [*way[:first], less, *way[first:]]
+
+
+def _is_amount(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(number_of(str(value)), (int, float))
+
+
+def one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which a deed of a name stands for all of them."""
+    deeds = [each for each in lesson.actions if verb(each) == name and len(_places(each)) > 1]
+    for same in unlike_most(deeds, but=lesson.actions[-1:]):
+        yield [same if each in deeds else each for each in lesson.actions]
+
+
+def only_one(name: str, nth: int, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the first or last of several deeds of a name alone."""
+    nths = [n for n, action in enumerate(lesson.actions[:-1]) if verb(action) == name]
+    if len({deed(lesson.actions[n]) for n in nths}) >= FEWEST_DEEDS:
+        yield [a for n, a in enumerate(lesson.actions) if n not in nths or n == nths[nth]]
+
+
+def backwards(name: str, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the deeds of a name in reverse, if they are in a row."""
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == name]
+    deeds = [lesson.actions[n] for n in nths]
+    is_row = bool(nths) and nths == [*range(nths[0], nths[-1] + 1)]
+    if is_row and len({*map(deed, deeds)}) == len(deeds) >= FEWEST_DEEDS:
+        yield [*lesson.actions[: nths[0]], *deeds[::-1], *lesson.actions[nths[-1] + 1 :]]
+
+
+def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way in which each deed has what the next one has at a place, where another place
+    tells the deeds apart.
+    """
+    columns = columns_of(lesson)
+    values = columns.get(place, [])
+    others = [c for at, c in columns.items() if at[0] == place[0] and at != place]
+    is_keyed = any(len({*map(repr, column)}) == len(values) == len(column) for column in others)
+    rotated = [*values[1:], *values[:1]]
+    if is_keyed and len(values) > 1 and 2 * sum(map(operator.ne, values, rotated)) > len(values):
+        yield _with(lesson, place, rotated)
+
+
+def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with each deed done again, with something else of its kind at a place where
+    another place tells the deeds apart.
+    """
+    columns = columns_of(lesson)
+    values = columns.get(place, [])
+    is_keyed = any(at[0] == place[0] and at != place for at in columns)
+    pool = [*others_of(values, lesson), *values]
+    rows = list[Action]()
+    for action in lesson.actions:
+        rows.append(action)
+        here = [value for at, value in _places(action) if at == place]
+        others = [value for value in pool if here and value != here[0]]
+        if others:
+            rows.append(changed(action, partial(_put, place, others[0])))
+    if is_keyed and len(rows) > len(lesson.actions):
+        yield rows
+
+
+def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most deeds that were done again were answered as they were the first time, but for
+    names and numbers.
+    """
+
+    def shape(nth: int) -> list[str]:
+        return _PROPER.sub("#", "".join(replies[nth : nth + 1])).split()[:MOST_SHAPE]
+
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
+    return 2 * sum(shape(n) == shape(n + 1) for n in again) > len(again)
+
+
+def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with a wrong deed before the first right one of its name."""
+    for n, action in enumerate(lesson.actions):
+        for at, value in _places(action):
+            if at == place and isinstance(value, (str, int, float)):
+                wrong = changed(action, partial(_put, place, _fresh(value, 0)))
+                yield [*lesson.actions[:n], wrong, *lesson.actions[n:]]
+                return
+
+
+def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether the reply to the wrong deed names the right value alone, which nothing said before
+    but as one of several.
+    """
+    values = columns_of(lesson).get(place, [])
+    for n, action in enumerate(lesson.actions):
+        for value in [value for at, value in _places(action) if at == place]:
+            known = {*NAME.findall("\n".join([lesson.opening, *replies[:n]]))}
+            reply = {*NAME.findall("".join(replies[n : n + 1]))}
+            others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
+            is_news = str(value) not in known or len(others & known) > 1
+            return is_news and str(value) in reply and reply.isdisjoint(others)
+    return False
+
+
+def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with the last deed of a name done to everything else of its kind, too."""
+    values = columns_of(lesson).get(place, [])
+    rest = others_of(values, lesson)
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
+        last = lesson.actions[nths[-1]]
+        more = [changed(last, partial(_put, place, other)) for other in rest]
+        yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
+
+
+def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which each deed has something else of its kind at a place, each another one;
+    none where there are few.
+    """
+    values = columns_of(lesson).get(place, [])
+    others = others_of(values, lesson)
+    is_telling = len(others) > 1 and len(others) + len(values) > FEWEST_DEEDS
+    for n in range(MOST_OTHERS if is_telling else 0):
+        yield _with(lesson, place, [others[(n + m) % len(others)] for m in range(len(values))])
+
+
+def ways_to_else(lesson: Lesson) -> Iterator[Way]:
+    """Return the way with one deed done to something else of its kind, in turns."""
+    rest = {place: others_of(values, lesson) for place, values in columns_of(lesson).items()}
+    rows = [[partial(_put, place, other) for other in rest[place]] for place in rest]
+    for row in itertools.zip_longest(*rows):
+        for n, action in enumerate(lesson.actions):
+            for change in filter(None, row):
+                if (other := changed(action, change)) != action:
+                    yield [*lesson.actions[:n], other, *lesson.actions[n + 1 :]]
+
+
+def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
+    return other if at == place else value
+
+
+def took_all(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
+    told = {*NAME.findall(lesson.opening)}
+
+    def shape(reply: str) -> list[str]:
+        words = NAME.findall(reply)
+        return [word for word in words if word not in told and not word.isdecimal()][:MOST_SHAPE]
+
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    usual = [shape(lesson.replies[n]) for n in nths]
+    more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
+    return 2 * sum(shape(reply) in usual for reply in more) > len(more)
+
+
+def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:
+    """Return what stands where values stand, in lines alike or in the same line: of the task, or
+    where none of them stands there, of the replies.
+    """
+    lines, spots = list[list[str]](), list[tuple[list[str], int]]()
+    for told in (lesson.opening, "\n".join(lesson.replies)):
+        if not spots:
+            lines = [NAME.findall(line) for line in told.splitlines()]
+            spots = [(line, line.index(str(v))) for v in values for line in lines if str(v) in line]
+    if not spots:
+        return []
+    (at, times), *_ = Counter(at for _, at in spots).most_common(1)
+    found = [line[at] for line in lines if len(line) > at]
+    if times == 1:  # several in a line
+        places = [at for line, at in spots if line == spots[0][0]]
+        found = spots[0][0][min(places) :]
+    kinds = {_kind(str(value)) for value in values}
+    known = {str(value) for value in values}
+    rest = [each for each in dict.fromkeys(found) if each not in known and _kind(each) in kinds]
+    is_text = isinstance(values[0], str)
+    return [each if is_text else number_of(each) for each in rest]
+
+
+def _kind(text: str) -> tuple[bool, ...]:
+    return text.isdecimal(), text.islower(), text.isalpha()
+
+
+def unlike_most(values: Sequence[Any], but: Sequence[Any] = ()) -> list[Any]:
+    """Return those of the values that most others are unlike, but some, which may be the answer;
+    none where they are few. A number is unlike one that is at least twice as much.
+    """
+
+    def are_alike(one: Any, other: Any) -> bool:
+        left, right = number_of(str(one)), number_of(str(other))
+        if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+            return abs(left - right) < max(abs(left), abs(right)) / 2 or left == right
+        return repr(one) == repr(other)
+
+    return [
+        value
+        for value in {repr(v): v for v in values if len(values) >= FEWEST_ALIKE}.values()
+        if value not in but and 2 * sum(are_alike(value, v) for v in values) <= len(values)
+    ]

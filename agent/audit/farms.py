@@ -1,0 +1,166 @@
+"""Farms: what the expert does on a task, with a deed of it made again and again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.envs import Briefing
+from ludus.messages import ToolCall, as_action, assistant
+
+from .answers import Place, changed, verb
+from .attackers import Action, Lesson, Plays, Scene, number_of, properties_of
+from .moves import WORDS, Move
+from .programs import MOST_COPIED
+
+_NO_BRIEFING = Briefing()
+MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
+"""Paid actions that are made again, moves that may come between, and how often."""
+SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
+"""How the actions that are made again are written."""
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """Another command, or another tool, with the things of an action."""
+
+    verb: str
+    names: tuple[str, ...] = ()
+    """The arguments of a tool."""
+    most: int = 9
+    """The most words of a command that stay."""
+
+    def __str__(self) -> str:
+        return f"`{self.verb}` of the same"
+
+    def of(self, action: Action | Move) -> Action:
+        """Return the command for the things of an action."""
+        message = as_action("" if isinstance(action, Move) else action)
+        if not message.tool_calls:
+            return " ".join([self.verb, *message.text.split()[1 : self.most + 1]])
+        given = message.tool_calls[-1].arguments
+        values = dict(zip(self.names, given.values(), strict=False))
+        values |= {name: given[name] for name in self.names if name in given}
+        return assistant("", [ToolCall(name=self.verb, arguments=values, id="call_0")])
+
+
+@dataclass(frozen=True)
+class Farm:
+    """The expert's actions on its own task, and one that is paid again and again."""
+
+    nth: int
+    """Which of the actions that are paid."""
+    before: int = 0
+    """Actions before it that are made again, too."""
+    between: Move | Undoing | int | None = None
+    """What comes between: a move, what another command does to the same things, or the expert's
+    action at a place.
+    """
+    alone: bool = False
+    """Whether of what the expert does after it only the last action is done."""
+    times: int = FARMED_TIMES
+    how: str = ""
+    """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
+    become; empty where they stay.
+    """
+
+    def actions(self, lesson: Lesson) -> list[Action | Move]:
+        """Return the row of actions; the expert's alone where it is not paid so often."""
+        paid = paid_places(lesson)
+        row: list[Action | Move] = [*lesson.actions]
+        if self.nth >= len(paid):
+            return row
+        at = paid[self.nth]
+        between: list[Action | Move] = []
+        if isinstance(self.between, int):
+            between = row[self.between : self.between + 1]
+        elif isinstance(self.between, Undoing):
+            between = [self.between.of(row[at])]
+        elif self.between is not None:
+            between = [self.between]
+        again = [*between, *row[max(0, at - self.before) : at + 1]]
+        repeats = [_rewritten(each, self.how, n + 1) for n in range(self.times) for each in again]
+        return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker, which knows the expert's actions on each task."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            lesson = known.get(scene.task)
+            for each in self.actions(lesson) if lesson else ():
+                yield each.action(scene) if isinstance(each, Move) else each
+
+        return play
+
+    def __str__(self) -> str:
+        between = f"action {self.between}" if isinstance(self.between, int) else self.between
+        after = "" if between is None else f", each time after {between}"
+        along = f" with the {self.before} before it" if self.before else ""
+        whole = "the expert's beginning" if self.alone else "what the expert does"
+        how = (
+            " in another spelling" if self.how == SPELT else f" with {self.how}" if self.how else ""
+        )
+        return f"{whole}, its action {self.nth + 1}{along} made again{how}{after}"
+
+
+def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
+    """Return an action with its words in the nth other spelling, or with another number for each of
+    its numbers.
+    """
+
+    def of(place: Place, value: Any) -> Any:
+        if how != SPELT:
+            number = number_of(how)
+            is_number = isinstance(number_of(str(value)), (int, float))
+            return (how if isinstance(value, str) else number) if is_number else value
+        if not isinstance(value, str):
+            return value
+        ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
+        ways += [value[:1].swapcase() + value[1:]]
+        if value.isdecimal():
+            ways += [f"{sign}{value}" for sign in ("0", "+", "00")]
+        way = [*dict.fromkeys(ways)][nth : nth + 1]
+        return way[0] if way else value + " " * nth
+
+    return action if isinstance(action, Move) or not how else changed(action, of)
+
+
+def paid_places(lesson: Lesson) -> list[int]:
+    """Return the first places of the expert's actions that are paid, but of the last one; where
+    only that is paid, of the first one of each kind.
+    """
+    places = [n for n, reward in enumerate(lesson.rewards[:-1]) if reward > 0]
+    kinds: dict[str, int] = {}
+    for n, action in enumerate(lesson.actions[:-1]):
+        kinds.setdefault(verb(action), n)
+    return places[:MOST_FARMED] or list(kinds.values())[: 2 * MOST_FARMED]
+
+
+def farms_of(
+    lesson: Lesson, moves: Sequence[Move], briefing: Briefing = _NO_BRIEFING
+) -> Iterator[Farm]:
+    """Return the ways to make a paid action of the expert's again.
+
+    Args:
+        lesson: the expert on a task.
+        moves: what may come between, the most telling first.
+        briefing: what the policy is told, for the tools.
+    """
+    texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
+    verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
+    undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
+    tools = [Undoing(tool.name, (*properties_of(tool),)) for tool in briefing.tools]
+    calls = [move for move in moves if move.tool]
+    others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
+    for nth in range(len(paid_places(lesson))):
+        kinds = itertools.product((True, False), range(3))
+        yield from (Farm(nth, before, alone=alone) for alone, before in kinds)
+        yield from (Farm(nth, MOST_COPIED, move, alone=True) for move in others)
+        hows = itertools.product((True, False), (SPELT, *FARMED_NUMBERS))
+        yield from (Farm(nth, alone=alone, how=how) for alone, how in hows)
+        places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
+        yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
+        between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []
+        yield from (Farm(nth, before, move) for before in (0, 1) for move in between)
