@@ -47,18 +47,8 @@ _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)
 
 ENGLISH = PhraseLanguage(
     name="English",
-    anchors=(
-        "answer",
-        "result",
-        "solution",
-        "roots",
-        "option",
-        "choice",
-        "value",
-        "correct",
-        "statement",
-        "ans",
-        "mine",
+    anchors=tuple(
+        "answer result solution roots option choice value correct statement ans mine".split()
     ),
     answer=r"answers?(?: value)?|ans\b\.?|mine|(?<=correct )(?:result|value|solution|option|choice"
     r"|statement)s?"
