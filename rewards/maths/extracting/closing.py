@@ -183,6 +183,7 @@ def _named_rows(text: str) -> list[str]:
     `Remainder: 1`), or each is a value behind a bullet, else [].
     """
     rows = text.rpartition("\n\n")[2].split("\n")
+    rows = rows[rows[0].rstrip("*_ ").endswith(":") :]  # without the heading
     if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
         return rows
     names = {row.partition(":")[0] for row in rows}

@@ -280,11 +280,14 @@ _OF_EVENT = re.compile(
 def labels(body: str, place: int) -> bool:
     """Return whether the number at `place` is a label, as in `Step 3`, or numbers a line."""
     before = body[max(0, place - 16) : place]
-    numbers = _NUMBERING.match(body, place) and not before.rpartition("\n")[2].strip("*#> -")
-    return bool(numbers) or _LABEL.search(before.lower()) is not None
+    number = _NUMBERING.match(body, place)
+    if number and not before.rpartition("\n")[2].strip("*#> -"):
+        above = rf"(?m)^[*#> -]{{0,9}}{int(number[1]) - 1}[.)]\s"
+        return number[1] == "1" or re.search(above, body[max(0, place - 1500) : place]) is not None
+    return _LABEL.search(before.lower()) is not None
 
 
-_NUMBERING = re.compile(r"\d{1,2}[.)]\s+[^\W\d_]")
+_NUMBERING = re.compile(r"(\d{1,2})[.)]\s+[^\W\d_]")
 
 
 _RANGE_BEFORE = re.compile(r"\d\s+to\s+$")

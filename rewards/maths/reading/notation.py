@@ -172,7 +172,7 @@ _SAID = tuple(
             rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}",
             r"\\exists ",
         ),
-        ("where", rf",?\s*(?:\\text\s*\{{\s*)?\bwhere{_RANGING}", ", "),
+        ("where", rf",?\s{{0,9}}(?:\\text\s{{0,9}}\{{\s{{0,9}})?\bwhere{_RANGING}", ", "),
         ("for ", rf"^(?:\\text\s*\{{\s*)?for (?:all|every|each|any){_RANGING}", r"\\forall "),
     )
 )
