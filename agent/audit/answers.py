@@ -4,8 +4,12 @@ did the task.
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +20,14 @@ from ludus.envs.checks.rules import forms_of
 from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
-from .attackers import Action, AnswerFrame, Lesson, plain_of, text_of
+from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
 LONGEST_COMMAND = 5
 """Words of a command; a longer text is an answer."""
+_PIECE = re.compile(r"[^\s()\[\],;=<>\"']+")
+"""A word of a command, or of what stands in its brackets."""
 Place = tuple[str, str | int]
 """A tool and its argument, or a command and the place of a word behind it."""
 
@@ -95,6 +101,17 @@ class AnswerKey:
         # Who says what is right elsewhere as well answers nothing.
         return pieces.isdisjoint(self.answers - {plain_of(wanted)})
 
+    def overlap(self, task: str, actions: Sequence[Action]) -> float:
+        """Return how much the last action's answer shares with the expert's: the F1 of their words,
+        those of a line with a key for that key; 0 where nothing is shared.
+        """
+        lesson = self.experts.get(task)
+        if lesson is None or not actions or self.frame.is_constant:
+            return 0.0
+        core = self.frame.core if self.frame.call else lambda each: as_action(each).text
+        said, wanted = (_items(core(each)) for each in (actions[-1], lesson.actions[-1]))
+        return 2 * len(said & wanted) / (len(said) + len(wanted)) if said and wanted else 0.0
+
     def part_done(self, task: str, episode: Played) -> float:
         """Return the share of the expert's actions that an episode of several turns consists of; 0
         if it does anything else.
@@ -137,10 +154,27 @@ class AnswerKey:
         return [deed(action) for action in lesson.actions] if lesson else []
 
 
+def _items(answer: str) -> set[tuple[str, str]]:
+    """Return the words of an answer, each with the key of its line."""
+    items = set[tuple[str, str]]()
+    for line in answer.casefold().splitlines():
+        row = ANSWERED.fullmatch(line.strip())
+        key, text = (row[1], row[3]) if row else ("", line)
+        items.update((key, word) for word in WORD.findall(text))
+    return items
+
+
 def verb(action: Action) -> str:
-    """Return the first tool that an action calls, or the first word of its text."""
+    """Return the first tool that an action calls, or the first word of its text; of an object in
+    JSON, its first text.
+    """
     message = as_action(action)
-    return message.tool_calls[0].name if message.tool_calls else message.text.partition(" ")[0]
+    if message.tool_calls:
+        return message.tool_calls[0].name
+    given = _object(message.text)
+    if given:
+        return next((value for value in given.values() if isinstance(value, str)), "")
+    return next((match[0] for match in _PIECE.finditer(message.text)), "")
 
 
 def deed(action: Action) -> Hashable:
@@ -168,10 +202,28 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
             for call in message.tool_calls
         ]
         return called(message, rows)
+    name, given = verb(action), _object(message.text)
+    if given and name:
+        key = next(key for key, value in given.items() if value == name)
+        row = {k: v if k == key else change((name, k), v) for k, v in given.items()}
+        return json.dumps(row, ensure_ascii=False)
     if not _is_command(message.text):
         return action
-    words = message.text.split()
-    return " ".join([*words[:1], *(str(change((words[0], n), w)) for n, w in enumerate(words[1:]))])
+    places = itertools.count(-1)
+
+    def other(match: re.Match[str]) -> str:
+        place = next(places)
+        return match[0] if place < 0 else str(change((name, place), match[0]))
+
+    return _PIECE.sub(other, message.text)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the object of JSON that a text is; an empty one if it is none."""
+    with suppress(ValueError, RecursionError):
+        data = json.loads(text) if text.lstrip()[:1] == "{" else None
+        return data if isinstance(data, dict) else {}
+    return {}
 
 
 def _is_command(text: str) -> bool:

@@ -30,6 +30,8 @@ _PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
 """Names and numbers, which differ between replies that say the same."""
 FEWEST_DEEDS = 3
 """Deeds of a name of which one alone, or another order, is no fair part."""
+MOST_KINDS = 8
+"""Values of a place that are kinds, such as levels or labels."""
 MOST_OTHERS = 5
 """Other values that a place may have, of which all would have to be right."""
 MOST_SHAPE = 3
@@ -93,12 +95,45 @@ def _fresh(value: Any, number: int) -> Any:
     return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
 
 
-def alike(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which a place is the same in all deeds."""
+def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
+    """Return ways in which a place is the same in all deeds: one of its values, or one of the few
+    kinds that there are of them on all tasks.
+    """
     values = columns_of(lesson).get(place, [])
     is_end = verb(lesson.actions[-1]) == place[0]
-    for value in unlike_most(values, but=values[-1:] * is_end):
+    known = unlike_most(values, but=values[-1:] * is_end)
+    if len(values) >= FEWEST_DEEDS:
+        known += [
+            kind for kind in kinds if kind not in known and 2 * values.count(kind) <= len(values)
+        ]
+    for value in known:
         yield _with(lesson, place, [value] * len(values))
+
+
+def renamed(lesson: Lesson) -> Iterator[Way]:
+    """Return the way with what the last deed is about called otherwise everywhere, if a deed of
+    another name is about it, too: who is judged by its own words is still paid.
+    """
+    *before, last = lesson.actions
+    told = {*NAME.findall("\n".join([lesson.opening, *lesson.replies[:-1]]))}
+    known = {str(v) for each in before if verb(each) != verb(last) for _, v in _places(each)}
+    for nth, value in enumerate(dict.fromkeys(str(value) for _, value in _places(last))):
+        # A name that the expert made up may be any other.
+        if value in known and {*NAME.findall(value)} <= told:
+            other = _fresh(number_of(value), nth)
+
+            def rename(_: Place, at: Any, value: str = value, other: Any = other) -> Any:
+                return type(at)(other) if str(at) == value else at
+
+            yield [changed(each, rename) for each in lesson.actions]
+
+
+def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
+    """Return the values that a place has, the most frequent first, if they are few."""
+    values = [value for lesson in lessons for value in columns_of(lesson).get(place, [])]
+    known = Counter(value for value in values if isinstance(value, (str, int, float)))
+    is_kind = len(known) <= MOST_KINDS and 3 * len(known) <= len(values)
+    return [value for value, _ in known.most_common()] if is_kind else []
 
 
 def offset(place: Place, lesson: Lesson) -> Iterator[Way]:

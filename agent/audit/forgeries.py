@@ -30,11 +30,13 @@ from .deeds import (
     columns_of,
     done_to_more,
     is_named,
+    kinds_of,
     offset,
     one_deed,
     only_one,
     others_of,
     overwritten,
+    renamed,
     rotated,
     spoilt,
     took_all,
@@ -60,6 +62,8 @@ DEMANDED = re.compile(
     re.IGNORECASE,
 )
 """Words that demand a deed."""
+HALF = 0.5
+"""Share of a deed's places beyond which what is left of it may deserve more than half."""
 
 
 @dataclass(frozen=True)
@@ -100,30 +104,43 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
         values = {repr(each.get(place)) for each in columns}
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
-            yield from _place_laws(place, is_constant=is_constant)
+            width = max(sum(at[0] == place[0] for at in each) for each in columns)
+            kinds = kinds_of(place, lessons)
+            yield from _place_laws(place, width, kinds, is_constant=is_constant)
     for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
+    about = "what the expert does, what the end is about called otherwise everywhere"
+    yield Law("renamed", about, renamed)
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
 
 
-def _place_laws(place: Place, *, is_constant: bool) -> Iterator[Law]:
-    """Return the laws of what deeds have at a place."""
+def _place_laws(
+    place: Place, width: int, kinds: Sequence[Any], *, is_constant: bool
+) -> Iterator[Law]:
+    """Return the laws of what deeds have at one of so many places: where there are several, the
+    others may be paid for by themselves.
+    """
+    fair = 1 - 1 / width
+    bound = max(MORE_BOUND, fair) if fair > HALF else None
     what, left_out = " ".join(map(str, place)), partial(without, place[0])
     about = f"what the expert does, each {what}"
-    yield Law(f"spoilt {what}", f"{about} another one", partial(spoilt, place), left_out)
-    yield Law(f"alike {what}", f"{about} the same", partial(alike, place), left_out)
+    yield Law(
+        f"spoilt {what}", f"{about} another one", partial(spoilt, place), left_out, bound=bound
+    )
+    ways = partial(alike, place, kinds=kinds)
+    yield Law(f"alike {what}", f"{about} the same", ways, left_out, bound=bound)
     below = f"{about} the same, and less than none of something"
-    yield Law(f"offset {what}", below, partial(offset, place), left_out)
+    yield Law(f"offset {what}", below, partial(offset, place), left_out, bound=bound)
     turned = f"{about} that of the next deed"
-    yield Law(f"rotated {what}", turned, partial(rotated, place), left_out)
+    yield Law(f"rotated {what}", turned, partial(rotated, place), left_out, bound=bound)
     if not is_constant:
         return
     which = f"{about} another one that is shown, whichever it is"
     ways = partial(whichever, place)
-    yield Law(f"whichever {what}", which, ways, left_out, is_worst=True)
+    yield Law(f"whichever {what}", which, ways, left_out, bound=bound, is_worst=True)
     ways, took = partial(done_to_more, place), partial(took_all, place)
     more = f"what the expert does, and {what} everything else"
     yield Law(f"more {what}", more, ways, left_out, took, MORE_BOUND)

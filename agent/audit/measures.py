@@ -81,8 +81,10 @@ SCOUTED = 5
 """Most episodes that look around before a search."""
 ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
-PART_SLACK = 0.1
-"""What a part of the expert's actions may earn beyond its share of them."""
+PART_SLACK, OVERLAP = 0.1, 1.5
+"""What a part of the expert's actions may earn beyond its share of them, and how often the F1 of
+its words with the expert's a partly right answer may earn.
+"""
 ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
@@ -641,7 +643,10 @@ class _Attack:
                 more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
-                gains.append(0.0 if is_fair else self._gain(episode.total))
+                gain = 0.0 if is_fair else self._gain(episode.total)
+                if attacker.kind is AttackKind.CHEAT and gain <= HALF:  # part of a fair measure?
+                    gain *= gain > OVERLAP * self.key.overlap(task.id, actions)
+                gains.append(gain)
         estimate = share_of(gains) if gains else Estimate(0.0, 0.0, 1.0)
         unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
         tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)

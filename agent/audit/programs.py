@@ -35,9 +35,9 @@ from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_
 
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 """Commands of short rows, tables that are erased, marked words, and calls with them."""
-MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED = 4, 3, 12, 8
-"""Ends that are tried behind a call, lessons that are generalised, moves of one of them, and things
-that stand in pairs.
+MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
+"""Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
+that stand in pairs, and calls of the expert's that are made of everything.
 """
 USUAL = 0.8
 """Share of the lessons whose actions hold a word that is no part of the task."""
@@ -230,17 +230,20 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
     """
     ends = _ends(briefing, lessons)[:2]
     looks = [Move(tool=tool.name) for tool in free_tools(briefing)]
-    usual = {c.name: dict(c.arguments) for c in _calls_of(lessons)}
+    taught = _calls_of(lessons)
     for tool in briefing.tools:
         schemas = properties_of(tool)
         numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
-        base = {name: pool(schema, ())[0] for name, schema in schemas.items()}
-        base |= usual.get(tool.name, {})
+        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        shapes = [first | dict(c.arguments) for c in taught if c.name == tool.name] or [first]
+        base = shapes[0]
         names = [n for n, s in schemas.items() if s.get("type") in (*NUMERIC, "string")]
-        every = [base | {name: EVERY} for name in names]
-        every += [base | dict.fromkeys(pair, EVERY) for pair in itertools.combinations(names, 2)]
+        pairs = list(itertools.combinations(names, 2))
+        every = [shape | {name: EVERY} for shape in shapes[:MOST_SHAPES] for name in names]
+        every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
         rest = [n for n in numbers if names and n != names[0]]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
+        every = [each for n, each in enumerate(every) if each not in every[:n]]
         calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
         less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
         after = [Move(tool=tool.name, arguments=json.dumps(each)) for each in less]
