@@ -19,10 +19,11 @@ from typing import Any
 
 from ludus.messages import as_action
 
-from .answers import Place, called, deed, verb
+from .answers import Place, called, deed, object_of, verb
 from .attackers import ANSWERED, Action, Lesson
 from .deeds import (
     AS_LETTERS,
+    FEWEST_LETTERS,
     Way,
     after_refusal,
     alike,
@@ -366,8 +367,6 @@ def _invented(answer: str, opening: str) -> str:
 
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
-FEWEST_LETTERS = 4
-"""Letters of a text of which the first alone says nothing."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
@@ -381,8 +380,8 @@ MOST_PLACES = 4
 
 
 def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
-    """Return the way with each of its texts, lists and number lists spoilt, if any is; a spoilt
-    text is empty where it cannot be.
+    """Return the way with each of its texts, lists and number lists spoilt, if any is, and the way
+    in which only those are that stand within an object; a spoilt text is empty where it cannot be.
     """
 
     def spoilt(value: Any) -> Any:
@@ -391,18 +390,22 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
             return json.loads(text) if text else value
         return (isinstance(value, str) and spoil(value)) or value
 
-    def of(action: Action) -> Action:
+    def within(text: str) -> str:
+        data = object_of(text)
+        inner = {k: spoilt(v) if isinstance(v, (list, dict)) else v for k, v in data.items()}
+        return text if inner == data else json.dumps(inner)
+
+    def of(spoils: Callable[[str], str], action: Action) -> Action:
         message = as_action(action)
         if not message.tool_calls:
             listing = _Listing.of(message.text)
             is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
-            return spoilt(message.text) if is_answer else action  # others are commands or talk
+            return spoils(message.text) if is_answer else action  # others are commands or talk
         given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
         return called(message, given)
 
-    way = list(map(of, lesson.actions))
-    if way != [*lesson.actions]:
-        yield way
+    ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
+    yield from (way for n, way in enumerate(ways) if way not in ([*lesson.actions], *ways[:n]))
 
 
 def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:

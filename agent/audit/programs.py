@@ -242,6 +242,7 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every = [shape | {name: EVERY} for shape in shapes[:MOST_SHAPES] for name in names]
         every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
         rest = [n for n in numbers if names and n != names[0]]
+        every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
         calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
