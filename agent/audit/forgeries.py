@@ -240,6 +240,8 @@ class Forgery(StrEnum):
             return listing.with_items(items[::-1]) if is_row else ""
         if self is self.ENDS:
             return "" if listing.keys else listing.with_items([items[0], items[-1]])
+        if listing.joint and not {*listing.keys} <= {*TOKEN.findall(opening)}:
+            return ""  # lines of a text, whose first words are no keys
         rotated = [*items[1:], items[0]]
         moved = sum(map(operator.ne, items, rotated))
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
