@@ -193,6 +193,7 @@ class Forgery(StrEnum):
     CUT = "each of its texts is its first letter, or its last"
     SPELT = "each of its texts is spelt backwards"
     VOID = "each of its values is null"
+    REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
 
@@ -215,6 +216,10 @@ class Forgery(StrEnum):
             sign = "0" if self is self.ZEROED else "NaN"
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
             return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
+        if self is self.REPEATED:
+            lines = answer.strip().splitlines()
+            is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
+            return "\n".join(lines[:1] * len(lines)) if is_list else ""
         listing = _Listing.of(answer)
         if self is self.SPELT:
             return _cut(slice(None, None, -1), answer)
