@@ -112,7 +112,7 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "what the expert does, what the end is about called otherwise everywhere"
-    yield Law("renamed", about, renamed)
+    yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1])
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
