@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..reading.dates import DATE, date
+from ..reading.dates import date
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
@@ -85,15 +85,12 @@ def asked_value(prompt: str, body: str) -> Named | None:
     """
     start, end = closing_sentence(body)
     value = (
-        _by_ratio(prompt, body, start, end)
-        or _by_owner(prompt, body, start, end)
+        _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
         or _by_alternative(prompt, body, start, end)
-        or _by_form(prompt, body, start, end)
-        or _by_chance(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
 
@@ -304,7 +301,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
-    if not whole or not (verb or _finite(clause, asked["rest"])):
+    if not whole or not verb:
         return None
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
@@ -394,15 +391,6 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=\w{4})(?:ing|ent|iert|es|e|s)$", "", word)
 
 
-_DATE = re.compile(DATE)
-_DATE_ASKED = re.compile(
-    r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
-    r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
-    r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
-    re.IGNORECASE,
-)
-
-
 def other_event(prompt: str, before: str, answer: str) -> str:
     """Return why the words before a date make it that of another event than the question's, or ""
     (`It was borrowed on 8 April`, where the question is when it is due).
@@ -419,92 +407,11 @@ _HAPPENS = re.compile(
     r"\s+on (?:the )?$",
     re.IGNORECASE,
 )
-_BASE_ASKED = re.compile(
-    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
-    r"|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
-    r"|sixteen|twelve)|sistema hexadecimal|hexadezimalsystem)|hexadecimal (?:form|representation"
-    r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн",
-    re.IGNORECASE,
-)
-_DIGITS = re.compile(
-    r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x)?(?P<value>(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
-    r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*"
-    r"|base[ -]\w+)(?: \w{6,})?)?"
-    r"[.\s*$]*$"
-)
-
-
-def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return the date, or the digits of a base above ten, that the closing sentence ends in where
-    the prompt asks for such; else None.
-    """
-    dates = list(_DATE.finditer(body, start, end)) if _DATE_ASKED.search(prompt) else []
-    if len(dates) == 1 and not denied(body, start, end, *dates[0].span()):
-        return Named("", dates[0][0], *dates[0].span())
-    digits = _DIGITS.search(body, max(0, start - 1), end) if _BASE_ASKED.search(prompt) else None
-    if digits is None or denied(body, start, end, *digits.span("value")):
-        return None
-    before = body[start : digits.start("value")]
-    if related(before) or _HEDGED.search(before) or _of_another(prompt, before):
-        return None
-    return Named("", digits["value"], *digits.span("value"))
-
-
-_CHANCE_ASKED = re.compile(
-    r"\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
-    r"|probabilità)\b",
-    re.IGNORECASE,
-)
-_CHANCE = re.compile(
-    r"\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance|probability)\s+is"
-    r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
-    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$",
-    re.IGNORECASE,
-)
-
-
-_RATIO = re.compile(
-    r"(?:\b(?:is|are|equals|be|becomes|(?:simplifies|reduces) to)|=|:)\s*[*]*"
-    r"(?P<first>\d+) to (?P<second>\d+)[*]*(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
-)
-_PAIR = re.compile(r"\b([^\W\d_]{3,})\s?(?:to|:)\s(?:the )?([^\W\d_]{3,})")
-
-
-def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return `3:2` of a closing sentence that ends in `3 to 2` where a ratio is asked, of the same
-    things in the same order; else None.
-    """
-    ratio = _RATIO.search(body, start, end) if re.search(r"\b(?:ratio|odds)\b", prompt) else None
-    before = body[start : ratio.start()] if ratio else ""
-    if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
-        return None
-    turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
-    if turned.intersection(_PAIR.findall(before.lower())):
-        return None
-    return Named(
-        "", f"{ratio['first']}:{ratio['second']}", ratio.start("first"), ratio.end("second")
-    )
-
-
-def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
-    chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
-    if chance is None or int(chance["part"]) > int(chance["whole"]):
-        return None
-    return Named(
-        "", f"{chance['part']}/{chance['whole']}", chance.start("part"), chance.end("whole")
-    )
 
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
           "cannot")  # fmt: skip
 _ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
-
-
-def _finite(clause: str, asked: str) -> bool:
-    """Return whether a clause has the verb of the question in the third person: `converges`."""
-    in_question = set(re.findall(r"[a-z]+", asked.lower()))
-    return any(word[:-1] in in_question for word in re.findall(r"[a-z]+s\b", clause.lower()))
 
 
 def _content(text: str) -> set[str]:

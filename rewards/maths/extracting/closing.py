@@ -68,7 +68,7 @@ def whole(body: str) -> Candidate | None:
         stripped = arrow["value"]
     if _last_word(stripped):
         return None
-    stripped = _row(stripped) or _one_value(stripped)
+    stripped = _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
@@ -109,19 +109,6 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
-
-
-def _row(text: str) -> str:
-    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
-    table = _TABLE.fullmatch(text)
-    if table is None:
-        return ""
-    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
-    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
-    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
-
-
-_TABLE = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")
 
 
 def _one_value(text: str) -> str:
@@ -196,22 +183,12 @@ def _named_rows(text: str) -> list[str]:
     `Remainder: 1`), or each is a value behind a bullet, else [].
     """
     rows = text.rpartition("\n\n")[2].split("\n")
+    rows = rows[rows[0].rstrip("*_ ").endswith(":") :]  # without the heading
     if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
         return rows
     names = {row.partition(":")[0] for row in rows}
     is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
-    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
-
-
-_STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
-
-
-# `None of these`, `possible: A or C`: such a response picks no single letter.
-_ALL_OR_NONE = re.compile(
-    rf"\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
-    rf"|{DENIAL.pattern}",
-    re.IGNORECASE,
-)
+    return rows if is_named else []
 
 
 def short_text(body: str) -> Candidate | None:
@@ -224,7 +201,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
+    if UNSURE.search(stripped):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -339,11 +316,6 @@ _NOT_PICKED = re.compile(
     re.IGNORECASE,
 )
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
-_YES_NO = re.compile(
-    r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
-    re.IGNORECASE,
-)
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
@@ -371,8 +343,9 @@ def _last_word(body: str) -> re.Match[str] | None:
 # `So no, 2047 is not prime`: the word and the whole statement.
 _LAST_VERDICT = re.compile(
     r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
-    r"|não|да|нет|evet|hayır|tak|nie)\b[*_\"]*[,;:—–]\s"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
+    r"|não|да|нет|evet|hayır|tak|nie|是的?|不是|否|はい|いいえ|네|예|아니요)"
+    r"(?:\b[*_\"]*[,;:—–]\s|(?<=[^\x00-\x7f])[，、,])(?![^.。]*(?:[如若但吗]|もし|만약|\b(?:wenn|falls|sofern|aber|nur|si|mais|pero|solo|sólo|se|mas|ma"
+    r"|если|но|только)\b))(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
     r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
     r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$",
     re.IGNORECASE,
@@ -423,8 +396,6 @@ _DERIVED = re.compile(
     re.IGNORECASE,
 )
 """Words behind a count that make it another number, or one of several."""
-_STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
-_AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
@@ -505,8 +476,7 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    word_match = word_match or _last_word(body)
+    word_match = _last_word(body)
     start, end = closing_sentence(body)
     word_match = word_match or _LAST_VERDICT.match(body, start, end)
     if word_match is None:
@@ -565,7 +535,7 @@ def _subject_count(body: str, start: int, end: int) -> Candidate | None:
 
 def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     """Return the number in words that a closing sentence counts with (`there are two roots`), or
-    None. A value in digits that the sentence states comes first.
+    None.
     """
     body = _STRESSED_WORD.sub(lambda word: word[0].replace("*", " "), body)
     place, length = start, 0
@@ -579,10 +549,6 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
         if length := english.end() if english else len(foreign[0]) if foreign else 0:
             break
     else:
-        return None
-    # `1800/12 = 150 minutes, which is two and a half hours`: the last clause says it again.
-    again = [clause.end() for clause in _AGAIN.finditer(body, start, begin)]
-    if _STATED.search(body, (again or [start])[-1], begin):
         return None
     behind = phrase[length:]
     if (
@@ -628,7 +594,7 @@ def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) 
     )
 
 
-_BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
+_AND = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
 _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(
@@ -656,8 +622,7 @@ def stressed(body: str) -> Candidate | None:
     first, last = emphases[0], emphases[-1]
     if len({emphasis[2] for emphasis in emphases}) != 1:
         gaps = [body[a.end() : b.start()] for a, b in itertools.pairwise(emphases)]
-        are_values = _ARE.search(body, start, first.start())
-        if not are_values or not all(map(_BETWEEN_VALUES.fullmatch, gaps)):
+        if not _ARE.search(body, start, first.start()) or not all(map(_AND.fullmatch, gaps)):
             return None
         if body[last.end() : end].strip(" .!*") or _OTHERS.search(body, start, first.start()):
             return None

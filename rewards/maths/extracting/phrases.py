@@ -41,10 +41,6 @@ class PhraseLanguage:
     """Words that may stand between noun and link (`to the question`)."""
     behind: str = ""
     """Words after the value that are not part of the value (`です`)."""
-    inverted: str = ""
-    """Words before a noun that is directly followed by the value (`lautet die Antwort 42`); empty
-    in languages without such an order of words.
-    """
 
 
 _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
@@ -52,17 +48,8 @@ _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)
 ENGLISH = PhraseLanguage(
     name="English",
     anchors=(
-        "answer",
-        "result",
-        "solution",
-        "roots",
-        "option",
-        "choice",
-        "value",
-        "correct",
-        "statement",
-        "ans",
-        "mine",
+        "answer", "result", "solution", "roots", "option", "choice", "value", "correct",
+        "statement", "ans", "mine",
     ),
     answer=r"answers?(?: value)?|ans\b\.?|mine|(?<=correct )(?:result|value|solution|option|choice"
     r"|statement)s?"
@@ -78,7 +65,7 @@ ENGLISH = PhraseLanguage(
     r"|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably|likely"
     r"|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
-)
+)  # fmt: skip
 LANGUAGES: tuple[PhraseLanguage, ...] = (
     ENGLISH,
     PhraseLanguage(
@@ -101,8 +88,6 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         link=r"(?:\s*(?:\s(?:ist|sind|lautet|lauten|beträgt|wäre|erhalten wir|erhält man"
         r"|ergibt sich)\b)(?:\s+(?:also|somit|daher|folglich|demnach|gleich)\b)*\s*:?"
         r"|" + _COLON + ")",
-        inverted=r"\b(?:lautet|ist|beträgt)\s+(?:also\s+|somit\s+|daher\s+)?(?:die"
-        r"|das)\s+(?:\w+\s+)?$",
     ),
     PhraseLanguage(
         name="Spanish",

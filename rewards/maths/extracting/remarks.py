@@ -22,16 +22,13 @@ _LINK = re.compile(
     r"^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)",
     re.IGNORECASE,
 )
-# `(about 0.56)`, `(since x > 0)` at the end: repeats or explains the value.
-_ASIDE = re.compile(
-    r"\(\s*+(?:\\text\s*+\{\s*+)?(?:(?:or\s+)?(?:about|approximately|approx\.?|roughly"
-    r"|equivalently)"
-    r"|since|because|as|where|which|i\.e\.|that is|≈|\\approx)(?![a-z])[^()]{0,80}\)[\s$.]*+$"
-)
 # `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
-# `0.5 (or 1/2)`, `300 cm (= 3 m)`: a second value, which has to be equal.
-_OR_ELSE = re.compile(r"\([\s$]*(?:\\text\s*\{\s*)?(?P<sign>or |=)(?=[^()]*\)[\s$.]*$)")
+# `0.5 (or 1/2)`, `300 cm (= 3 m)`, `5/9 (≈ 0.56)`: a second value, which has to be equal.
+_OR_ELSE = re.compile(
+    r"\([\s$]*(?:\\text\s*\{\s*)?(?P<sign>or |=|≈|\\approx(?![a-z])|(?:about|approximately) )"
+    r"(?=[^()]*\)[\s$.]*$)"
+)
 _STATED = re.compile(
     r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
     r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
@@ -55,10 +52,11 @@ _DENIES = re.compile(
 
 
 def answer_alone(answer: str) -> str:
-    """Return the answer without a leading "the answer is" and a trailing "(about 0.56)".
+    """Return the answer without a leading "the answer is", and a value in brackets behind it as
+    one that has to be equal.
 
-    >>> answer_alone("The answer is 5/9 (about 0.56)"), answer_alone("7 or more")
-    ('5/9', '7 or more')
+    >>> answer_alone("The answer is 5/9 (= 10/18)"), answer_alone("7 or more")
+    ('5/9  =  10/18', '7 or more')
     """
     if label := _LABEL.match(answer):
         open_braces = label[0].count("{") - label[0].count("}")
@@ -67,8 +65,7 @@ def answer_alone(answer: str) -> str:
     answer = _LINK.sub("", answer)
     if not answer.rstrip("$.} ").endswith(")"):
         return answer
-    without = _ASIDE.sub("", answer)
-    return without.rstrip() if without != answer else _alternative(answer)
+    return _alternative(answer)
 
 
 def _alternative(answer: str) -> str:
@@ -84,7 +81,8 @@ def _alternative(answer: str) -> str:
     rest = answer[alternative.end() :].replace(")", "", 1)
     if rest.count("}") > rest.count("{"):
         rest = rest.replace("}", "", 1)
-    return f"{answer[: alternative.start()]} {alternative['sign']} {rest}"
+    sign = "\\approx" if alternative["sign"][:1] == "a" else alternative["sign"]
+    return f"{answer[: alternative.start()]} {sign} {rest}"
 
 
 def stated(prose: str) -> str | None:

@@ -102,11 +102,6 @@ _GOVERNED = re.compile(
     r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
     r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
-# `to be 5`, `to get 5`: here the preposition does introduce the value.
-_VALUE_VERB = re.compile(
-    r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
-    r"|\b(?:left|ends? up|remains?) with[ *$]*$"
-)
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
     r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
@@ -163,7 +158,7 @@ def closing_sentence(body: str) -> tuple[int, int]:
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
-    last = base + len(body[base:end].rstrip(" .!?。\n*_`"))
+    last = base + len(body[base:end].rstrip(" .!?。\n*_`✓✔✅"))
     return last - len(clause_before(body, last)), end
 
 
@@ -283,8 +278,16 @@ _OF_EVENT = re.compile(
 
 
 def labels(body: str, place: int) -> bool:
-    """Return whether the number at `place` is a label, as in `Step 3`."""
-    return _LABEL.search(body[max(0, place - 16) : place].lower()) is not None
+    """Return whether the number at `place` is a label, as in `Step 3`, or numbers a line."""
+    before = body[max(0, place - 16) : place]
+    number = _NUMBERING.match(body, place)
+    if number and not before.rpartition("\n")[2].strip("*#> -"):
+        above = rf"(?m)^[*#> -]{{0,9}}{int(number[1]) - 1}[.)]\s"
+        return number[1] == "1" or re.search(above, body[max(0, place - 1500) : place]) is not None
+    return _LABEL.search(before.lower()) is not None
+
+
+_NUMBERING = re.compile(r"(\d{1,2})[.)]\s+[^\W\d_]")
 
 
 _RANGE_BEFORE = re.compile(r"\d\s+to\s+$")
@@ -297,15 +300,6 @@ _RESTATED = re.compile(
     r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
     r"\s+[$*(\\]*$"
 )
-_COUNTS_OTHERS = re.compile(
-    r"\b(?:left|remain\w*|not|instead|rather|without|of the|from the|original\w*|than|except|half"
-    r"|twice|below|above|divisor|subtract\w*|exceed\w*|exclud\w*|cannot|must|never|counting)\b"
-)
-# `$9 \\times 10$, which is 90 palindromes`: the clause works the formula out.
-_WORKED_OUT = re.compile(
-    r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
-    r"|[dt]?frac|left|right)(?![a-z]))*\$,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
-)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 
 
@@ -317,11 +311,9 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
-    if _WORKED_OUT.search(body, start, place) and not _COUNTS_OTHERS.search(body, start, place):
-        return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
         return False
     if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):
         return True
     before = body[max(start, place - 40) : place].lower()
-    return _GOVERNED.search(before) is not None and _VALUE_VERB.search(before) is None
+    return _GOVERNED.search(before) is not None

@@ -51,7 +51,6 @@ _OR_BEFORE = re.compile(
 )
 
 
-_IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?\n。]|$")
 
 
@@ -130,7 +129,6 @@ class Statements:
                 announcement.kind is CandidateKind.ANNOUNCED
                 and not announcement.ignored
                 and not _COMMENT.match(announcement.text)
-                and not _IF.match(clause_before(window, announcement.said_from))
                 and announcement.end < full
             )
         ]
@@ -192,8 +190,7 @@ class Statements:
         other = _OTHER_VALUE.search(clause) if _EXCLUDED.match(retraction[0]) else None
         if other and squeeze(other["value"]) not in squeeze(last.text):
             return False
-        before = clause + retraction[0]
-        return not _CONDITIONAL.search(before)
+        return not _CONDITIONAL.search(clause + retraction[0])
 
     def _concluded(self, last: Candidate) -> Candidate | None:
         r"""Return another value that the closing sentence concludes, or None.

@@ -32,13 +32,15 @@ _TEXT = "_ludus_text"
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the nearest built-in base, and (module, name) of each derived class, last derived
+    """Return the nearest built-in bases, and (module, name) of each derived class, last derived
     first.
     """
     derived = takewhile(_is_written, kind.__mro__)
     errors = (base for base in derived if issubclass(base, BaseException))
     chain = [(_module_of(base), str(base.__name__)) for base in errors]
-    return _builtin(kind).__name__, chain[:_LONGEST_CHAIN]
+    built_in = [base for base in kind.__mro__ if not _is_written(base)]
+    nearest = [base for base in built_in if sum(issubclass(b, base) for b in built_in) == 1]
+    return " ".join(base.__name__ for base in nearest), chain[:_LONGEST_CHAIN]
 
 
 def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> list[object]:
@@ -131,9 +133,11 @@ def build(parts: list[object]) -> BaseException:
 
 def class_of(base: object, chain: object) -> type[BaseException]:
     """Return the class on this side for a built-in class and the classes derived from that."""
-    kind: Any = getattr(builtins, str(base), RuntimeError)
-    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        kind = RuntimeError
+    found = [getattr(builtins, name, None) for name in str(base).split()]
+    kinds = [kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseException)]
+    kind: Any = RuntimeError
+    with suppress(TypeError):  # These have no common layout.
+        kind = kinds[0] if len(kinds) == 1 else type(str(base), tuple(kinds), {})
     builtin = kind
     links: Any = chain
     for module, name in reversed(links):

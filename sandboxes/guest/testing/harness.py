@@ -68,6 +68,8 @@ class TestHarness(TestsLine):
         self._data: dict[str, tuple[int, object]] = {}
         """Globals of the solution that are data: (when it was taken, the value)."""
         self._failure = ""
+        self._used = False
+        """Whether the tests have looked up a name of the solution."""
         self._absent: dict[str, str] = {}
         """Trusted functions and modules that could not be imported -> the missing module."""
         self._cases: set[object] = set()
@@ -222,6 +224,7 @@ class TestHarness(TestsLine):
         Raises:
             KeyError: the solution does not define the name.
         """
+        self._used = True
         if name not in self._of_solution:
             taken, value = self._data.get(name, (-1, None))
             if taken == self.effects:
@@ -249,12 +252,7 @@ class TestHarness(TestsLine):
         elif category == "exception" and self.interface.makes(name):
             self._name_callable(name, str(detail[2]), "misplaced")
         elif category == "exception" and len(detail) == 3:
-            stand_in = failures.class_of(*detail[:2])
-            if any(issubclass(kind, stand_in) for kind in self.interface.raised):
-                # `except name` must not catch what the tests themselves raise.
-                stand_in = failures.class_of(detail[0], [("solution", name)])
-            self._exceptions[stand_in] = value_wire.named(str(detail[2]))
-            self._of_solution[name] = stand_in
+            self._of_solution[name] = self.error_class(name, detail)
         elif category in ("class", "function"):
             # The interface is read for classes alone, since reading it takes a third of a grading.
             known = category == "class" and name in self.interface.classes
@@ -289,7 +287,12 @@ class TestHarness(TestsLine):
     # --- running ----------------------------------------------------------------
 
     def results(self, tests: list[CodeType], *, stop_early: bool) -> Iterator[dict[str, object]]:
-        """Run the tests in order and yield the result of each."""
+        """Run the tests in order and yield the result of each.
+
+        Raises:
+            BrokenTests: the tests have passed, and have asked for no name of the solution.
+        """
+        failed = False
         for number, test in enumerate(tests):
             started = time.perf_counter()
             problem = self._failure or self.run(test)
@@ -299,15 +302,19 @@ class TestHarness(TestsLine):
                 "detail": problem[:DETAIL_LETTERS],
                 "seconds": time.perf_counter() - started,
             }
+            failed = failed or bool(problem)
             if problem and stop_early:
                 return
+        if not (failed or self._used):
+            # No solution had a part in this, so every solution is told so.
+            raise BrokenTests("the tests run nothing that uses the solution")
 
     def run(self, test: CodeType) -> str:
         """Run a test and return the reason for a failure; empty if the test passed."""
         problem = ""
         try:
             exec(test, self.names)
-            if "unittest" in sys.modules and "TestCase" in all_names([test]):
+            if "unittest" in sys.modules:
                 problem = self._run_cases()
         except BaseException as error:
             problem = describe(error)
@@ -323,7 +330,9 @@ class TestHarness(TestsLine):
         kinds: list[Any] = [
             kind
             for kind in self.names.values()
-            if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+            if isinstance(kind, type)
+            and issubclass(kind, unittest.TestCase)
+            and kind.__module__ == self.names["__name__"]
         ]
         new = [kind for kind in kinds if kind not in self._cases]
         if not new:

@@ -342,9 +342,10 @@ def uncalled(trees: list[ast.Module]) -> str:
         node.name
         for tree in trees
         for node in tree.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         and node.name not in used
-        and (node.name == "check" or node.name.startswith("test"))
+        and (node.name == "check" or node.name.lower().startswith("test"))
+        and not getattr(node, "bases", ())
         and any(isinstance(inner, (ast.Assert, ast.Raise)) for inner in ast.walk(node))
     ]
     named = (

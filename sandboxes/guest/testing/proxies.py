@@ -121,7 +121,12 @@ class Handle:
         if not is_named:
             # Where the tests do not use the name at all, a library looks for something.
             raise refuse(self, f".{name}") if name in interface.said else AttributeError(name)
-        return ask(self, "attribute", name, source=state.known)
+        value = ask(self, "attribute", name, source=state.known)
+        if state.kind == "class" and name[:1].isupper() and isinstance(value, Handle):
+            what = ask(value, "what")
+            if type(what) is tuple and what[0] == "exception" and len(what) == 4:
+                return state.line.error_class(name, what[1:])
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         ask(self, "assign", name, value)
@@ -297,7 +302,8 @@ def _item(handle: Any, key: Any) -> object:
     """Return the item of an object at a place, which its iterator shows there too."""
     answer = forward("getitem", handle, key)
     state = state_of(handle)
-    if state.meant or not state.known or type(key) not in (int, slice):
+    places = state.line.interface.counts_places  # else an integer may be a key
+    if state.meant or not (state.known and places) or type(key) not in (int, slice):
         return answer
     if type(key) is int and key < 0 and hasattr(handle, "__len__"):
         key += len(handle)

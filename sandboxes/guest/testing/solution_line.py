@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
 from .operations import LOOKS
@@ -112,7 +112,7 @@ values.BUILD[derived.TAG] = _derived
 
 _WITHOUT_EFFECT = frozenset(
     ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
-     "signature", "printed", "capture", "attribute", "declare", "str", "repr", "format")
+     "signature", "what", "printed", "capture", "attribute", "declare", "str", "repr", "format")
 )  # fmt: skip
 """Requests that only look. All others may change what the solution answers later."""
 _STILL = {*_WITHOUT_EFFECT, *LOOKS, "iter", "advance", "contains", "truth"}
@@ -228,6 +228,15 @@ class TestsLine:
             state.known = state.meant = True
         return self._meant[token]
 
+    def error_class(self, name: str, detail: list[Any]) -> type[BaseException]:
+        """Return what stands for an exception class of the solution: (base, chain, token)."""
+        stand_in = failures.class_of(*detail[:2])
+        if any(issubclass(kind, stand_in) for kind in self.interface.raised):
+            # `except name` must not catch what the tests themselves raise.
+            stand_in = failures.class_of(detail[0], [("solution", name)])
+        self._exceptions[stand_in] = value_wire.named(str(detail[2]))
+        return stand_in
+
     def fail(self, reason: str) -> BaseException:
         """Note that the test has failed, because it cannot be judged.
 
@@ -276,7 +285,7 @@ class TestsLine:
         if verb == "about":
             name, text = str(getattr(target, "__name__", "")), getattr(target, "__doc__", None)
             return name, text, *_like(target)
-        if verb == "callback" and callable(target) and not isinstance(target, (Iterator, type)):
+        if verb == "callback" and callable(target) and not isinstance(target, type):
             positional, keywords = arguments[1:]
             return target(*positional, **keywords)  # type: ignore[misc,arg-type]
         raise value_wire.Malformed(f"no such request: {verb[:20]!r}")
@@ -291,10 +300,11 @@ class TestsLine:
             return self._exceptions[item]
         number = next((n for n, lent in enumerate(self._lent) if lent is item), len(self._lent))
         self._lent[number:] = [item]
+        if callable(item) and not isinstance(item, type):
+            return f"f{number}"
         # An open file is an iterator as well, but the solution would want to read from it.
-        if isinstance(item, Iterator) and not (hasattr(item, "read") or hasattr(item, "fileno")):
-            return f"j{number}"
-        return f"{'f' if callable(item) and not isinstance(item, type) else 'o'}{number}"
+        readable = hasattr(item, "read") or hasattr(item, "fileno")
+        return f"{'j' if isinstance(item, Iterator) and not readable else 'o'}{number}"
 
     @staticmethod
     def _check(token: str) -> str:

@@ -284,7 +284,9 @@ def scalar(item: object) -> object:
         return f"T{item.ludus_kind_.__name__}"
     if isinstance(item, type) and PLAIN_TYPES.get(item.__name__) is item:
         return "T" + item.__name__
-    return "e" if item is Ellipsis else _path_of(item) or NOT_SCALAR
+    if item is Ellipsis or item is NotImplemented:
+        return f"e{item}"
+    return _path_of(item) or NOT_SCALAR
 
 
 def _path_of(item: Any) -> str:
@@ -527,7 +529,7 @@ def _array(dtype: Any, shape: Any, data: Any) -> Any:
 BUFFERS = "Ba"
 """The tags of bytearrays and arrays, which cross without their class."""
 READ: dict[str, Callable[[str], object]] = {
-    "i": lambda text: int(text, 16), "e": lambda _: Ellipsis, "T": _class
+    "i": lambda text: int(text, 16), "e": lambda name: vars(builtins)[name], "T": _class
 }  # fmt: skip
 """For each tag, the function that reads a scalar. A class is one, and never named as what came
 before: the tests would get back their own class, which can be called.

@@ -147,10 +147,14 @@ def test_the_registry_builds_it_with_options() -> None:
 @pytest.mark.parametrize(
     ("gold", "response", "reward"),
     [
-        (r"\tan^2 y+1", r"The answer is $\sec^2 y$. The answer is $1/\cos^2 y$.", 1.0),
-        (r"\tan^2 y+1", r"The answer is $\sec^3 y$. The answer is $\sec^2 y$.", 0.0),
-        (r"\tan^2 y+1", r"The answer is $y$. The answer is $\sec^2 y$.", 0.0),
-        ("1", r"The answer is $\tan^2 y+2-\sec^2 y$. The answer is 1.", 1.0),
+        (
+            r"\sin(2y)",
+            r"The answer is $2\sin y\cos y$. The answer is $\frac{2\tan y}{1+\tan^2 y}$.",
+            1.0,
+        ),
+        (r"\sin(2y)", r"The answer is $3\sin y\cos y$. The answer is $2\sin y\cos y$.", 0.0),
+        (r"\sin(2y)", r"The answer is $y$. The answer is $2\sin y\cos y$.", 0.0),
+        ("1", r"The answer is $2\sin y\cos y-\sin(2y)+1$. The answer is 1.", 1.0),
     ],
 )
 async def test_a_rival_that_only_the_pool_can_compare_is_compared_there(
@@ -160,4 +164,5 @@ async def test_a_rival_that_only_the_pool_can_compare_is_compared_there(
     made = verifier.score(Sample(gold=gold, response=response))
     verdict = made if isinstance(made, Verdict) else await made
     assert verdict.reward == reward == verifier.verify(gold, response).reward
+    assert verifier._pool._quick._template is not None, "a worker was asked"
     verifier.close()

@@ -153,13 +153,18 @@ def test_a_full_queue_is_unavailable_at_once() -> None:
         pool.close()
 
 
+FOR_A_WORKER = (r"\sin(x+y)", r"\boxed{\sin x\cos y+\cos x\sin y}")
+"""A gold and a right answer that only a worker finds equal."""
+
+
 def test_a_right_answer_scores_one_beside_eight_cpu_hogs() -> None:
     from ludus.rewards.maths import MathsVerifier
 
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8)]
     verifier = MathsVerifier(workers=1)
     try:
-        assert verifier.verify(r"\tan^2 y+1", r"\boxed{\sec^2 y}").reward == 1.0
+        assert verifier.verify(*FOR_A_WORKER).reward == 1.0
+        assert verifier._pool._quick._template is not None, "it needs a worker"
     finally:
         for hog in hogs:
             hog.kill()
@@ -189,13 +194,10 @@ def test_closing_leaves_no_process() -> None:
 def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
     from ludus.rewards.maths import MathsVerifier
 
-    gold, answer = r"\tan^2 y+1", r"\boxed{\sec^2 y}"
     verifier = MathsVerifier(workers=1)
-    assert (
-        verifier.verify(gold, answer).reward == 1.0
-    )  # the control: it is right, and needs a worker
+    assert verifier.verify(*FOR_A_WORKER).reward == 1.0  # the control: it is right
     template = verifier._pool._quick._template
-    assert template is not None
+    assert template is not None, "it needs a worker"
     stop = threading.Event()
 
     def kill_every_worker() -> None:
@@ -211,7 +213,7 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
     deadline = time.monotonic() + 120
     try:  # on a busy machine a worker may answer before the killer has its turn
         while len(verdicts) < 20 or (not killed and time.monotonic() < deadline):
-            verdicts.append(verifier.verify(gold, answer))
+            verdicts.append(verifier.verify(*FOR_A_WORKER))
             killed = [verdict for verdict in verdicts if verdict.metrics.get("pool/killed")]
     finally:
         stop.set()
@@ -219,7 +221,7 @@ def test_workers_killed_from_outside_cost_a_right_answer_no_reward() -> None:
     assert {verdict.reward for verdict in verdicts} <= {None, 1.0}
     assert killed, "the killer was too slow for this test to show anything"
     assert all(verdict.retryable for verdict in killed)
-    assert verifier.verify(gold, answer).reward == 1.0
+    assert verifier.verify(*FOR_A_WORKER).reward == 1.0
     verifier.close()
 
 
