@@ -171,7 +171,7 @@ def verb(action: Action) -> str:
     message = as_action(action)
     if message.tool_calls:
         return message.tool_calls[0].name
-    given = _object(message.text)
+    given = object_of(message.text)
     if given:
         return next((value for value in given.values() if isinstance(value, str)), "")
     return next((match[0] for match in _PIECE.finditer(message.text)), "")
@@ -202,7 +202,7 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
             for call in message.tool_calls
         ]
         return called(message, rows)
-    name, given = verb(action), _object(message.text)
+    name, given = verb(action), object_of(message.text)
     if given and name:
         key = next(key for key, value in given.items() if value == name)
         row = {k: v if k == key else change((name, k), v) for k, v in given.items()}
@@ -218,7 +218,7 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
     return _PIECE.sub(other, message.text)
 
 
-def _object(text: str) -> dict[str, Any]:
+def object_of(text: str) -> dict[str, Any]:
     """Return the object of JSON that a text is; an empty one if it is none."""
     with suppress(ValueError, RecursionError):
         data = json.loads(text) if text.lstrip()[:1] == "{" else None

@@ -22,6 +22,8 @@ EDGES = ("0", "-1", "nan", "1000000")
 """Numbers that no task asks for."""
 BELOW = "-99"
 """How many less than none: enough to pay for the rest, and no number that a bound expects."""
+FEWEST_LETTERS = 4
+"""Letters of a text of which the first alone says nothing."""
 FEWEST_ALIKE = 4
 """Values of which one said for all is no fair part."""
 AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -65,7 +67,9 @@ def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
 
 
 def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with what stands at a place invented, at an edge, or emptied."""
+    """Return the way with what stands at a place invented, at an edge, emptied, cut to its first
+    letter, or backwards.
+    """
     values = columns_of(lesson).get(place, [])
     told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
     rows = list[list[Any]]()
@@ -76,6 +80,8 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
         if all(not isinstance(value, str) and value > 0 for value in values):
             rows.append([-value for value in values])
+    if all(isinstance(v, str) and len(v) >= FEWEST_LETTERS and not _is_amount(v) for v in values):
+        rows += [[value[:1] for value in values], [value[::-1] for value in values]]
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):
             yield _with(lesson, place, row)
@@ -200,7 +206,8 @@ def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
     columns = columns_of(lesson)
     values = columns.get(place, [])
     is_keyed = any(at[0] == place[0] and at != place for at in columns)
-    pool = [*others_of(values, lesson), *values]
+    are_kinds = len({*map(repr, values)}) < len(values)
+    pool = [*others_of(values, lesson), *(values if are_kinds else ())]
     rows = list[Action]()
     for action in lesson.actions:
         rows.append(action)

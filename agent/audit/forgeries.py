@@ -19,10 +19,11 @@ from typing import Any
 
 from ludus.messages import as_action
 
-from .answers import Place, called, deed, verb
+from .answers import Place, called, deed, object_of, verb
 from .attackers import ANSWERED, Action, Lesson
 from .deeds import (
     AS_LETTERS,
+    FEWEST_LETTERS,
     Way,
     after_refusal,
     alike,
@@ -111,7 +112,7 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "what the expert does, what the end is about called otherwise everywhere"
-    yield Law("renamed", about, renamed)
+    yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1])
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
@@ -192,6 +193,7 @@ class Forgery(StrEnum):
     CUT = "each of its texts is its first letter, or its last"
     SPELT = "each of its texts is spelt backwards"
     VOID = "each of its values is null"
+    REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
 
@@ -214,6 +216,10 @@ class Forgery(StrEnum):
             sign = "0" if self is self.ZEROED else "NaN"
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
             return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
+        if self is self.REPEATED:
+            lines = answer.strip().splitlines()
+            is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
+            return "\n".join(lines[:1] * len(lines)) if is_list else ""
         listing = _Listing.of(answer)
         if self is self.SPELT:
             return _cut(slice(None, None, -1), answer)
@@ -239,6 +245,8 @@ class Forgery(StrEnum):
             return listing.with_items(items[::-1]) if is_row else ""
         if self is self.ENDS:
             return "" if listing.keys else listing.with_items([items[0], items[-1]])
+        if listing.joint and not {*listing.keys} <= {*TOKEN.findall(opening)}:
+            return ""  # lines of a text, whose first words are no keys
         rotated = [*items[1:], items[0]]
         moved = sum(map(operator.ne, items, rotated))
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
@@ -366,8 +374,6 @@ def _invented(answer: str, opening: str) -> str:
 
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
-FEWEST_LETTERS = 4
-"""Letters of a text of which the first alone says nothing."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
@@ -381,8 +387,8 @@ MOST_PLACES = 4
 
 
 def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
-    """Return the way with each of its texts, lists and number lists spoilt, if any is; a spoilt
-    text is empty where it cannot be.
+    """Return the way with each of its texts, lists and number lists spoilt, if any is, and the way
+    in which only those are that stand within an object; a spoilt text is empty where it cannot be.
     """
 
     def spoilt(value: Any) -> Any:
@@ -391,18 +397,22 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
             return json.loads(text) if text else value
         return (isinstance(value, str) and spoil(value)) or value
 
-    def of(action: Action) -> Action:
+    def within(text: str) -> str:
+        data = object_of(text)
+        inner = {k: spoilt(v) if isinstance(v, (list, dict)) else v for k, v in data.items()}
+        return text if inner == data else json.dumps(inner)
+
+    def of(spoils: Callable[[str], str], action: Action) -> Action:
         message = as_action(action)
         if not message.tool_calls:
             listing = _Listing.of(message.text)
             is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
-            return spoilt(message.text) if is_answer else action  # others are commands or talk
+            return spoils(message.text) if is_answer else action  # others are commands or talk
         given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
         return called(message, given)
 
-    way = list(map(of, lesson.actions))
-    if way != [*lesson.actions]:
-        yield way
+    ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
+    yield from (way for n, way in enumerate(ways) if way not in ([*lesson.actions], *ways[:n]))
 
 
 def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:

@@ -105,6 +105,8 @@ _ROW = re.compile(
     re.M,
 )
 """A line of a help text: a command with its arguments, and what it does."""
+_CELL = re.compile(r"\b([A-Z])\d{1,2}\b")
+_ARGUED = re.compile(r"[a-z]+ [A-Z]{2,}\b")
 _TICKED = re.compile(r"(?<!\w)[`'\"]((?:[a-z]+|[A-Z]{2,})(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
 _SAMPLE = re.compile(
     r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)"
@@ -136,7 +138,11 @@ def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
     """Return what task and newest reply show: names, or numbers and those below a hundred."""
     shown = dict.fromkeys([scene.shown, scene.opening])
     if not is_number:
-        return [*dict.fromkeys(name for text in shown for name in things_of(text))]
+        names = dict.fromkeys(name for text in shown for name in things_of(text))
+        # Where one cell of a column is named, the others are there, too.
+        columns = dict.fromkeys(_CELL.findall("\n".join([scene.prompt, *shown])))
+        cells = (f"{column}{n}" for n in range(1, 11) for column in columns)
+        return [*dict.fromkeys([*cells, *names])]
     numbers = (number for text in shown for number in matches("number", text))
     known = [int(number) for number in numbers if number.isdecimal() and len(number) < MOST_DIGITS]
     return [*dict.fromkeys([*known[: MOST_CALLS // 2], *range(MOST_CALLS)])]
@@ -323,6 +329,11 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
     ]
     listed = [item for match in _COMMANDS.finditer(told) for item in re.split(r"[,|]", match[1])]
     rows = [re.sub(r"[<>\[\]]", "", row) for row in _ROW.findall(told)]
+    # A list is one of commands where several of its items name their arguments.
+    for items in (line.split(",") for line in re.split(r"[.:]\s|\n", told)):
+        named = [re.sub(r"^.*\b(?:with|are|or|and)\b ", "", item.strip()) for item in items]
+        if sum(bool(_ARGUED.match(item)) for item in named) > 1:
+            listed += [item for item in named if re.match(r"[a-z]+(?: |$)", item)]
     commands = [
         " ".join([words[0] if words[0].isupper() else words[0].lower(), *words[1:]])
         for item in [*map(_with_arguments, listed), *_TICKED.findall(told), *clauses, *rows]

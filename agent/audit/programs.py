@@ -33,6 +33,8 @@ from .moves import (
 )
 from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
+MOST_LETTERS = 40
+"""Letters of all answers that are said at once."""
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 """Commands of short rows, tables that are erased, marked words, and calls with them."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
@@ -75,7 +77,7 @@ def programs_of(
         _cleared(briefing, lessons),
         _rowed(lessons),
         _through(briefing, lessons),
-        _corrected(),
+        _corrected(lessons),
         _sequences(commands),
     )
     # In turns, so that who may try few tries some of each.
@@ -135,14 +137,21 @@ def _sequences(commands: Sequence[str]) -> Iterator[Program]:
         yield from itertools.product(alone, repeat=length)
 
 
-def _corrected() -> list[Program]:
+def _corrected(lessons: Sequence[Lesson]) -> list[Program]:
     """Return a wrong answer, and what is news in its refusal as the next one: from 0, the number
-    that it names may be the distance.
+    that it names may be the distance. What is nearly an answer may be met with the nearest one.
     """
-    wrong = ("nothing", "", "0", "-1", "0.5", "1000000", "nan")
+    wrong = ["nothing", "", "0", "-1", "0.5", "1000000", "nan"]
+    frame = AnswerFrame.of(lessons, Briefing())
+    known = [frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions][:STEPS]
+    letters = "".join(sorted({*"".join(known)}))[:MOST_LETTERS]
+    near = [f"x{answer}" for answer in known[: STEPS // 2]]
+    wrong += [letters, letters[::-1], *(answer * 2 for answer in known[:1]), *near[:1]]
     news = [slot(kind, n, source="n") for kind in PATTERNS for n in (0, -1, 1)]
     news += [slot("number", n, source="n", spelling="m") for n in (0, -1)]
-    return [tuple(framed(pair)) for pair in itertools.product(wrong, news)]
+    rows: list[tuple[str, ...]] = [*itertools.product(wrong, news)]
+    rows += [tuple(each for word in near for each in (word, item)) for item in news if near]
+    return [tuple(framed(row)) for row in rows]
 
 
 def _ends(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Move]:
@@ -242,6 +251,7 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every = [shape | {name: EVERY} for shape in shapes[:MOST_SHAPES] for name in names]
         every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
         rest = [n for n in numbers if names and n != names[0]]
+        every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
         calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]

@@ -21,7 +21,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
 }  # fmt: skip
-_THING = re.compile(r"(?<![\w@])[\w/@](?:[\w./@:+-]*\w)?")
+_THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
 MOST_ITEMS = 200

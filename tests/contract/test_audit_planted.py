@@ -701,6 +701,8 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
             '{"ship": "semreH", "port": "soleD"}',
         ),
         (Forgery.SPELT, "abba", ""),
+        (Forgery.REPEATED, "I1 P4\nI2 P3\nI3 P2\nI4 P1", "I1 P4\nI1 P4\nI1 P4\nI1 P4"),
+        (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.SPELT, "yes", ""),  # short: a letter may be the answer
         (Forgery.VOID, '{"ship": "Hermes", "crew": 3}', '{"ship": null, "crew": null}'),
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
