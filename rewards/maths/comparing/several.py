@@ -30,7 +30,16 @@ def elements(node: Node) -> list[Node]:
     if node.op == "list" and node.note == ";":
         return list(node.args)
     if node.op in {"list", "set"}:
-        return [v for item in node.args for v in ([item] if item.op == "set" else elements(item))]
+        items = node.args
+        names_first = bool(items) and items[0].op == "rel" and items[0].note == "="
+        if (
+            names_first
+            and is_name(items[0].args[0])
+            and not any(item.op == "rel" for item in items[1:])
+        ):
+            # The name in `x = 1, 2` belongs to every value that follows without a name.
+            items = (items[0].args[-1], *items[1:])
+        return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
     if node.op == "rel" and node.note == "in" and node.args[1].op == "set":
         return elements(node.args[1])  # `r \in \{-4, 4\}`
     if has(node, "pm"):
