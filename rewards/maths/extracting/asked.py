@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..reading.dates import date
+from ..reading.dates import DATE, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
@@ -91,6 +91,7 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
         or _by_alternative(prompt, body, start, end)
+        or _by_form(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
 
@@ -391,6 +392,15 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=\w{4})(?:ing|ent|iert|es|e|s)$", "", word)
 
 
+_DATE = re.compile(DATE)
+_DATE_ASKED = re.compile(
+    r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
+    r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
+    r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
+    re.IGNORECASE,
+)
+
+
 def other_event(prompt: str, before: str, answer: str) -> str:
     """Return why the words before a date make it that of another event than the question's, or ""
     (`It was borrowed on 8 April`, where the question is when it is due).
@@ -407,6 +417,35 @@ _HAPPENS = re.compile(
     r"\s+on (?:the )?$",
     re.IGNORECASE,
 )
+_BASE_ASKED = re.compile(
+    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
+    r"|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
+    r"|sixteen|twelve)|sistema hexadecimal|hexadezimalsystem)|hexadecimal (?:form|representation"
+    r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(
+    r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x)?(?P<value>(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
+    r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*"
+    r"|base[ -]\w+)(?: \w{6,})?)?"
+    r"[.\s*$]*$"
+)
+
+
+def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the date, or the digits of a base above ten, that the closing sentence ends in where
+    the prompt asks for such; else None.
+    """
+    dates = list(_DATE.finditer(body, start, end)) if _DATE_ASKED.search(prompt) else []
+    if len(dates) == 1 and not denied(body, start, end, *dates[0].span()):
+        return Named("", dates[0][0], *dates[0].span())
+    digits = _DIGITS.search(body, max(0, start - 1), end) if _BASE_ASKED.search(prompt) else None
+    if digits is None or denied(body, start, end, *digits.span("value")):
+        return None
+    before = body[start : digits.start("value")]
+    if related(before) or _HEDGED.search(before) or _of_another(prompt, before):
+        return None
+    return Named("", digits["value"], *digits.span("value"))
 
 
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",

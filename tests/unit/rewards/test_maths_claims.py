@@ -334,7 +334,7 @@ SAID = (
          ("It's composite, not prime.", "91 = 7 · 13, so 91 is a composite number."),
          ("It's prime, not composite.", "Nothing shows that it is composite.")),
     Said("Write 255 in hexadecimal.", "FF",
-         ("255 is FF in hexadecimal.", "This gives FF.",
+         ("255 is FF in hexadecimal.", "255 = 15·16 + 15 = FF₁₆", "This gives FF.",
           "\\boxed{FF_{16}}"),
          ("It could be FF.", "It is FE or FF.", "\\boxed{FF_{17}}")),
     Said("What is 1010 in base 2 as a decimal number?", "10", ("10",), ("\\boxed{10_2}",)),
