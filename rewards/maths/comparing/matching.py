@@ -388,6 +388,11 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         return (
             same or judge.decided("brackets", False, f"{answer.note} is not {gold.note}")
         ) and _in_order(list(gold.args), list(answer.args), judge)
+    if gold.op == answer.op == "matrix":
+        same = gold.value == answer.value and gold.note == answer.note
+        return (
+            same or judge.decided("matrix", False, "the matrices have different shapes")
+        ) and _in_order(list(gold.args), list(answer.args), judge)
     if "matrix" in (gold.op, answer.op) and "bracket" in (gold.op, answer.op):
         return _rows_as_matrix(gold, answer, judge)
     if "matrix" in (gold.op, answer.op) or "bracket" in (gold.op, answer.op):

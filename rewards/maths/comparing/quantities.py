@@ -40,8 +40,20 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
     """Decide whether two numbers are equal, or equal up to the rounding that the conventions
     allow.
     """
-    if answer.op == "dec" and gold.op != "dec" and _digits_agree(gold, answer, judge):
-        return judge.decided("decimal digits", True)
+    if answer.op == "dec" and gold.op != "dec":
+        if _digits_agree(gold, answer, judge):
+            return judge.decided("decimal digits", True)
+        # `judge.equal` would find the difference too; the refusal here can say that the answer was
+        # rounded. A rational gold is left to `judge.equal`, which compares it exactly.
+        if (
+            gold.op != "num"
+            and judge.directed
+            and (exact := approximate(gold)) is not None
+            and abs(exact - float(answer.value)) > 1e-9 * max(1e-300, abs(exact))
+        ):
+            return judge.decided(
+                "exact", False, f"{answer.note} is rounded: the gold is {exact:.10g}"
+            )
     # Undirected, neither side is the gold, so either may be the exact value.
     if gold.op == "dec" and not judge.directed and _digits_agree(answer, gold, judge):
         return judge.decided("decimal digits", True)

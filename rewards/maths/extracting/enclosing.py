@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from ..reading.vocabulary import unit_symbol
+
 REACH_OF_FORMULA = 400
 """How many characters on each side of a box are searched for the ends of its formula."""
 _ENDS = re.compile(r"(?<!\\)\$\$?|\\[\[\]()]|\n\s*\n|\\(?:begin|end)\s*\{[a-z]+\*?\}|\\\\|\\cr\b")
@@ -14,7 +16,7 @@ _OPENERS = re.compile(r"(?<!\\)\$\$?|\\[\[(]|\\begin\s*\{[a-z]+\*?\}|\\\\|\\cr\b
 _SEPARATOR = re.compile(
     r"[=<>:;&≤≥≈≠→⇒|]|,|\\(?:le|ge|leq|geq|leqslant|geqslant|lt|gt|ne|neq|approx|equiv|sim|simeq|cong|to|in|notin|mapsto"
     r"|mid|quad|qquad|therefore|because|p?mod|bmod|(?:long|Long)?(?:right|Right|leftright|Leftright)arrow|implies|iff"
-    r"|hfill|hspace|tag|dots|ldots|cup|cap)(?![A-Za-z])|\\(?:text|mbox|textrm|mathrm|textbf)\s*\{[^{}]*\}"
+    r"|hfill|hspace|tag|dots|ldots|cup|cap)(?![A-Za-z])|\\(?:text|mbox|textrm|mathrm|textbf)\s*\{(?P<words>[^{}]*)\}"
     r"|(?<![\\A-Za-z])[A-Za-z]{3,}"
 )  # fmt: skip
 _DECORATION = re.compile(
@@ -100,7 +102,7 @@ def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[i
     inner_start, inner_end = start, end
     for separator in _SEPARATOR.finditer(body, start, end):
         place = separator.start()
-        if depths[place - start]:
+        if depths[place - start] or _is_unit(separator):
             continue
         if place < first:
             inner_start = max(inner_start, separator.end())
@@ -108,6 +110,11 @@ def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[i
             inner_end = place
             break
     return min(inner_start, first), inner_end
+
+
+def _is_unit(separator: re.Match[str]) -> bool:
+    words = separator["words"]
+    return words is not None and unit_symbol(words.strip()) is not None
 
 
 def _depths(text: str) -> list[int]:

@@ -104,9 +104,8 @@ class Ranked(NamedTuple):
 
 
 _TURN_ENDS = (
-    "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>", "<|end_of_text|>",
-    "<end_of_turn>", "<|return|>",
-)  # fmt: skip
+    "<|im_start|> <|im_end|> <|eot_id|> <|endoftext|> </s> <|end_of_text|> <end_of_turn> <|return|>"
+).split()
 
 
 @lru_cache(maxsize=16)

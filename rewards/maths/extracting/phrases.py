@@ -47,9 +47,8 @@ _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)
 
 ENGLISH = PhraseLanguage(
     name="English",
-    anchors=(
-        "answer", "result", "solution", "roots", "option", "choice", "value", "correct",
-        "statement", "ans", "mine",
+    anchors=tuple(
+        "answer result solution roots option choice value correct statement ans mine".split()
     ),
     answer=r"answers?(?: value)?|ans\b\.?|mine|(?<=correct )(?:result|value|solution|option|choice"
     r"|statement)s?"
@@ -65,7 +64,7 @@ ENGLISH = PhraseLanguage(
     r"|just|clearly|given by|equal to|that|exactly|actually|really|in fact|now|probably|likely"
     r"|definitely|certainly|for sure)\b,?)*\s*:?"
     rf"|{_COLON})",
-)  # fmt: skip
+)
 LANGUAGES: tuple[PhraseLanguage, ...] = (
     ENGLISH,
     PhraseLanguage(

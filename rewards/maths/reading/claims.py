@@ -8,6 +8,7 @@ from .operators import argument, call
 from .powers import ARROW, BINARY, LAND, LOR, POWER, RATIO, RELATION, SET
 from .pratt import Parser, Prefix
 from .spellings import OPPOSITE
+from .vocabulary import NUMBER_WORDS
 
 MAX_SIDES = 24
 QUANTIFIERS = frozenset({"exists", "forall", "nexists"})
@@ -42,7 +43,8 @@ def relation(parser: Parser, left: Node) -> Node | None:
     sides, signs = [left], list[str]()
     while (sign := _relation_sign(parser)) is not None:
         signs.append(sign)
-        sides.append(parser.expression(RELATION))
+        words = right_side_in_words(parser)
+        sides.append(parser.expression(RELATION) if words is None else words)
         if len(sides) > MAX_SIDES:
             raise TooBig(f"a chain of more than {MAX_SIDES} sides")
     if signs == ["->"] and all(side.op in {"sym", "call"} for side in sides):
@@ -61,6 +63,17 @@ def _relation_sign(parser: Parser) -> str | None:
         parser.take()
         sign += "=" if sign in "<>" else ""
     return OPPOSITE.get(sign, f"not-{sign}") if struck else sign
+
+
+def right_side_in_words(parser: Parser) -> Node | None:
+    r"""Read words on the right side of an equation: `\text{shape} = \text{a circle}`."""
+    word = parser.here
+    if word.kind != "word" or word.value.lower() in NUMBER_WORDS or len(word.value) == 1:
+        return None
+    words: list[str] = []
+    while parser.here.kind == "word":
+        words.append(parser.take().value)
+    return nodes.text(" ".join(words).casefold())
 
 
 def logic(parser: Parser, left: Node) -> Node:
