@@ -68,6 +68,8 @@ _CHANGED = re.compile(
 _MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
 _BEHIND = re.compile(r"(?<=\d) +([^\W\d_]+)")
 _CHANGES = DENIALS - {"is", "are", "was"}
+_IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
+"""A date in words: `\\text{May 5}`."""
 CALLER_CHARACTERS = 240
 """The length of gold and answer together above which both are read in the pool. Reading takes about
 3 us a character, so that the caller's event loop is never held up.
@@ -172,6 +174,8 @@ def decide(
         return PairDecision(True, "number base", "the base that the question names")
     if prompt and not decision.equal and is_multiple(prompt, unboxed(gold), answer):
         return PairDecision(True, "multiple", "a multiple of the vector")
+    if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
+        return PairDecision(True, "name", "the name of a function of the question")
     if (
         prompt
         and not decision.equal
@@ -181,7 +185,11 @@ def decide(
     if (
         prompt
         and not decision.equal
-        and (named := side_asked(prompt, _bare(answer)) or in_asked_order(prompt, _bare(answer)))
+        and (
+            named := _beside(prompt, answer)
+            or side_asked(prompt, _bare(answer))
+            or in_asked_order(prompt, _bare(answer))
+        )
     ):
         decision = _equal(gold, named, conventions, deep)
     if not decision.equal and (pair := _in_other_words(gold, answer, prompt)):
@@ -244,15 +252,29 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
     is_interval = wanted[:1] + wanted[-1:] in {"()", "[]"} and "," in wanted
+    ranged = _RANGED.fullmatch(said) if is_interval and _ASKS_INTERVAL.search(prompt) else None
+    if ranged:
+        said = f"{wanted[0]}{ranged[1]}, {ranged[2]}{wanted[-1]}"
     centred = _CENTRED.fullmatch(said) if is_interval and "confidence" in prompt else None
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
+    if "=" in said and "*" not in wanted:
+        said = _STARRED.sub("", said)
     counted = _COUNTED_IN.fullmatch(_STYLE.sub("", said))
     if counted and re.search(rf"(?:几|幾|多少|何|몇)\s?{counted['word']}", prompt):
         said = counted["value"]
     if asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2]):
         said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
+    if in_base := _IN_BASES.fullmatch(said):
+        with suppress(ValueError):
+            first = int(in_base["digits"], int(in_base["base"]))
+            second = int(in_base["value"], int(in_base["other"] or 10))
+            in_ten = int(in_base["other"] or 10) == 10
+            said = in_base["value"] if first == second and in_ten else said
+    substance = _SUBSTANCE.fullmatch(_STYLE.sub(" ", said))
+    if substance and (not prompt or _named_in(prompt, substance["name"])):
+        said = rf"{substance['value']}\text{{ {substance['unit']}}}"
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
@@ -268,12 +290,37 @@ def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | No
 _IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
 
 
+def _named_in(prompt: str, name: str) -> bool:
+    """Return whether a question names a substance, by its formula or in words."""
+    plain = _STYLE.sub("", prompt).lower().replace("₂", "2").replace("₃", "3").replace("₄", "4")
+    return name.replace(" ", "").lower() in plain.replace(" ", "")
+
+
 _MOLAR = re.compile(
     r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
 )
 """`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
+_IN_BASES = re.compile(
+    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
+    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"
+)
+"""A numeral of one base, and the same in another: `2F3_{16} = 755_{10}`."""
 _STYLE = re.compile(r"\\(?:text|mathrm|ce|[ ,;])|[\s{}_$~]+")
+_SUBSTANCE = re.compile(
+    r"\s*(?P<value>-?[\d.,/]+(?: ?(?:\\times|\\cdot|[×·]) ?10 ?\^ ?-?\d+)?)\s+"
+    r"(?P<unit>m?mol|moles?|k?g|mg|grams?|kilograms?|milligrams?|m?L|lit(?:er|re)s?|molecules|atoms"
+    r"|ions)\s+(?:of )?\s*(?!or\b|and\b)"
+    r"(?P<name>(?:[A-Z][a-z]?(?: ?\d+)? ?)+|[a-z]{3,}(?: [a-z]{3,})?)\s*"
+)
+"""An amount of a substance: `2.00 g of NaOH`, `2 mol CO_2`."""
+_RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|до)\s*(-?\d+(?:\.\d+)?)")
+"""An interval by its ends: `48.08 to 55.92`."""
+_ASKS_INTERVAL = re.compile(
+    r"\b(?:interval|range|between|values of|for (?:which|what))\b", re.IGNORECASE
+)
+_STARRED = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:\{\s*)?(?:\*|\\ast|\\star)(?:\s*\})?(?=\s*[=,)])")
+"""The star of an optimum behind its name: `P^* = 30`."""
 _COUNTED_IN = re.compile(r"(?P<value>-?[\d.,/]+)(?P<word>[\u4e00-\u9fff\uac00-\ud7af]{1,4})")
 """A number with the word that the question counts in: `12倍`."""
 _CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
@@ -339,6 +386,19 @@ def _unindexed(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return None if bare == (unboxed(gold), answer) else bare
 
 
+_DEFINES = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*\(\s*[a-z]\s*\)\s*=")
+
+
+def _by_name(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether an answer is the bare name of the function in the gold, where the prompt
+    offers several functions: `g` for `g(x) = x^4 - x^2`.
+    """
+    defined = _DEFINES.match(unboxed(gold))
+    if defined is None or len(set(_DEFINES.findall(prompt))) < 2:
+        return False
+    return re.fullmatch(rf"{defined[1]}(?:\([a-z]\))?", answer.strip()) is not None
+
+
 _INTEGRAL = re.compile(
     r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
     r"|積分|积分|적분|интеграл|первообразн",
@@ -388,6 +448,21 @@ def _in_base(prompt: str, gold: str, answer: str) -> bool:
     return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
 
 
+def _beside(prompt: str, answer: str) -> str:
+    """Return the subject of a sentence whose other words repeat the question, or "".
+
+    `Maria is the tallest` answers `Who is the tallest?` by `Maria`.
+    """
+    sentence = _SUBJECT.fullmatch(answer.strip(" .*"))
+    if sentence is None or sentence[1].lower() in prompt.lower():
+        return ""
+    asked = set(re.findall(r"\w+", prompt.lower()))
+    return sentence[1] if set(re.findall(r"\w+", sentence[2].lower())) <= asked else ""
+
+
+_SUBJECT = re.compile(r"([A-Z][a-z]+) ((?:is|was|has|won|wins) (?!not\b)[A-Za-z ,]{3,60})")
+
+
 def _bare(answer: str) -> str:
     """Return the answer without the words and the letter of an option before its value."""
     return _OPTION.sub("", clean(answer_alone(answer)))
@@ -415,6 +490,8 @@ def _equal(
         cleaned_gold, cleaned_answer = wanted, truths(cleaned_answer) or cleaned_answer
     if deep is None and len(cleaned_gold) + len(cleaned_answer) > CALLER_CHARACTERS:
         raise NeedsPool
+    if "\\" not in cleaned_gold and (words := _IN_WORDS.fullmatch(cleaned_answer)):
+        cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
         _unmarked(cleaned_gold) == _unmarked(cleaned_answer)

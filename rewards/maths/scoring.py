@@ -19,7 +19,7 @@ from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .comparing.choices import listed
-from .comparing.question import MAX_PROMPT, bound_asked, misnamed, part_asked, side_asked
+from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
@@ -44,6 +44,7 @@ _OPEN = frozenset(
     {CandidateKind.FORMULA, CandidateKind.NUMBER, CandidateKind.WORD, CandidateKind.WHOLE, "none"}
 )
 """The rules of answers without a mark, of which the question may pick another value."""
+_UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
 
@@ -233,6 +234,9 @@ class MathsVerifier:
         if extraction.rule == CandidateKind.FORMULA:
             answer = bound_asked(prompt, answer, golds)
             extraction = replace(extraction, text=answer)
+        if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
+            answer = value
+            extraction = replace(extraction, text=answer, equation=False)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:

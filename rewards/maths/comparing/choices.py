@@ -22,6 +22,8 @@ _TAKEN_BACK = re.compile(
 )
 """Matches an answer that denies a letter or names several of them: neither picks an option."""
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")
+# `A \cup B` is a formula about sets, not a choice.
+_OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
 MAX_OPTION = 200
 
 
@@ -67,7 +69,7 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
         letter, option = "", ""
     else:
         gold_match = _WITH_TEXT.match(bare(gold))
-        if gold_match is None:
+        if gold_match is None or _OPERATOR.search(gold):
             letter, option = "", ""
         else:
             letter, option = gold_match[1] or gold_match[2] or gold_match[3], gold_match[4]

@@ -197,7 +197,16 @@ def _is_result(head: Node) -> bool:
     return named or (called and head.args[1].op == "num") or matrix
 
 
+def _unmarked(node: Node) -> Node:
+    """Return a side without its degree and currency signs, for arithmetic between such values."""
+    if node.op == "degree" or (node.op == "quantity" and node.args):
+        return _unmarked(node.args[0])
+    return node._replace(args=tuple(map(_unmarked, node.args))) if node.args else node
+
+
 def _same_side(head: Node, value: Node, judge: Judge) -> bool:
+    if head.op not in MARKS and not is_scalar(head):
+        head, value = _unmarked(head), _unmarked(value)
     sides = (value, head) if value.op == "based" else (head, value)  # `45 = 101101_2`
     if head.op == value.op == "matrix":
         return head == value

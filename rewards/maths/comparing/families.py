@@ -7,6 +7,9 @@ adds no information.
 
 from __future__ import annotations
 
+import itertools
+import re
+
 from ..proving.canonical import difference
 from ..proving.probe import approximate
 from ..proving.sums import ONE
@@ -28,8 +31,8 @@ from ..reading.nodes import (
 WHOLE_NUMBER_NAMES = frozenset("knmljtpqrs")
 _INDICES = frozenset("knmjl")
 _CONSTANT_NAMES = frozenset("CcKk")
-_LINE_PRODUCTS = 40
 _LINES = frozenset({"t", "s", "r", "u", "k", "lambda", "mu"})
+_LINE_PRODUCTS = 40
 
 
 def is_membership(condition: Node) -> bool:
@@ -81,12 +84,17 @@ def without_membership(node: Node) -> Node:
     return conditions[0] if len(conditions) == 1 else node._replace(args=conditions)
 
 
+_INTEGER = re.compile(r"\b([a-z])\b.*\bintegers?\b|\bintegers? ([a-z])\b")
+
+
 def whole_numbers(gold: Node) -> frozenset[str]:
     """Return the letters that a gold puts in the whole numbers, as in `k pi, k in Z`."""
     letters = set[str]()
     for part in walk(gold):
         if part.op == "rel" and part.note == "in" and part.args[1].note == "set Z":
             letters |= symbols(part.args[0])
+        elif part.op == "text" and (stated := _INTEGER.search(part.note)):
+            letters.add(stated[1] or stated[2])
     return WHOLE_NUMBER_NAMES & letters
 
 
@@ -194,6 +202,69 @@ def same_bound(gold: Node, answer: Node) -> Node:
         return answer
     turned = _turned(wanted[0], given[0], name)
     return answer if turned is None else replaced(answer, sym(name), turned)
+
+
+def same_line(gold: Node, answer: Node) -> bool:
+    """Return whether both are the same line in parametric form, where one puts its parameter in the
+    real numbers: `(t + 1, t, 2 - 2t), t in R` is `(s, s - 1, 4 - 2s)`, and `a + t d` is `a + 2t d`.
+    """
+    if "set R" not in _real(_kinds(gold) | _kinds(answer)) and not _is_vector_sum(gold):
+        return False
+    lines = _parametric(gold), _parametric(answer)
+    if None in lines:
+        return False
+    (start, step), (other, other_step) = (line for line in lines if line)
+    if len(start) != len(other) or len(start) < 2:
+        return False
+    return _parallel(step, other_step) and _parallel(step, list(map(float.__sub__, start, other)))
+
+
+def _is_vector_sum(node: Node) -> bool:
+    named = node.op == "rel" and node.args[0].op == "sym"
+    value = node.args[-1] if named else node
+    return value.op == "add" and has(value, "bracket", "matrix")
+
+
+def _parallel(first: list[float], second: list[float]) -> bool:
+    """Return whether the second vector is a multiple of the first, which is not zero."""
+    size = max(map(abs, first)) * max(map(abs, second))
+    return any(first) and all(
+        abs(a * d - b * c) <= 1e-9 * size
+        for (a, c), (b, d) in itertools.combinations(zip(first, second, strict=True), 2)
+    )
+
+
+def _parametric(node: Node) -> tuple[list[float], list[float]] | None:
+    """Return (point, direction) of a line by its components or as a sum of vectors, else None."""
+    node = node.args[0] if node.op == "given" else node
+    items = [item for item in node.args if item.op != "rel" or not is_membership(item)]
+    if node.op == "list" and len(items) == 1:
+        node = items[0]
+    value = node.args[-1] if node.op == "rel" else node
+    if value.op == "add" and len(value.args) == 2 and has(value, "bracket", "matrix"):
+        point, turned = value.args
+        vector = turned.args[-1].args if turned.op == "mul" else turned.args
+        is_turned = turned.op == "call" or (turned.op == "mul" and turned.args[0].op == "sym")
+        values = [approximate(part) for part in (*point.args, *vector)]
+        if not is_turned or len(point.args) != len(vector) or None in values:
+            return None
+        known = [value for value in values if value is not None]
+        return known[: len(vector)], known[len(vector) :]
+    parts = _components(node)
+    names = {name for part in parts for name in symbols(part)}
+    if len(names) != 1 or not names <= _LINES or not all(map(is_scalar, parts)):
+        return None
+    (name,) = names
+    lines = [_line(part, name) or _constant(part) for part in parts]
+    if None in lines:
+        return None
+    known_lines = [line for line in lines if line]
+    return [start for start, _ in known_lines], [step for _, step in known_lines]
+
+
+def _constant(node: Node) -> tuple[float, float] | None:
+    value = None if symbols(node) else approximate(node)
+    return None if value is None else (value, 0.0)
 
 
 def as_given(node: Node) -> Node:

@@ -96,6 +96,10 @@ def _mixed(said: Notated, _: Notated) -> bool:
     return _MIXED.search(said.text) is not None
 
 
+def _improper(said: Notated, gold: Notated) -> bool:
+    return not _mixed(said, gold)
+
+
 def _bare(node: Node | None) -> Node | None:
     """Return the number within a quantity, a percentage or `x = number`."""
     while node is not None and node.op in {"quantity", "percent", "degree", "rel"} and node.args:
@@ -169,6 +173,16 @@ def _with_pi(said: Notated, _: Notated) -> bool:
     return "pi" in said.text
 
 
+def _solved_for_y(said: Notated, _: Notated) -> bool:
+    node = said.node
+    return node is not None and node.op == "rel" and node.args[0].op == "sym"
+
+
+def _general(said: Notated, _: Notated) -> bool:
+    node = said.node
+    return node is not None and node.op == "rel" and node.args[0].op == "add"
+
+
 def _prime_factors(said: Notated, gold: Notated) -> bool:
     """Return whether a side of a text is a product of primes and their powers, as one of the gold
     is. A gold that is a number has no factors.
@@ -222,6 +236,7 @@ FORMS = (
         ),
         _mixed,
     ),
+    Form("an improper fraction", _asks(r"\bimproper fraction|假分[数數]|가분수"), _improper),
     Form(
         "a decimal",
         _asks(
@@ -229,6 +244,7 @@ FORMS = (
             r"|(?:forme|écriture|nombre) décimale?|\bdezimal|(?:como|forma|número) decimal\b"
             r"|(?:come|forma|numero) decimale|десятичн\w+ (?:дроб|запис|вид)"
             r"|小[数數](?:で|に|表|形)"
+            r""
             r"|[化成写寫为為][成为為]?小[数數]|소수로|दशमलव"
         ),
         _decimal,
@@ -249,6 +265,7 @@ FORMS = (
             r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
             r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
             r"|come frazione"
+            r""
             r"|виде (?:обыкновенной |несократимой )?дроби"
             r"|分[数數](?:で|に|表|形)|[化写寫][成为為]分[数數]"
             r"|분수로|भिन्न"
@@ -299,6 +316,8 @@ FORMS = (
         ),
         _prime_factors,
     ),
+    Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
+    Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),
 )
 """Every form with the words that ask for it, in the languages of the extraction."""
 ORDERED = _asks(

@@ -15,6 +15,7 @@ _SYMBOLS = "|".join(sorted(_ELEMENTS.split(), key=len, reverse=True))
 _SPECIES = rf"\d*(?:(?:{_SYMBOLS})\d*|[()\[\]]\d*)+(?:\^\d*[+-])?(?:\((?:s|l|g|aq)\))?"
 _FORMULA = re.compile(rf"{_SPECIES}(?:(?:\+|->|<=>|=|\.){_SPECIES})*")
 _ARROWS = re.compile(r"\\(?:long)?rightarrow(?![a-z])|\\to(?![a-z])|-->")
+_EQUILIBRIUM = re.compile(r"\\(?:rightleftharpoons|leftrightharpoons)(?![a-z])|<-->|<->|<=>")
 _MARKUP = re.compile(
     r"\\(?:ce|mathrm|text|textrm|mathsf|rm|left|right)(?![a-z])|\\[,;:! ]|[\s{}$_~]"
 )
@@ -33,7 +34,7 @@ def formula(text: str) -> str | None:
     """
     if len(text) > MAX_LENGTH or _MARKED.search(text) is None:
         return None
-    text = _ARROWS.sub("->", text).replace("\\cdot", ".")
+    text = _EQUILIBRIUM.sub("<=>", _ARROWS.sub("->", text)).replace("\\cdot", ".")
     text = _LAST_CHARGE.sub(r"^\1", _MARKUP.sub("", text))
     alone = re.fullmatch(r"[(\[]*[A-Z][)\]]*", text)
     return text if alone is None and _FORMULA.fullmatch(text) else None

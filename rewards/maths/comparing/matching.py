@@ -20,6 +20,7 @@ from .families import (
     residue_class,
     same_bound,
     same_kinds,
+    same_line,
     same_parameter,
     shifted,
     without_membership,
@@ -49,6 +50,8 @@ from .wording import same_text
 MAX_ITEMS = 64
 OTHERWISE = text("otherwise")
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
+_LINEAR = frozenset({"given", "list", "rel", "add", "bracket"})
+"""Kinds of nodes that may be a line with a parameter."""
 _BINDING = frozenset({"given", "list"})
 """Kinds of nodes that may put a parameter in a set."""
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
@@ -73,6 +76,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         # Other letters make another answer, unless these are free constants, bold variants or the
         # parameter of a family.
         if first.names != second.names:
+            if gold.note == f"set {answer.note}":
+                return judge.decided("named set", gold.op == answer.op)
             answer = same_constants(gold, same_bold(first.names, answer))
             answer = same_parameter(gold, answer, judge.whole, judge.counts)
         if second.names and ("const" in second.ops or judge.counts):
@@ -92,6 +97,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
             answer = members  # `x in {-2, 2}`
     if "text" in (gold.op, answer.op):
         return same_text(gold, answer, judge)
+    if {gold.op, answer.op} <= _LINEAR and same_line(gold, answer):
+        return judge.decided("parametric line", True)
     if gold.op in _BINDING and answer.op in _BINDING | {"such", "rel", "bracket"}:
         answer = same_bound(gold, as_given(answer))
     if "given" in (gold.op, answer.op):

@@ -59,6 +59,8 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.decided("decimal digits", True)
     if gold.op == "dec" and judge.directed and _rounds_to(gold, answer, judge):
         return judge.decided("rounded gold", True)
+    if gold.op == "mul" and judge.directed and _is_measured_as(gold, answer, judge):
+        return judge.decided("rounded gold", True)
     return judge.equal(gold, answer)
 
 
@@ -123,6 +125,35 @@ def _rounds_to(gold: Node, answer: Node, judge: Judge) -> bool:
         return False
     unit = 10.0 ** -len(gold.note.partition(".")[2])
     return abs(value - float(gold.value)) <= unit / 2 * (1 + 1e-9)
+
+
+def _is_measured_as(gold: Node, answer: Node, judge: Judge) -> bool:
+    r"""Return whether an answer with more digits rounds to a gold such as `3.01 \times 10^{23}`,
+    which is a measured value.
+    """
+    wanted, given = _mantissa(gold), _mantissa(answer) or answer
+    if wanted is None or given.op != "dec" or not judge.conventions.rounded_gold:
+        return False
+    if not MEASURED <= significant(wanted.note) < significant(given.note):
+        return False
+    value, exact = approximate(answer), approximate(gold)
+    if value is None or exact is None:
+        return False
+    unit = abs(exact / float(wanted.value)) * 10.0 ** -len(wanted.note.partition(".")[2])
+    return abs(value - exact) <= unit / 2 * (1 + 1e-9)
+
+
+MEASURED = 3
+"""The fewest significant digits of a measured value to which others are rounded."""
+
+
+def _mantissa(node: Node) -> Node | None:
+    """Return the decimal of `a \\times 10^n`, or None for another formula."""
+    if node.op != "mul" or len(node.args) != 2 or node.args[0].op != "dec":
+        return None
+    power = node.args[1]
+    is_power = power.op == "pow" and power.args[0] == num(10) and power.args[1].op in EXACT
+    return node.args[0] if is_power and node.args[0].value else None
 
 
 def _same_percent(gold: Node, answer: Node, judge: Judge) -> bool:

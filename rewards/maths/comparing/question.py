@@ -200,7 +200,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     if reason := (
         _unsolved(asked, wanted, given)
         or _renamed(asked, wanted, given)
-        or _one_of_a_class(asked, wanted, given)
+        or _one_of_a_class(asked, prompt, wanted, given)
     ):
         return "form", reason
     wanted, given = _value(wanted), _value(given)
@@ -392,6 +392,37 @@ def side_asked(prompt: str, answer: str) -> str:
     return answer.rpartition("=")[2] if named else ""
 
 
+_NAME_ASKED = re.compile(
+    r"\b(?:find|determine|compute|solve for|what is|value of|trouve[rz]?|bestimme|encuentra|halla"
+    r"|determina|trova|найдите)\s+(?:the value of\s+)?\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b|when\b"
+    r"|such\b|so\b|given\b|for\b|si\b|wenn\b|$))",
+    re.IGNORECASE,
+)
+
+
+def assigned(prompt: str, response: str, place: int) -> str:
+    """Return the value of the name that the prompt asks for, where a line of the response states
+    nothing else and a consequence follows at `place`: `a = 3`, then `Thus the line is y = 3x`.
+    Else "".
+    """
+    asked = _NAME_ASKED.search(prompt[:MAX_PROMPT])
+    follows = asked and _CONSEQUENCE.search(response, max(0, place - 80), place + 80)
+    if not asked or not follows or follows[1] == asked[1]:
+        return ""
+    lines = re.findall(
+        rf"(?m)^[\s$*]*{asked[1]}\s*=\s*([^=\n,;]{{1,60}}?)[\s$*.]*$",
+        response[max(0, place - 1500) : place],
+    )
+    return lines[-1] if lines else ""
+
+
+_CONSEQUENCE = re.compile(
+    r"\b(?:thus|so|hence|therefore),? the (?:\w+ ){1,4}(?:is|becomes)"
+    r"\W{1,4}([A-Za-z])(?:\([a-z]\))?\s*=",
+    re.IGNORECASE,
+)
+
+
 def bound_asked(prompt: str, formula: str, golds: Sequence[str]) -> str:
     r"""Return the bound of a closing formula such as `n \ge \frac{8+3}{2} = \frac{11}{2}` where
     the question asks for the least (or greatest) value; else the formula. A gold that is itself a
@@ -457,6 +488,7 @@ _RIVALS = (
         ("diameter", r"durchmesser|diamètre|diámetro|diâmetro|diametro / диаметр|直径|지름"),
         ("diagonal", r"diagonale / диагонал|对角线|対角線|대각선"),
     ),
+    _rivals(("ph\\b", "ph\\b / \0"), ("poh", "poh / \0")),
     _rivals(
         ("minimum", r"mínimo|minimo / минимум|наименьш|最小|최소"),
         ("maximum", r"máximo|massimo / максимум|наибольш|最大|최대"),
@@ -495,13 +527,22 @@ def _renamed(asked: Question, wanted: Node, given: Node) -> str:
     return f"the question says {min(lost)}" if renamed else ""
 
 
-def _one_of_a_class(asked: Question, wanted: Node, given: Node) -> str:
+def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> str:
     """Return why a single number is not the class of numbers that a gold `n = 18 (mod 20)` gives
     to a question of all solutions, or "".
     """
     if not has(wanted, "mod") or symbols(given) - symbols(wanted) or has(given, "mod"):
         return ""
-    return "the question asks for all solutions" if asked.solutions else ""
+    every = asked.solutions and not _REMAINDER.search(_FORMULA.sub(" ", prompt[:MAX_PROMPT]))
+    return "the question asks for all solutions" if every else ""
+
+
+_REMAINDER = re.compile(
+    r"\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
+    r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지",
+    re.IGNORECASE,
+)
+"""Words that ask for one number of a class."""
 
 
 def _isolated(node: Node) -> str | None:

@@ -19,6 +19,11 @@ _LEAD = re.compile(
     r"|than|nor|never|wrong|false|incorrect|untrue|negated|is|are)\b)[a-z]+){1,4})?\s*"
     r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
 )
+_BEHAVES = re.compile(
+    r"(?:it|the (?:series|integral|sequence|limit|function)) (?:is )?"
+    r"((?:con|di)verg\w+|(?:in|de)creas\w+)"
+)
+"""A gold that says how its subject behaves: `The series diverges`."""
 _IS_A = re.compile(r"\b([a-z]) (?:is|=) (?:an? )?(?=[a-z]{3})")
 """What joins a letter and what it is: `A is a knave`, `A: knave`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
@@ -90,7 +95,8 @@ def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
     """Compare a gold in words with an answer as written: `It is Tuesday`, `Yes, because ...`."""
     if judge.conventions.text_case:
         return False
-    gold_words = folded(gold.note)
+    named = _BEHAVES.fullmatch(gold.note.casefold())
+    gold_words = folded(named[1] if named else gold.note)
     words = _NOT.sub(" not", as_words(answer_text).casefold())
     first, _, rest = words.partition(",")
     same = gold_words == folded(words) or gold_words == folded(_LEAD.sub("", words))
@@ -189,4 +195,7 @@ def _words_of(node: Node) -> str | None:
         return "".join(part.note for part in node.args)
     if node.op not in {"text", "sym"}:
         return None
-    return " ".join(node.note.split())
+    return " ".join(_HYPHEN.sub(" ", node.note).split())
+
+
+_HYPHEN = re.compile(r"(?<=[^\W\d])-(?=[^\W\d])")

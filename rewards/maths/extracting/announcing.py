@@ -28,6 +28,10 @@ _VALUE_FIRST = re.compile(
 )
 # What may follow a noun that heads its value: a line break, a formula, closing emphasis.
 _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
+# `The answer is one of 3, 5` offers several values, so that it gives none.
+_ONE_OF = re.compile(
+    r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
+)
 # `The only choice is for there to be 26 girls` speaks of no listed option.
 _OPTION = re.compile(r"options?\Z|choices?\Z", re.IGNORECASE)
 _LETTERED = re.compile(r"\W{0,4}[A-Z]\b")
@@ -41,6 +45,11 @@ _VERB = re.compile(
     r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?|são|tem"
     r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )
+# A sentence with such words may leave the value open, and is not reduced to its number.
+_OPEN = re.compile(
+    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b",
+    re.IGNORECASE,
+)
 # `The answer is 5, provided that ...` claims a value for some cases only.
 _LIMITED = re.compile(
     r"\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b", re.IGNORECASE
@@ -50,6 +59,9 @@ _LIMITED = re.compile(
 _DEPENDENT = re.compile(
     r"\b(?:of|than|from|times|twice|double|half|minus|plus|before|after|above|below)\W*\Z",
     re.IGNORECASE,
+)
+_TAKEN_FROM = re.compile(
+    r"\s*(?:of|to (?:the (?:first|previous|last)|part|an(?:other)?|a different))\b"
 )
 
 
@@ -64,6 +76,11 @@ def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
 _PATTERNS = [(language, _compiled(language)) for language in LANGUAGES]
 _ANCHORS = [(anchor, *pair) for pair in _PATTERNS for anchor in pair[0].anchors]
 _ASCII_ANCHORS = [row for row in _ANCHORS if row[0].isascii()]
+_INVERTED = {
+    language.name: re.compile(language.inverted, re.IGNORECASE)
+    for language in LANGUAGES
+    if language.inverted
+}
 
 
 def announced(body: str, after: int = 0) -> list[Candidate]:
@@ -135,7 +152,7 @@ def _candidates_at(
         yield first
     link, reach = match["link"] or "", match.end()
     if match["link"] is None:
-        bare = _linked(body, match.end(noun), match.start())
+        bare = _linked(body, match.end(noun), match.start(), language)
         if bare is None:
             return
         reach = bare
@@ -151,7 +168,7 @@ def _candidates_at(
     if prose and _VERB.match(phrase.text):
         # A sentence stands for the number that it states: `Answer: Ann is 3 years older than Tom.`
         stated = last_expression(phrase.text)
-        if stated is not None and not stated.void:
+        if stated is not None and not stated.void and not _OPEN.search(phrase.text):
             begin = phrase.start
             phrase = Spoken(stated.text, begin + stated.start, begin + stated.end, phrase.asked)
     ignored = announced_stance(
@@ -159,8 +176,9 @@ def _candidates_at(
     )
     if not ignored and phrase.asked:
         ignored = "it is asked"
-    limited = _LIMITED.search(phrase.text)
-    void = "the value holds only under a condition" if limited else ""
+    void = "several answers are offered" if _ONE_OF.match(phrase.text) else ""
+    if _LIMITED.search(phrase.text):
+        void = "the value holds only under a condition"
     yield Candidate(
         CandidateKind.ANNOUNCED if noun == "answer" else CandidateKind.RESULT,
         phrase.text, phrase.start, phrase.end,
@@ -175,8 +193,13 @@ def _after_stop(text: str) -> int:
     return max(text.rfind("."), text.rfind(","), text.rfind(":")) + 1
 
 
-def _linked(body: str, verb_end: int, noun: int) -> int | None:
-    """Return the start of the value behind a noun that heads it, or None."""
+def _linked(body: str, verb_end: int, noun: int, language: PhraseLanguage) -> int | None:
+    """Return the start of the value after a noun without a verb: in a heading or an inverted
+    sentence. None if neither fits.
+    """
+    inverted = _INVERTED.get(language.name)
+    if inverted and inverted.search(body[max(0, noun - 80) : noun]):
+        return verb_end
     heading = _HEADING.match(body, verb_end)
     if heading is None:
         return None
@@ -189,7 +212,7 @@ def _value_first(body: str, after: int, noun: int, verb_end: int) -> Candidate |
     base = max(after, noun - 100)
     ahead = body[base:noun]
     match = _VALUE_FIRST.search(ahead) if " is" in ahead or " are" in ahead else None
-    if match is None:
+    if match is None or _TAKEN_FROM.match(body, verb_end):
         return None
     text = match["value"].strip("*")
     text = text[1:-1] if text[0] == "$" == text[-1] else text

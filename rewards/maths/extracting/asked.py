@@ -85,13 +85,15 @@ def asked_value(prompt: str, body: str) -> Named | None:
     """
     start, end = closing_sentence(body)
     value = (
-        _by_owner(prompt, body, start, end)
+        _by_ratio(prompt, body, start, end)
+        or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
         or _by_name(prompt, body, start, end)
         or _by_predicate(prompt, body, start, end)
         or _by_alternative(prompt, body, start, end)
         or _by_form(prompt, body, start, end)
+        or _by_chance(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
 
@@ -302,7 +304,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
     verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
-    if not whole or not verb:
+    if not whole or not (verb or _finite(clause, asked["rest"])):
         return None
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
@@ -448,9 +450,61 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     return Named("", digits["value"], *digits.span("value"))
 
 
+_CHANCE_ASKED = re.compile(
+    r"\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
+    r"|probabilità)\b",
+    re.IGNORECASE,
+)
+_CHANCE = re.compile(
+    r"\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance|probability)\s+is"
+    r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
+    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$",
+    re.IGNORECASE,
+)
+
+
+_RATIO = re.compile(
+    r"(?:\b(?:is|are|equals|be|becomes|(?:simplifies|reduces) to)|=|:)\s*[*]*"
+    r"(?P<first>\d+) to (?P<second>\d+)[*]*(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
+)
+_PAIR = re.compile(r"\b([^\W\d_]{3,})\s?(?:to|:)\s(?:the )?([^\W\d_]{3,})")
+
+
+def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return `3:2` of a closing sentence that ends in `3 to 2` where a ratio is asked, of the same
+    things in the same order; else None.
+    """
+    ratio = _RATIO.search(body, start, end) if re.search(r"\b(?:ratio|odds)\b", prompt) else None
+    before = body[start : ratio.start()] if ratio else ""
+    if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
+        return None
+    turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
+    if turned.intersection(_PAIR.findall(before.lower())):
+        return None
+    return Named(
+        "", f"{ratio['first']}:{ratio['second']}", ratio.start("first"), ratio.end("second")
+    )
+
+
+def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
+    chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
+    if chance is None or int(chance["part"]) > int(chance["whole"]):
+        return None
+    return Named(
+        "", f"{chance['part']}/{chance['whole']}", chance.start("part"), chance.end("whole")
+    )
+
+
 _VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
           "cannot")  # fmt: skip
 _ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
+
+
+def _finite(clause: str, asked: str) -> bool:
+    """Return whether a clause has the verb of the question in the third person: `converges`."""
+    in_question = set(re.findall(r"[a-z]+", asked.lower()))
+    return any(word[:-1] in in_question for word in re.findall(r"[a-z]+s\b", clause.lower()))
 
 
 def _content(text: str) -> set[str]:

@@ -68,7 +68,7 @@ def whole(body: str) -> Candidate | None:
         stripped = arrow["value"]
     if _last_word(stripped):
         return None
-    stripped = _one_value(stripped)
+    stripped = _row(stripped) or _one_value(stripped)
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
@@ -109,6 +109,19 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
+
+
+def _row(text: str) -> str:
+    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
+    table = _TABLE.fullmatch(text)
+    if table is None:
+        return ""
+    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
+    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
+    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
+
+
+_TABLE = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")
 
 
 def _one_value(text: str) -> str:
@@ -188,7 +201,18 @@ def _named_rows(text: str) -> list[str]:
         return rows
     names = {row.partition(":")[0] for row in rows}
     is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
-    return rows if is_named else []
+    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
+
+
+_STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
+
+
+# `None of these`, `possible: A or C`: such a response picks no single letter.
+_ALL_OR_NONE = re.compile(
+    rf"\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
+    rf"|{DENIAL.pattern}",
+    re.IGNORECASE,
+)
 
 
 def short_text(body: str) -> Candidate | None:
@@ -201,7 +225,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if UNSURE.search(stripped):
+    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -316,6 +340,11 @@ _NOT_PICKED = re.compile(
     re.IGNORECASE,
 )
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
+_YES_NO = re.compile(
+    r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
+    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
+    re.IGNORECASE,
+)
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
@@ -396,6 +425,8 @@ _DERIVED = re.compile(
     re.IGNORECASE,
 )
 """Words behind a count that make it another number, or one of several."""
+_STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
+_AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
@@ -476,7 +507,8 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    word_match = _last_word(body)
+    word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    word_match = word_match or _last_word(body)
     start, end = closing_sentence(body)
     word_match = word_match or _LAST_VERDICT.match(body, start, end)
     if word_match is None:
@@ -535,7 +567,7 @@ def _subject_count(body: str, start: int, end: int) -> Candidate | None:
 
 def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     """Return the number in words that a closing sentence counts with (`there are two roots`), or
-    None.
+    None. A value in digits that the sentence states comes first.
     """
     body = _STRESSED_WORD.sub(lambda word: word[0].replace("*", " "), body)
     place, length = start, 0
@@ -549,6 +581,10 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
         if length := english.end() if english else len(foreign[0]) if foreign else 0:
             break
     else:
+        return None
+    # `1800/12 = 150 minutes, which is two and a half hours`: the last clause says it again.
+    again = [clause.end() for clause in _AGAIN.finditer(body, start, begin)]
+    if _STATED.search(body, (again or [start])[-1], begin):
         return None
     behind = phrase[length:]
     if (
@@ -594,7 +630,7 @@ def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) 
     )
 
 
-_AND = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
+_BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")
 _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(
@@ -622,7 +658,8 @@ def stressed(body: str) -> Candidate | None:
     first, last = emphases[0], emphases[-1]
     if len({emphasis[2] for emphasis in emphases}) != 1:
         gaps = [body[a.end() : b.start()] for a, b in itertools.pairwise(emphases)]
-        if not _ARE.search(body, start, first.start()) or not all(map(_AND.fullmatch, gaps)):
+        are_values = _ARE.search(body, start, first.start())
+        if not are_values or not all(map(_BETWEEN_VALUES.fullmatch, gaps)):
             return None
         if body[last.end() : end].strip(" .!*") or _OTHERS.search(body, start, first.start()):
             return None

@@ -76,7 +76,8 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
         return Candidate(CandidateKind.FORMULA, plain.text, *span, *span)
     if number is None:
         return None
-    return Candidate(CandidateKind.NUMBER, body[slice(*number)], *number, *number)
+    text = _JOINED.sub(", ", body[slice(*number)])
+    return Candidate(CandidateKind.NUMBER, text, *number, *number)
 
 
 def _equation(body: str, start: int, end: int) -> Plain | None:
@@ -109,12 +110,15 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     """
     base = max(0, len(body) - NUMBER_TAIL)
     written = list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
+    refused = {number[0] for number in written if denied(body, start, end, *number.span())}
     numbers = [
         number
         for number in written
         if not denied(body, start, end, *number.span())
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
+        # `It is not 12, as the 12th day shows.`
+        and not (number[0] in refused and _ORDINAL.match(body, number.end()))
     ]
     *_, power = [None, *_SCIENTIFIC.finditer(body, start, end)]
     if power and not denied(body, start, end, *power.span()):
@@ -146,11 +150,20 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     if first is not last:
         return first.start(), last.end()
     search_start = max(base, last.start() - 80)
-    if label := _RELATION.search(body, search_start, last.start()):
-        return label.start(), last.end()
+    for pattern in (_ASSIGNED, _RELATION):
+        if label := pattern.search(body, search_start, last.start()):
+            return label.start(), last.end()
     return _expression(body, *last.span())
 
 
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
+_ASSIGNED = re.compile(
+    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
+)
+# `x = 7 und y = 3`: the word joins two named values.
+_JOINED = re.compile(
+    r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)|(?<=\)),?\s+(?:and|und|et|y|e|и)\s+(?=\()"
+)
 _AND = re.compile(r"\s*(?:[,、]|,?\s*(?:and|und|et|y|e|и|和|と|와|과))\s*")
 _LISTS = re.compile(
     r"(?:\b(?:are|were|namely|be|sind|sont|son|são|sono)(?: (?:also|donc|entonces))?"
@@ -188,12 +201,15 @@ def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
         if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
             break
         first = previous
-    # Points in brackets are a list.
+    # Points in brackets are a list; numbers are one only behind a word that leads to several.
     alone = _RELATES.search(body, max(0, first.start() - 24), first.start())
-    led = first[0][0] in "([" and not alone
+    led = (first[0][0] in "([" and not alone) or _SEVERAL.search(
+        body, max(0, first.start() - 24), first.start()
+    )
     return (first if led else points[-1]).start(), points[-1].end()
 
 
+_SEVERAL = re.compile(r"(?:\b(?:are|pairs|points|solutions|vertices)\b:?|[:是为])\s*$")
 _RELATES = re.compile(
     r"\b(?:of|through|between|from|joining|connecting|to|by|containing|than|via)\s*$"
 )
@@ -202,6 +218,7 @@ _SCIENTIFIC = re.compile(
 )
 _WRITES = re.compile(r"(?![一-鿿぀-ヿ가-힣])[^\W\d_]")
 """A letter of a script that writes words beside numbers with spaces."""
+_DOTS = re.compile(r"(?<=\d\d)(?:\.\.\.|…)")
 _MATHEMATICS = frozenset("0123456789πτ√∛^*/·×⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ+-−()!°′″")
 
 
@@ -224,6 +241,8 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
     is_joined = not text or (first and _WRITES.match(body, first - 1)) or _WRITES.match(body, last)
     if not is_joined and text.count("(") == text.count(")") and text[-1] not in "+-−*/^":
         start, end = first, last
+    if dots := _DOTS.match(body, end):
+        end = dots.end()
     return start, measured(body, end)
 
 
@@ -273,6 +292,7 @@ _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
 _UNKNOWN = re.compile(r"[A-Za-z](?:_\{?\w\}?)?")
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues
 _LETTER = re.compile(r"\s*\\?[A-Za-z]+[.,;]?\s*")
+_NOTATION = re.compile(r"[\s$)\]\\]{1,4}in (?:interval|set|set-builder|inequality) notation\b")
 
 
 def _last_formulas(tail: str, *, joins: bool = False) -> tuple[int, int] | None:
@@ -296,7 +316,8 @@ def _last_formulas(tail: str, *, joins: bool = False) -> tuple[int, int] | None:
         spans.pop()
     last = spans.pop()
     start = last[0]
-    while spans and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
+    renamed = _NOTATION.match(tail, last[1])  # then what stands before is the same set
+    while spans and not renamed and _JOINT.match(tail[spans[-1][1] : start].strip("$\\()[]")):
         sides = [_SIDES.split(tail[slice(*span)], maxsplit=1) for span in (spans[-1], last)]
         names = {_INDEX.sub("", side[0].strip()) if len(side) > 1 else "" for side in sides}
         if len(names) > 1 and not (joins and all(map(_UNKNOWN.fullmatch, names))):
@@ -313,6 +334,8 @@ _ROW_ENDS = re.compile(
 )
 _ORNAMENT = re.compile(r"(?:\s|\\(?:blacksquare|square|Box|qed|checkmark|quad)(?![A-Za-z]))*")
 """A formula that is no value, such as the sign at the end of a proof."""
+# `$350 and sold for $400`: amounts of money with words between them.
+_MONEY = re.compile(r"\d[\d,.]*\s[^\\]*[a-z]{3}")
 # At the beginning of a sentence: what `is attained for $x = 2, y = 12$` are two values.
 _SUPPOSES = re.compile(
     r"(?:^|[.!?:]\s|\n)\s*(?:With|For|If|When|Since|As|Setting|Substituting)[\s$\\(]*$"
@@ -414,5 +437,5 @@ def _formulas(tail: str) -> list[tuple[int, int]]:
     return [
         _last_row(tail, start, end)
         for start, end in spans[-8:]
-        if not _ORNAMENT.fullmatch(tail, start, end)
+        if not _ORNAMENT.fullmatch(tail, start, end) and not _MONEY.match(tail, start, end)
     ]

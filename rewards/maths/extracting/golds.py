@@ -61,6 +61,7 @@ def boxed_apart(gold: str, response: str) -> bool:
         len(boxes) == wanted
         and not any(len(text) > MAX_BETWEEN or _RIVALS.search(text) for text in between)
         and not any("," in text or ";" in text for text in contents)
+        and not _ONLY.search(response, boxes[-1].end)
     )
 
 
@@ -82,6 +83,10 @@ def values_of(gold: str) -> int:
 
 _MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
 _SEVERAL = re.compile(r"[,;]\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)")
+_ONLY = re.compile(
+    r"\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b", re.IGNORECASE
+)
+"""Words behind the last box that take one of them back."""
 MAX_BETWEEN = 160
 """Most characters between boxes that belong together."""
 _RIVALS = re.compile(

@@ -241,6 +241,8 @@ def _unclosed(body: str, start: int, inside: int, limit: int, *closers: str) -> 
 _HASH = "####"
 # How a value after `####` begins; a Markdown heading begins otherwise.
 _HASH_VALUE = re.compile(r"\s*(?:[-+−$£€\\(\[{|.√π\d]|[A-Ja-z]\b)")
+# `#### 3. Solving ...` is a numbered heading.
+_NUMBERED = re.compile(r"\s*\d{1,2}[.)]\s+[A-Za-z]")
 
 
 def _tags(body: str, truncated: bool) -> Iterator[Candidate]:
@@ -309,7 +311,7 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         # A heading has text below it, so a single word at the very end of the response is a value.
         final_words = text.split()[:2] if not body[stop:].strip() else []
         is_value = _HASH_VALUE.match(text) or len(final_words) == 1
-        if text.strip() and not is_value:
+        if text.strip() and (not is_value or _NUMBERED.match(text)):
             continue  # a heading of the fourth level
         void = "" if text.strip() else "nothing follows the mark"
         void = CUT_OFF if truncated and to_end else void

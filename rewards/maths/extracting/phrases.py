@@ -41,6 +41,10 @@ class PhraseLanguage:
     """Words that may stand between noun and link (`to the question`)."""
     behind: str = ""
     """Words after the value that are not part of the value (`です`)."""
+    inverted: str = ""
+    """Words before a noun that is directly followed by the value (`lautet die Antwort 42`); empty
+    in languages without such an order of words.
+    """
 
 
 _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)-(?=\s))"
@@ -87,6 +91,8 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
         link=r"(?:\s*(?:\s(?:ist|sind|lautet|lauten|beträgt|wäre|erhalten wir|erhält man"
         r"|ergibt sich)\b)(?:\s+(?:also|somit|daher|folglich|demnach|gleich)\b)*\s*:?"
         r"|" + _COLON + ")",
+        inverted=r"\b(?:lautet|ist|beträgt)\s+(?:also\s+|somit\s+|daher\s+)?(?:die"
+        r"|das)\s+(?:\w+\s+)?$",
     ),
     PhraseLanguage(
         name="Spanish",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..reading.plain import formulas
 from .sentence import denied, governed
+from .surface import clause_before
 
 _BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
 _RELATION = re.compile(rf"[=≈]|{_BOUND.pattern}")
@@ -28,6 +29,12 @@ _JOINT = re.compile(
 )
 _JOINED = re.compile(r", | or ")
 _NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
+_SUPPOSES = re.compile(
+    r"(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
+    r"|Because|Given|Let|From|At|Mit|Für|Wenn|Da|Avec|Pour|Si|Comme|Con|Para|Como|Com|При|Если)"
+    r"\s[^=<>]{0,30}$",
+    re.IGNORECASE,
+)
 
 
 class Plain(NamedTuple):
@@ -72,7 +79,9 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
         last = joined[-1] if joined else None
         joint = _JOINT.fullmatch(body, last.end, begin) if last else None
         named = last and _NAMED.match(last.text) and _NAMED.match(body, begin, stop)
-        if last and joint and named:
+        if (last and joint and named) and (
+            joint["or"] or not _SUPPOSES.search(clause_before(body, last.start))
+        ):
             mark = " or " if joint["or"] else ", "
             joined[-1] = Plain(f"{last.text}{mark}{body[begin:stop]}", last.start, stop)
         else:

@@ -102,6 +102,11 @@ _GOVERNED = re.compile(
     r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
     r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
+# `to be 5`, `to get 5`: here the preposition does introduce the value.
+_VALUE_VERB = re.compile(
+    r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
+    r"|\b(?:left|ends? up|remains?) with[ *$]*$"
+)
 _ASIDE = re.compile(
     r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
     r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
@@ -316,4 +321,4 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):
         return True
     before = body[max(start, place - 40) : place].lower()
-    return _GOVERNED.search(before) is not None
+    return _GOVERNED.search(before) is not None and _VALUE_VERB.search(before) is None

@@ -63,11 +63,16 @@ _DECIDED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _POWER = re.compile(r"[\w)\]]\*\*[\w(]")
+_EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
 """Matches the article "A" in front of words, which is not a choice letter."""
 _LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
 _BEHIND = re.compile(
     "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
+)
+# `四十一元,即41元`: the value again, in digits.
+_AGAIN = re.compile(
+    r"^(?!.*(?:[至最][少多大小]|不|没|約|约|大概|以|或))[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是|すなわち|つまり|즉)\s*(?=-?[\d$\\])"
 )
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
@@ -164,12 +169,15 @@ def cleaned(text: str) -> str:
     text = _QED.sub("", text.rstrip('"”»`’')).rstrip()
     if bare := _DECIDED.match(text):
         text = bare["word"] or bare["other"]
+    if "equivalently" in text:
+        text = _EQUIVALENTLY.sub(" or ", text)
     text = _ARTICLE.sub("a", text)
     if _LETTERS.fullmatch(text):
         text = text.replace("(", "").replace(")", "")
     if text.isascii():
         return text
     text = before_decoration(without_decoration(text))
+    text = _AGAIN.sub("", text)
     text = _BEHIND.sub("", text).strip()
     text = joined_by_and(text, foreign=True)
     if count_match := _MEASURED.search(text) or _COUNTED.search(text) or _ONLY.fullmatch(text):

@@ -51,6 +51,7 @@ _OR_BEFORE = re.compile(
 )
 
 
+_IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?\n。]|$")
 
 
@@ -129,6 +130,7 @@ class Statements:
                 announcement.kind is CandidateKind.ANNOUNCED
                 and not announcement.ignored
                 and not _COMMENT.match(announcement.text)
+                and not _IF.match(clause_before(window, announcement.said_from))
                 and announcement.end < full
             )
         ]

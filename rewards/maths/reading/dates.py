@@ -31,8 +31,9 @@ _PARTS = (
     r"(?:,? (?:de )?(?P<year>\d{4}))?(?!\w)",
     rf"\b(?P<month>{NAME}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?(?![\w/])",
     r"(?:(?P<year>\d{4})[年년] ?)?(?P<month>\d{1,2})[月월] ?(?P<day>\d{1,2})[日号號일]",
+    r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})",
 )
-DATE = "|".join(re.sub(r"\(\?P<\w+>", "(?:", part) for part in _PARTS)
+DATE = "|".join(re.sub(r"\(\?P<\w+>", "(?:", part) for part in _PARTS[:3])
 """Matches a date in a text; the names of months begin as their languages write them."""
 _READS = tuple(re.compile(part, re.IGNORECASE) for part in _PARTS)
 

@@ -40,6 +40,10 @@ _DIVIDED = re.compile(
     r"|rem\.?|[Rr]emainder|Rest|reste|resto|resta|остаток)(?: of"
     r"| is)? ?(?P<remainder>-?\d[^,;=A-Z]*)"
 )
+# `Primzahlen: 3, 5 and 7`: one name for the values of a list.
+_HEADED = re.compile(
+    rf"(?P<name>(?![A-Za-z]{{1,2}}\b){_WORDS})\s*:\s*(?P<values>-?\d[^:=]*(?:,|\band\b)[^:=]*)"
+)
 _TUPLE = re.compile(r"\(?([^()=\d\\]+)\)?\s*=\s*\(?([^()=]+)\)?")
 
 
@@ -101,6 +105,8 @@ def with_names(text: str, *, bare: bool = False) -> str:
     bare = bare and _COUNTS.search(text) is not None
     if not bare and ":" not in text and text.isascii() and "(" not in text:
         return text
+    if headed := _HEADED.fullmatch(text):
+        return f"\\text{{{headed['name']}}} = {headed['values']}"
     pairs = labelled(text, bare=bare)
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
 
@@ -114,6 +120,7 @@ _SYMBOL = re.compile(
     rf"{_MOMENT.pattern}|(?<![A-Za-z\d\\^_{{(])(?P<symbol>\\(?:mu|sigma|nu)(?![a-z])|\\(?:bar|overline)"
     r"\s*\{?\s*[a-zX]\s*\}?|[A-Za-z])(?P<square>(?:_\{?\w\}?)?(?:\^\{?2\}?)?)(?=\s*=)"
 )
+_EXPECTED = re.compile(r"\bexpect(?:ed value|ation)\b", re.IGNORECASE)
 _MEANINGS = {
     "E": "mean", "Var": "variance", "V": "variance", "D": "variance", "SD": "standard deviation",
     "mu": "mean", "bar": "mean", "overline": "mean", "sigma^2": "variance", "s^2": "variance",
@@ -156,7 +163,7 @@ def _worded(text: str, other: str) -> str:
         of = f" of {match['of']}" if len(subjects) > 1 else ""
         return rf"\text{{{meaning}{of}}}" if meaning else match[0]
 
-    return _SYMBOL.sub(word, text)
+    return _SYMBOL.sub(word, _EXPECTED.sub("mean", text))
 
 
 # `p is true`, `q = F`; the values of `(p, q) = (T, F)`.

@@ -24,6 +24,9 @@ _NAMES = {
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
     "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
+    "dinar": "دينار",
+    "riyal": "ريال",
+    "dirham": "درهم",
     "mile": "миль|мил[яи]|英里|マイル|마일|milles?|millas?|milhas?|Meilen?|migli[ao]",
     "inch": "дюйм\\w{0,2}|英寸|インチ|인치|pulgadas?|pouces?|polegadas?|pollic[ei]|Zoll",
     "foot": "фут(?:а|ов)?|英尺|フィート|피트|pies?|pieds?|pés?|pied[ei]|Fu(?:ß|ss)",
@@ -39,6 +42,7 @@ _NAMES = {
     "centavo": "centavos?",
     "mm": "мм|миллиметр\\w{0,2}|毫米|ミリメートル|밀리미터"
     "|mil[ií]metros?|millimètres?|millimetri|[Mm]illimetern?|मिमी|ملم",
+    "dm": "дм|дециметр\\w{0,2}|分米|デシメートル",
     "cm": "см|сантиметр\\w{0,2}|厘米|センチ(?:メートル)?|센티미터"
     "|cent[ií]metros?|centimètres?|centimetri|[Zz]entimetern?|सेमी|सेंटीमीटर|سم|سنتيمتر[اًات]*",
     "km": "км|километр\\w{0,2}|千米|公里|キロメートル|킬로미터"
@@ -92,6 +96,8 @@ LATIN_UNIT = re.compile(
     r"|gramm|litr[io]|Litern|grad[io]?s?\b|Grad[io]?s?\b|degr[ée]s?\b"
 )
 """Stands in an ASCII text that has a unit of another language."""
+# A unit in brackets: `240(km)`.
+_BRACKETED = re.compile(rf"(?<=[\dπ])\s?[(（]({MEASURE})[)）]")
 # `₹500`: the sign of a currency before its amount.
 _BEFORE = re.compile(r"(R\$|[₹₽₩])\s*(-?\d[\d,.]*\d|\d)")
 
@@ -104,7 +110,7 @@ def uniform_units(text: str) -> str:
     >>> uniform_units("90 км/ч"), uniform_units("15 metros por segundo"), uniform_units("25平方米")
     ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
-    text = _BEFORE.sub(r"\2\1", text)
+    text = _BRACKETED.sub(r" \1", _BEFORE.sub(r"\2\1", text))
     return _MEASURED.sub(_named, text)
 
 
@@ -136,6 +142,7 @@ _COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")
 _GROUPS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.]|,\d{3})")
+_POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")
 
 
 def decimal_comma(numeral: str, *, comma: bool) -> bool:
@@ -156,6 +163,8 @@ def decimal_comma(numeral: str, *, comma: bool) -> bool:
     return comma or sure or "." in match["whole"]
 
 
+# `1.234.567`: more than one point can only group thousands.
+_GROUPED = re.compile(r"[\s$]*-?\d{1,3}(?:\.\d{3}){2,}[\s$]*")
 # Three digits behind a comma.
 _THREE = re.compile(r"(?<!\b0)(?:,|\{,\})\d{3}(?!\d)")
 _COMMA_DECIMAL = re.compile(r"\d{1,3}(?:\.\d{3})+(?!\d)(?:(?:,|\{,\})\d+)?|\d+(?:,|\{,\})\d+")
@@ -335,7 +344,7 @@ class Locale:
         """Return a numeral with a decimal point; no point groups where the text `pointed` has one
         that starts decimals (`2.5`).
         """
-        groups = grouped and _POINTS.fullmatch(numeral)
-        if groups or decimal_comma(numeral, comma=comma):
+        groups = grouped and _POINTS.fullmatch(numeral) and not _POINT.search(pointed)
+        if groups or _GROUPED.fullmatch(numeral) or decimal_comma(numeral, comma=comma):
             return points_for_commas(numeral)
         return numeral

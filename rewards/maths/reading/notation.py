@@ -127,6 +127,8 @@ def _vulgar(match: re.Match[str]) -> str:
 
 
 _EDGES = " \t\r\n.,;:*_`\"'"
+# Markdown emphasis, which must not touch a letter: `2**3**` is a power.
+_EMPHASIS = re.compile(r"(?<![\w)\]}*])\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*(?![\w(\[{\\*])")
 # The ending of an ordinal number: `5th`, `5^{\text{th}}`.
 _ORDINAL = re.compile(
     r"(?<=\d)(?:\^\s*\{\s*(?:\\(?:text|mathrm|textrm)\s*\{(?:st|nd|rd|th)\}|(?:st|nd|rd|th))\s*\}"
@@ -146,8 +148,17 @@ _LEAD_OUT = re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)(?![a-zA-Z])[
 """Signs after an answer that mean "done", such as a check mark or a tombstone."""
 # `\mathbf{2 1}` is 21: digits that were set apart.
 _SET_APART = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{([\d\s.,]*\d)[\s.]*\}")
+# `\mathbf{755}_{10}`
+_BEFORE_BASE = re.compile(r"\\(?:mathbf|textbf|boldsymbol)\s*\{(\d+)\}(?=\s*_)")
 # The end of a row, with the space that follows the row: `\\\\[4pt]`, `\\cr`.
 _ROW = re.compile(r"\\\\\s*\[-?[\d.]+(?:pt|em|ex|mm|cm)\]|\\cr(?![a-z])")
+_GLUED = re.compile(r"\\q?quad(?=[a-z])")
+_NEGATED = re.compile(r"(?:^|(?<=\())~(?=[A-Za-z(])")
+# `9{,}3`: a comma that groups stands before three digits.
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?![\d{]))")
+# `(2,5 ; 5)`: where a semicolon separates, a comma starts decimals.
+_SEMICOLONED = re.compile(r"[(\[{][^()\[\]{};]{0,200} ; [^()\[\]{}]*[)\]}]")
+_COMMA_INSIDE = re.compile(r"(?<=\d),(?=\d)")
 # Commands whose backslash was escaped once too often.
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
@@ -161,6 +172,7 @@ _SAID = tuple(
         (" of ", r"^(-?\d+) out of (\d+)$", r"\1/\2"),
         (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
         ("per cent", r"\bper cent\b", "percent"),
+        (":", r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
         (":", r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
         (" in ", r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
         (" and ", r"^(\d+) and (\d+/\d+)(?!\w|/)", r"\1 \2"),
@@ -198,6 +210,7 @@ _COSMETIC = re.compile(
 _FRACTION_SHAPES = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 # `\frac12` and `\frac1{x}` are spelled with both braces.
 _SHORT_FRACTION = re.compile(r"\\frac(\d)(\w)")
+_HALF_SHORT = re.compile(r"\\frac(\d)\{")
 
 
 def strip_delimiters(text: str) -> str:
@@ -214,6 +227,10 @@ def strip_delimiters(text: str) -> str:
     for sign, pattern, meaning in _SAID:
         if sign in lowered:
             text = pattern.sub(meaning, text)
+    if " ; " in text:
+        text = _SEMICOLONED.sub(lambda bracket: _COMMA_INSIDE.sub(".", bracket[0]), text)
+    if "{,}" in text:
+        text = _DECIMAL_COMMA.sub(".", text)
     if "$" in text:
         amount = text.count("$") == 1 and _AMOUNT.search(text)
         text = _AMOUNT.sub(r"\\$", text) if amount else _DOLLARS.sub(" ", text)
@@ -230,8 +247,11 @@ def strip_delimiters(text: str) -> str:
         if _ORNAMENT.search(text):
             text = _ORNAMENT.sub(" ", text)
         if "bf" in text or "bold" in text:
+            text = _BEFORE_BASE.sub(r"\1", text)
             text = _SET_APART.sub(lambda digits: f"{{{digits[1].replace(' ', '')}}}", text)
         text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
+        if "quad" in text:
+            text = _GLUED.sub(" ", text)
     if "=" in text and not _ANOTHER.search(text):
         text = _SOLUTIONS.sub("", text)
     if "(" in text and ("|" in text or "\\mid" in text):
@@ -242,6 +262,10 @@ def strip_delimiters(text: str) -> str:
         text = text.replace("\\&", " ").replace("&", " ")
     elif "&" in text and "ed}" in text:
         text = _ALIGNED.sub("=", text)
+    if "~" in text:
+        text = _NEGATED.sub(r"\\neg ", text)
+    if "**" in text:
+        text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
     if "d" in text or "t" in text:
         text = _ORDINAL.sub("", text)
     text = text.strip(' \t\r\n*`"')
@@ -278,6 +302,7 @@ def squeeze(text: str) -> str:
         text = _COSMETIC.sub("", text)
     if "frac" in text:
         text = _SHORT_FRACTION.sub(r"\\frac{\1}{\2}", _FRACTION_SHAPES.sub(r"\\frac", text))
+        text = _HALF_SHORT.sub(r"\\frac{\1}{", text)
     return text
 
 

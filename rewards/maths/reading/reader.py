@@ -32,6 +32,7 @@ _UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?(?:\s|\\[ ,])*(?:\\text\{\s*)?Uhr(?:
 _DIGITS_WITH_BASE = re.compile(
     r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
+# A quotient of units: `72 \frac{\text{km}}{\text{h}}`.
 _UNIT_QUOTIENT = re.compile(
     r"\\[dt]?frac\{\\(?:text|mathrm)\{([A-Za-z]+)\}\}\{\\(?:text|mathrm)\{([A-Za-z]+(?:\^\d)?)\}\}"
 )
