@@ -173,6 +173,10 @@ def _with_pi(said: Notated, _: Notated) -> bool:
     return "pi" in said.text
 
 
+def _closed(said: Notated, _: Notated) -> bool:
+    return re.search(r"\\(?:sum|prod|[lc]?dots)(?![a-z])|\.\.\.|…", said.text) is None
+
+
 def _solved_for_y(said: Notated, _: Notated) -> bool:
     node = said.node
     return node is not None and node.op == "rel" and node.args[0].op == "sym"
@@ -316,6 +320,7 @@ FORMS = (
         ),
         _prime_factors,
     ),
+    Form("a closed form", _asks(r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式"), _closed),
     Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
     Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),
 )
@@ -329,7 +334,7 @@ ORDERED = _asks(
     r" (?:order|sequence)\b"
     r"|\b(?:find|give|determine|compute|state|list|enter|write)\b[^.?]{0,120}\band\b[^.?]{0,80}"
     r"\bin (?:that|this|the given) order\b"
-    r"|(?-i:\(a\)[^()]+\(b\))"
+    r"|(?-i:\(a\)[^()]+\(b\))|[_＿]{3,}[^_＿]{1,200}[_＿]{3,}"
     r"|ordre (?:dé)?croissant|plus (?:petit|grand) au plus"
     r"|\b(?:auf|ab)steigend"
     r"|der größe nach|de (?:menor|mayor) a |do (?:menor|maior) (?:para|ao)"
@@ -342,6 +347,8 @@ ORDERED = _asks(
 
 
 _ROUGHLY = re.compile(r"\\approx|≈")
+_INDEX = re.compile(r"_\{[^{}]*=[^{}]*\}")
+"""The lower bound of a sum, whose sign of equality ends no side."""
 
 
 def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
@@ -354,7 +361,7 @@ def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
         if is_named and answer.chain and answer.chain.op == "rel":  # `T \approx 2.01`
             named = _ROUGHLY.split(answer.text)[-1]
             answer = Notated(named, answer.chain.args[-1], answer.chain)
-        value = _ROUGHLY.split(answer.text)[0].rpartition("=")[2]
+        value = _INDEX.sub("", _ROUGHLY.split(answer.text)[0]).rpartition("=")[2]
         answer = answer if value == answer.text else answer._replace(text=value.strip())
     for form in FORMS:
         if form.asks.search(prompt) and form.held(gold, gold) and not form.held(answer, gold):

@@ -327,6 +327,7 @@ _OFFERED = re.compile(
     r"|una) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
     re.IGNORECASE,
 )
+_FORMULA = re.compile(r"\$[^$]*\$")
 _GIVES_REASON = re.compile(
     r",?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)\s",
     re.IGNORECASE,
@@ -337,7 +338,8 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     """Return the one of two words that the prompt offers (`converge or diverge?`) which the last
     clause says, and does not deny; else None.
     """
-    offered = _OFFERED.search(prompt[-MAX_QUESTION:])
+    # A point within a formula ends no sentence.
+    offered = _OFFERED.search(_FORMULA.sub("$", prompt[-MAX_QUESTION:]))
     # Of `converge absolutely, converge conditionally or diverge?` the offer has more than a word.
     manners = [word for word in offered.groups() if word.endswith("ly")] if offered else []
     if offered is None or (

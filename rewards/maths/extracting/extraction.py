@@ -6,6 +6,7 @@ the chance of a reward. Every search runs from the end within bounded windows.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -104,8 +105,15 @@ class Ranked(NamedTuple):
 
 
 _TURN_ENDS = (
-    "<|im_start|> <|im_end|> <|eot_id|> <|endoftext|> </s> <|end_of_text|> <end_of_turn> <|return|>"
-).split()
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<|return|>",
+)
 
 
 @lru_cache(maxsize=16)
@@ -220,6 +228,9 @@ def _extraction(
         ]
         text = joined(body, boxes)
         rule, rivals = "boxes", []
+    if winner.kind is CandidateKind.BOX and _OPERATES.search(text):
+        worked = _WORKED.match(body, winner.said_to)
+        text = f"{text} = {worked[1]}" if worked else text
     if not text.isascii():
         text = without_decoration(text)
     if len(text) > MAX_ANSWER:
@@ -230,6 +241,11 @@ def _extraction(
         text, rule, start, end, rivals=tuple(rivals),
         equation=called_equation(body, text, winner.start),
     )  # fmt: skip
+
+
+_OPERATES = re.compile(r"\d\s*[-+]\s*\d")
+# `$\boxed{1+0+2+4} = 7$`: the box is the first side of a calculation.
+_WORKED = re.compile(r"\s*=\s*(-?\d[\d.,]*|\\frac\{\d+\}\{\d+\})\s*(?:\$|\\\)|\\\])")
 
 
 def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> list[Ranked]:

@@ -51,8 +51,18 @@ _COLON = r"[*_\"'`)\]}]*\s*(?::|=|→|⇒|->|-->|—|–|➜|➔|➡|▶|(?<=\s)
 
 ENGLISH = PhraseLanguage(
     name="English",
-    anchors=tuple(
-        "answer result solution roots option choice value correct statement ans mine".split()
+    anchors=(
+        "answer",
+        "result",
+        "solution",
+        "roots",
+        "option",
+        "choice",
+        "value",
+        "correct",
+        "statement",
+        "ans",
+        "mine",
     ),
     answer=r"answers?(?: value)?|ans\b\.?|mine|(?<=correct )(?:result|value|solution|option|choice"
     r"|statement)s?"
@@ -605,9 +615,10 @@ Two statements with only such words in between are made in one breath: the secon
 and both have to be right.
 """
 _CONNECTIVE = (
-    r"\b(?:but|and|so|yet|thus|hence|then|actually|wait|hmm+|however|still|alas|\w+ly)\b,?\s"
+    r"\b(?:but|and|so|yet|thus|hence|then|actually|wait|hmm+|however|still|alas|\w+ly"
+    r"|(?:up)?on (?:closer |further )?(?:reflection|inspection|second thoughts?))\b,?\s"
 )
-_CLAUSE = rf"(?:(?:^|[.!?;,:(\n—–]\s{{0,3}})(?:{_CONNECTIVE})?|{_CONNECTIVE})"
+_CLAUSE = rf"(?:(?:^|[.!?;,:(\n—–]\s{{0,3}})(?:{_CONNECTIVE}){{0,2}}|{_CONNECTIVE})"
 _NOUN = (
     r"(?:answer|value|result|number|count|total|guess|claim|reasoning|argument|calculation"
     r"|computation|solution|attempt)"
@@ -623,7 +634,8 @@ RETRACTION = _words(
     r"|absurd)\s*[.!]|\bi(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
     r"|some) (?:\w+ ){0,2}?(?:mistake|error|slip|typo|blunder|oversight)|was wrong|mis\w+|forgot"
     r"|overlooked|erred|dropped|omitted|disagree|doubt|double[- ]?counted|overcounted|undercounted"
-    r"|counted \w+ (?:\w+ )?twice|take (?:it|that) back|retract|withdraw|(?:do not|don't) (?:think"
+    r"|counted \w+ (?:\w+ )?twice|take (?:it|that) back|retract|withdraw|reject (?:it|this|that)"
+    r"|(?:do not|don't) (?:think"
     r"|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b|\b(?:wait,? no|no,? wait"
     r"|(?:scratch|strike) that|just kidding|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|should (?:have been|be|read) (?=[\d$(\\*a-j-])|let me (?:correct|fix|redo) (?:that|this|it"

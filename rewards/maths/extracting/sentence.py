@@ -305,6 +305,15 @@ _RESTATED = re.compile(
     r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
     r"\s+[$*(\\]*$"
 )
+_COUNTS_OTHERS = re.compile(
+    r"\b(?:left|remain\w*|not|instead|rather|without|of the|from the|original\w*|than|except|half"
+    r"|twice|below|above|divisor|subtract\w*|exceed\w*|exclud\w*|cannot|must|never|counting)\b"
+)
+# `$9 \\times 10$, which is 90 palindromes`: the clause works the formula out.
+_WORKED_OUT = re.compile(
+    r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
+    r"|[dt]?frac|left|right)(?![a-z]))*\$,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
+)
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
 
 
@@ -316,6 +325,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
         return True
+    if _WORKED_OUT.search(body, start, place) and not _COUNTS_OTHERS.search(body, start, place):
+        return False
     if _RESTATED.search(body, start, place) and _NOTHING.match(body, stop):
         return False
     if any(aside.end() > place for aside in _ASIDE.finditer(body, start, place + 1)):

@@ -69,7 +69,7 @@ def _without_squares(terms: Sum, meter: Meter) -> Sum:
     for monomial, coefficient in terms.items():
         product: Sum = {ONE: coefficient}
         for (base, symbolic), exponent in monomial:
-            factor = {(((base, symbolic), exponent),): 1}
+            factor: Sum = {(((base, symbolic), exponent),): 1}
             if base[:2] == _SINE and not symbolic and isinstance(exponent, int) and exponent > 1:
                 cosine = atom(("f", "cos", *base[2:]))
                 square = plus(constant(1), times(cosine, cosine, meter), -1)
