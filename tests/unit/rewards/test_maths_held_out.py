@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "maths_held_out"
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[MathsVerifier]:
-    made = MathsVerifier()
+    made = MathsVerifier(timeout_s=5)
     yield made
     made.close()
 

@@ -353,7 +353,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[MathsVerifier]:
-    made = MathsVerifier(workers=1)
+    made = MathsVerifier(workers=1, timeout_s=5)  # CPU seconds; a busy machine gets ten times that
     yield made
     made.close()
 
