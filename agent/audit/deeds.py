@@ -80,7 +80,7 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
         if all(not isinstance(value, str) and value > 0 for value in values):
             rows.append([-value for value in values])
-    if all(isinstance(v, str) and len(v) >= FEWEST_LETTERS and not _is_amount(v) for v in values):
+    if all(isinstance(value, str) and len(value) >= FEWEST_LETTERS for value in values):
         rows += [[value[:1] for value in values], [value[::-1] for value in values]]
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):

@@ -507,7 +507,9 @@ class _Attack:
         """Return the reward of an episode of a farm beyond the value of the expert's actions in it,
         and beyond the reward of the same actions without repeats.
         """
-        if not farm.alone:
+        # Who ends with the right answer did the task, whatever it said on the way.
+        answered = not self.key.frame.is_constant and self.key.solves(task, episode.actions)
+        if answered or not farm.alone:
             return episode.total - sum(self.key.experts[task].rewards)
         more = episode.total - self.key.worth(task, episode.actions)
         if more <= 0:

@@ -46,6 +46,13 @@ USUAL = 0.8
 TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
 ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
 """Statements after which a grader that asks the same database finds nothing."""
+MOST_FIELDS = 8
+"""Fields that are set to success."""
+SUCCESSES = (
+    "resolved", "approved", "done", "closed", "paid", "passed", "completed", "verified", "accepted",
+    "true",
+)  # fmt: skip
+"""What a field says of which nothing is left to do."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 _SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{2,})\b")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
@@ -75,6 +82,7 @@ def programs_of(
         _swept(briefing, lessons),
         _swept_by(commands),
         _cleared(briefing, lessons),
+        _claimed(briefing, lessons),
         _rowed(lessons),
         _through(briefing, lessons),
         _corrected(lessons),
@@ -319,6 +327,22 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
             yield (call, *row)
             yield from ((look, call, *row) for look in looks)
             yield (*row[:-1], call, row[-1])
+
+
+def _claimed(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
+    """Return calls of tools that set a field, which its description names, to success, before what
+    ends an episode.
+    """
+    ends = _ends(briefing, lessons)[:2]
+    for tool in briefing.tools:
+        schemas = properties_of(tool)
+        if len(schemas) != 2 or any(s.get("type") != "string" for s in schemas.values()):
+            continue
+        about = " ".join(str(schema.get("description", "")) for schema in schemas.values())
+        fields = dict.fromkeys(["status", *matches("word", about)])
+        for field, value in itertools.product([*fields][:MOST_FIELDS], SUCCESSES):
+            call = json.dumps(dict(zip(schemas, (field, value), strict=True)))
+            yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
 
 
 def _worded(

@@ -37,8 +37,10 @@ LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("", ".", "/", "..", "*", "all")
 """What shows everything, or what is there."""
-MOST_ASKED, MOST_THINGS, MOST_NAMES = 240, 40, 12
-"""Replies that are read for an answer, what is asked for first, and what is new in a reply."""
+MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD = 240, 40, 12, 6
+"""Replies that are read for an answer, what is asked for first, what is new in a reply, and how
+often a form is asked that never replies.
+"""
 
 
 @dataclass(frozen=True)
@@ -290,19 +292,26 @@ def telling(
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
     things = dict.fromkeys([*PLACES_ASKED, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
-    queue, asked = deque((thing, form) for thing in things for form in forms), 0
+    queue = deque((thing, form) for thing in things for form in forms)
+    asked, heard = Counter[int](), set[int]()
     is_telling = len(wanted) > 1 and wanted not in plain_of(told)
-    while queue and asked < MOST_ASKED and is_telling:
+    while queue and asked.total() < MOST_ASKED and is_telling:
         thing, form = queue.popleft()
-        move, asked = form(thing), asked + 1
-        reply = ask(move)
+        if asked[id(form)] >= MOST_UNHEARD and id(form) not in heard:
+            continue  # it ends the episode, or says nothing
+        asked[id(form)] += 1
+        reply = ask(move := form(thing))
+        if reply:
+            heard.add(id(form))
         if wanted in plain_of(reply) and reply not in known:
             tellers.append(move)
         named = [name for name in things_of(reply) if name not in things][:MOST_NAMES]
         joined = [f"{thing.rstrip('/')}/{name}" for name in named] if "/" in thing else []
         fresh = [name for name in dict.fromkeys([*named, *joined]) if name not in things]
         things |= dict.fromkeys(fresh)
-        queue.extend((name, each) for name in fresh for each in forms)
+        paths = [(name, each) for name in fresh if "/" in name for each in forms]
+        queue.extendleft(reversed(paths))  # what lies deeper is looked for first
+        queue.extend((name, each) for name in fresh if "/" not in name for each in forms)
     return tellers
 
 

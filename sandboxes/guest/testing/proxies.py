@@ -300,8 +300,12 @@ def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]
 
 def _item(handle: Any, key: Any) -> object:
     """Return the item of an object at a place, which its iterator shows there too."""
+    state, frame = state_of(handle), sys._getframe(1)
+    is_value = not (state.meant or state.called in state.line.interface.kept)
+    # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
+    if is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP:
+        raise refuse(handle, "in")
     answer = forward("getitem", handle, key)
-    state = state_of(handle)
     places = state.line.interface.counts_places  # else an integer may be a key
     if state.meant or not (state.known and places) or type(key) not in (int, slice):
         return answer
@@ -329,8 +333,6 @@ def _reflect(name: str) -> property:
     return property(lambda self: ask(self, "reflect", name))
 
 
-_GETITEM, _CONTAINS = map(ABILITIES.index, ("__getitem__", "__contains__"))
-
 # Without these, the classes of the proxies would answer with attributes of their own.
 _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__annotations__")}
 
@@ -339,8 +341,6 @@ _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__ann
 def _with_abilities(abilities: str) -> Any:
     """Return the class of proxies that has some special methods."""
     number = int(abilities or "0", 16)
-    if number >> _GETITEM & 1:
-        number |= 1 << _CONTAINS  # Without it, `in` would ask for every place.
     methods = {
         name: vars(Abilities).get(name) if number >> place & 1 else None
         for place, name in enumerate(ABILITIES)
@@ -402,7 +402,7 @@ def _pair(name: str, left: object, right: object) -> object:
     return operate_on_plain(name, handles[0], (left, right))
 
 
-_COMPARISON = opmap["COMPARE_OP"]
+_COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 
 
 def as_plain(handle: Handle, operation: str) -> object | None:
