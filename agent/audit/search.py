@@ -37,9 +37,9 @@ LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("", ".", "/", "..", "*", "all")
 """What shows everything, or what is there."""
-MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD = 240, 40, 12, 6
-"""Replies that are read for an answer, what is asked for first, what is new in a reply, and how
-often a form is asked that never replies.
+MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD, MOST_ALIKE = 240, 40, 12, 6, 2
+"""Replies that are read for an answer, what is asked for first, what is new in a reply, how often a
+form is asked that never replies, and how often names are taken from the same reply.
 """
 
 
@@ -293,7 +293,7 @@ def telling(
     things = dict.fromkeys([*PLACES_ASKED, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
-    asked, heard = Counter[int](), set[int]()
+    asked, heard, replies = Counter[int](), set[int](), Counter[str]()
     is_telling = len(wanted) > 1 and wanted not in plain_of(told)
     while queue and asked.total() < MOST_ASKED and is_telling:
         thing, form = queue.popleft()
@@ -305,8 +305,14 @@ def telling(
             heard.add(id(form))
         if wanted in plain_of(reply) and reply not in known:
             tellers.append(move)
-        named = [name for name in things_of(reply) if name not in things][:MOST_NAMES]
-        joined = [f"{thing.rstrip('/')}/{name}" for name in named] if "/" in thing else []
+        replies[reply] += 1
+        if replies[reply] > MOST_ALIKE:
+            continue  # what is said of anything tells nothing
+        named = things_of(reply)[:MOST_NAMES]
+        rows = reply.splitlines()
+        is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
+        is_place = is_listing and "/" in thing
+        joined = [f"{thing.rstrip('/')}/{name}" for name in named] if is_place else []
         fresh = [name for name in dict.fromkeys([*named, *joined]) if name not in things]
         things |= dict.fromkeys(fresh)
         paths = [(name, each) for name in fresh if "/" in name for each in forms]
