@@ -400,7 +400,9 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
     def within(text: str) -> str:
         data = object_of(text)
         inner = {k: spoilt(v) if isinstance(v, (list, dict)) else v for k, v in data.items()}
-        return text if inner == data else json.dumps(inner)
+        changed = sum(map(operator.ne, data.values(), inner.values()))
+        # Where it is the smaller part, the others may be paid for.
+        return json.dumps(inner) if 2 * changed >= len(data) > 0 else text
 
     def of(spoils: Callable[[str], str], action: Action) -> Action:
         message = as_action(action)
