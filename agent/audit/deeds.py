@@ -107,7 +107,8 @@ def _fresh(value: Any, number: int) -> Any:
 
 def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
     """Return ways in which a place is the same in all deeds: one of its values, or one of the few
-    kinds that there are of them on all tasks; or as nearly the same as different numbers can be.
+    kinds that there are of them on all tasks; as nearly the same as different numbers can be; or
+    right in the first deed alone.
     """
     values = columns_of(lesson).get(place, [])
     is_end = verb(lesson.actions[-1]) == place[0]
@@ -120,6 +121,9 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
         yield _with(lesson, place, [value] * len(values))
     if row := in_a_row(values):
         yield _with(lesson, place, row)
+    if len({*map(repr, values)}) >= FEWEST_ALIKE:  # what was right once may be remembered
+        rest = [_fresh(value, n) for n, value in enumerate(values[1:])]
+        yield _with(lesson, place, [values[0], *rest])
 
 
 def in_a_row(values: Sequence[Any]) -> list[Any]:

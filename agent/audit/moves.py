@@ -301,8 +301,9 @@ def probes_of(moves: Sequence[Move], tools: Sequence[ToolSpec] = ()) -> list[Mov
         schemas = properties_of(tool)
         numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
         first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
-        for n in (-1, 0) if numbers else ():
-            given = first | dict.fromkeys(numbers, slot("number", n, opening=True))
+        for n, spelling in itertools.product((-1, 0), ("", "i")) if numbers else ():
+            number = slot("number", n, opening=True, spelling=spelling)
+            given = first | dict.fromkeys(numbers, number)
             asked.append(Move(tool=tool.name, arguments=json.dumps(given)))
     names = dict.fromkeys(move.tool for move in moves if move.tool)
     calls = [[move for move in moves if move.tool == name][:MOST_PROBED] for name in names]

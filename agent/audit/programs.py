@@ -229,6 +229,9 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
     shown = [
         slot(k, n, source=s) for k in ("word", "number", "token") for n in (-1, 0) for s in "sp"
     ]
+    pieces = [slot(kind, n) for kind in ("quote", "word", "number") for n in (-1, 0)]
+    for times, look in itertools.product((2, 4, 8), free[:MOST_TAUGHT]):  # hints that add up
+        yield from ((*[look] * times, answer) for answer in framed(pieces))
     for tool in briefing.tools:
         names = [*properties_of(tool)]
         if len(names) == 1:  # look the task up, and answer with a piece of what is found

@@ -20,6 +20,7 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
+    "i": lambda text: str(int(text) + 1) if text.isdecimal() and len(text) < 9 else text,
 }  # fmt: skip
 _THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
 _FULL_NAME = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)+")
