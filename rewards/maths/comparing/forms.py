@@ -320,6 +320,16 @@ FORMS = (
         ),
         _prime_factors,
     ),
+    Form(
+        "the shells of a full configuration",
+        _asks(r"\b(?:full|complete|unabbreviated)\b(?:\W+\w+){0,3}\W+configuration"),
+        lambda said, _: "[" not in said.text,
+    ),
+    Form(
+        "a configuration with a noble gas",
+        _asks(r"\b(?:noble[- ]gas|abbreviated|condensed|shorthand|core)\b"),
+        lambda said, _: re.match(r"[\s$\\a-z{]*\[", said.text) is not None,
+    ),
     Form("a closed form", _asks(r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式"), _closed),
     Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
     Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),

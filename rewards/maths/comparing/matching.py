@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..proving.judge import Judge
 from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols, text
+from .cases import same_by_cases
 from .constants import apart_by_a_constant, same_constants, same_free
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
@@ -408,6 +409,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
             return matches(*components, judge)
     if gold.op == answer.op == "cases":
         return _same_cases(branches(gold), branches(answer), judge)
+    if "cases" in (gold.op, answer.op):
+        formula, cases = (answer, gold) if gold.op == "cases" else (gold, answer)
+        if (same := same_by_cases(formula, cases, judge)) is not None:
+            return judge.decided("cases", same, "a case has another value")
     if is_scalar(gold) and is_scalar(answer):
         return same_value(gold, shifted(gold, answer, judge.whole, judge.counts), judge)
     return _as_written(gold, answer, judge)

@@ -27,6 +27,7 @@ _BEHAVES = re.compile(
 _IS_A = re.compile(r"\b([a-z]) (?:is|=) (?:an? )?(?=[a-z]{3})")
 """What joins a letter and what it is: `A is a knave`, `A: knave`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
+_NULL = r"(?:the )?(?:null(?: hypothesis)?|h_?\{?0\}?|h₀)(?:,? h_?\{?0\}?)?"
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
@@ -35,6 +36,9 @@ _SAME = tuple(
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
          r"(?: solutions| values)?", "infinitely many"),
+        (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject {_NULL}", "reject h0"),
+        (rf"(?:no,? )?(?:we |you )?(?:fail(?:ed)? to|(?:do|should|must|can) ?not|don['’]t|can['’]t) reject {_NULL}",
+         "do not reject h0"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
         ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×|falsch|faux|falso|неверно|ложь|거짓|偽"

@@ -12,6 +12,7 @@ from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
+from .rows import rows_of
 from .running import ends_in_formula
 from .sentence import (
     CALCULATED,
@@ -167,6 +168,12 @@ def listed_values(body: str, count: int) -> Candidate | None:
             return None
         text = cleaned(", ".join(row.strip("-*• ") for row in rows))
         return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
+    if (listed := rows_of(body, count)) and not (
+        _DISOWNS.search(body[: listed.start].rstrip()[-120:])
+        or _DISOWNS.search(body[listed.start :])
+        or _STEPS.search(body, listed.start)
+    ):
+        return listed
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
