@@ -18,7 +18,7 @@ from .regions import HIGHEST, LOWEST, Piece, Region, complement, merged, to_regi
 _STEPS = (Fraction(1, 7), Fraction(5, 3), Fraction(13, 4), Fraction(29, 3), Fraction(211, 2))
 """How far from its end a half line is looked at."""
 _SHARES = (Fraction(1, 9), Fraction(2, 7), Fraction(5, 11), Fraction(7, 10), Fraction(16, 17))
-_NUMBERS = {"odd": (1, 3, 7, 19, 42 + 1), "even": (2, 4, 10, 26, 64)}
+_NUMBERS = {"odd": (1, 3, 7, 19, 43), "even": (2, 4, 10, 26, 64)}
 MAX_BRANCHES = 6
 
 
@@ -31,9 +31,13 @@ def same_by_cases(formula: Node, cases: Node, judge: Judge) -> bool | None:
         return None
     letter = sym(names.pop())
     places = _places(formula, cases, letter)
-    return places and all(
-        judge.equal(replaced(formula, letter, place), replaced(value, letter, place))
-        for value, place in places
+    return (
+        None
+        if places is None
+        else all(
+            judge.equal(replaced(formula, letter, place), replaced(value, letter, place))
+            for value, place in places
+        )
     )
 
 

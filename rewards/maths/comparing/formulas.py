@@ -24,6 +24,8 @@ _EQUILIBRIUM = re.compile(
 )
 _PLUS = re.compile(r"(?<!\^)(?<!\^\d)\+(?!->|$)")
 """The sign between two substances, which is no charge."""
+_CHARGED = re.compile(r"(?<=[A-Za-z\d\])])(?<!\^\d)(?<!\{\d)([+-])(?=[\s}(]|$)")
+"""A charge as `\\ce` writes it, right behind its substance: `Ag+`."""
 _STATE = re.compile(r"\((?:s|l|g|aq)\)")
 _MARKUP = re.compile(
     r"\\(?:ce|mathrm|text|textrm|mathsf|rm|left|right)(?![a-z])|\\[,;:! ]|[\s{}$_~]"
@@ -43,6 +45,7 @@ def formula(text: str) -> str | None:
     """
     if len(text) > MAX_LENGTH or _MARKED.search(text) is None:
         return None
+    text = _CHARGED.sub(r"^\1", text) if "\\ce" in text else text
     text = _EQUILIBRIUM.sub("<=>", _ARROWS.sub("->", text)).replace("\\cdot", ".")
     text = _LAST_CHARGE.sub(r"^\1", _MARKUP.sub("", text))
     alone = re.fullmatch(r"[(\[]*[A-Z][)\]]*", text)

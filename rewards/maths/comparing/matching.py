@@ -213,7 +213,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return same_names
     if {gold.note, answer.note} == {"and", "or"} and not all(map(is_claim, first)):
         return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
-    if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
+    if gold.op == "list" and len(first) != len(second) and len(set(first)) < len(first):
         return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
     return _unordered(first, second, judge)
 
@@ -411,8 +411,8 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
         return _same_cases(branches(gold), branches(answer), judge)
     if "cases" in (gold.op, answer.op):
         formula, cases = (answer, gold) if gold.op == "cases" else (gold, answer)
-        if (same := same_by_cases(formula, cases, judge)) is not None:
-            return judge.decided("cases", same, "a case has another value")
+        if (agrees := same_by_cases(formula, cases, judge)) is not None:
+            return judge.decided("cases", agrees, "a case has another value")
     if is_scalar(gold) and is_scalar(answer):
         return same_value(gold, shifted(gold, answer, judge.whole, judge.counts), judge)
     return _as_written(gold, answer, judge)

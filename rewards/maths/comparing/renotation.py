@@ -7,9 +7,10 @@ is. Gold and answer are rewritten alike, so that only the form of what is said i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache
 from itertools import permutations
 
 from ..reading.nodes import EXACT, Unreadable
@@ -19,19 +20,29 @@ from ..reading.units import dimension
 from ..reading.vocabulary import UNITS_OF_NUMBER
 
 _GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
+PROMPTS = 256
+"""How many prompts keep what they call for in a cache."""
 MAX_ITEMS = 50
 """The most items that a description is written out in."""
 
 
 def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     """Return gold and answer in the notation that the question calls for."""
-    for asks, rewrite in _NOTATIONS:
-        if asks is None or asks.search(prompt):
-            gold, answer = rewrite(gold), rewrite(answer)
-    for asks, sign in _DIRECTIONS:
-        if asks.search(prompt):
-            gold, answer = _listed(gold, sign), _listed(answer, sign)
+    rewrites, signs = _called_for(prompt)
+    for rewrite in rewrites:
+        gold, answer = rewrite(gold), rewrite(answer)
+    for sign in signs:
+        gold, answer = _listed(gold, sign), _listed(answer, sign)
     return gold, _measured(answer)
+
+
+@lru_cache(maxsize=PROMPTS)
+def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
+    """Return the notations and the direction of the order that a question calls for; rollouts
+    share their question.
+    """
+    rewrites = [rewrite for asks, rewrite in _NOTATIONS if asks is None or asks.search(prompt)]
+    return rewrites, [sign for asks, sign in _DIRECTIONS if asks.search(prompt)]
 
 
 # --- orderings ---
@@ -90,7 +101,8 @@ def _cycles(text: str) -> str:
 _PERMUTED = re.compile(
     r"(?:all (?:the )?permutations of (?P<first>\(.+\))"
     r"|(?P<second>\(.+\)),? ?(?:(?:and|plus|with|or|together with|along with)?:? ?"
-    r"(?:all|any)?(?: of)? ?(?:the |its |their )?(?:other )?permutations?(?: thereof| of (?:it|these|them|this))?"
+    r"(?:all|any)?(?: of)? ?(?:the |its |their )?(?:other )?permutations?"
+    r"(?: thereof| of (?:it|these|them|this))?"
     r"|(?:\()?in (?:any|some) order(?:\))?))",
     re.IGNORECASE,
 )
@@ -98,6 +110,8 @@ _PERMUTED = re.compile(
 
 def _permuted(text: str) -> str:
     """Return `(1,1,4) and its permutations` as the list of the tuples."""
+    if "ermut" not in text and "order" not in text:
+        return text
     plain = " ".join(re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", text).split())
     described = _PERMUTED.fullmatch(plain.strip(" $."))
     rows = (
@@ -114,9 +128,10 @@ def _permuted(text: str) -> str:
 
 
 _INTEGERS = re.compile(
-    r"(?:all|every|each|any)?(?: of)?(?: the)? ?(?P<kind>even|odd)?(?: positive)? ?"
+    r"(?:(?:all|every|each|any)(?: of)? )?(?:the )?(?:(?P<kind>even|odd) )?(?:positive )?"
     r"(?:integers?|whole numbers?|natural numbers?)(?: [a-z])?,? (?:from )?(?P<low>-?\d{1,4})"
-    r" (?:to|through|up to(?: and including)?) (?P<high>-?\d{1,4})(?:,? \(?(?:both )?inclu(?:sive|ded)\)?)?",
+    r" (?:to|through|up to(?: and including)?) (?P<high>-?\d{1,4})"
+    r"(?:,? \(?(?:both )?inclu(?:sive|ded)\)?)?",
     re.IGNORECASE,
 )
 
@@ -155,6 +170,28 @@ def _sides(text: str) -> str:
     return ", ".join(lengths) if 1 < len(lengths) < 4 and plain and "," not in text else text
 
 
+_SHAPE_ASKED = re.compile(
+    r"\b(?:size|dimensions?|order|shape)\b[^.?]*\bmatri|\bmatri[^.?]*\b(?:size|dimensions?|shape)\b",
+    re.IGNORECASE,
+)
+_SHAPE = re.compile(
+    rf"[(]?(\d+|[a-z]){_GAP}(?:\\times|×|x|\\text\s*\{{\s*by\s*\}}|by|,){_GAP}(\d+|[a-z])[)]?"
+    rf"{_GAP}(?:\\text\s*\{{\s*)?(?:matri\w+\s*)?\}}?"
+)
+
+
+def same_shape(prompt: str, gold: str, answer: str) -> bool | None:
+    """Decide whether an answer is the shape (2 by 4) of a matrix that the gold is, which is no
+    product; None where the question asks for none, or the answer is neither a shape nor a number.
+    """
+    wanted = _SHAPE.fullmatch(gold.strip(" $.")) if _SHAPE_ASKED.search(prompt) else None
+    if wanted is None:
+        return None
+    if given := _SHAPE.fullmatch(answer.strip(" $.")):
+        return wanted.groups() == given.groups()
+    return False if re.fullmatch(r"[\s$]*\d+[\s$.]*", answer) else None
+
+
 _PAIRED = (
     r"(?:\\text\s*\{\s*(?:[-–—:→]|->)\s*\}|\\(?:long)?(?:left)?rightarrow(?![a-z])|\\(?:to|mapsto"
     r"|Rightarrow|leftrightarrow)(?![a-z])|->|[-–—:→↔=⇒⟶➔])"
@@ -189,22 +226,23 @@ _ROMAN = ("", "", "ii", "iii", "iv", "", "vi", "vii", "viii", "ix")
 # --- values that are counted ---
 
 _TIMES_OVER = re.compile(
-    r"(?:\s|\\[ ,;]|,|~|\\text\s*\{|[({])*\b(?:(?:each |occurring |counted )?(?:with |of |has |algebraic )*"
-    r"multiplicity(?: of)?(?:\s|\\[ ,;]|[=}${]|\\text\s*\{)*(?P<count>\d|one|two|three|four)"
+    r"(?:\s|\\[ ,;]|,|~|\\text\s*\{|[({])*\b(?:(?:each |occurring |counted )?"
+    r"(?:with |of |has |algebraic )*multiplicity(?: of)?"
+    r"(?:\s|\\[ ,;]|[=}${]|\\text\s*\{)*(?P<count>\d|one|two|three|four)"
     r"|(?P<word>simple|double|triple|twice|once)(?: root| zero| eigenvalue)?)\b(?:\s|[)}$])*"
 )
 _COUNTS = {"simple": 1, "once": 1, "double": 2, "twice": 2, "triple": 3, **UNITS_OF_NUMBER}
 _NAME = re.compile(r"\s*(?:\\?[A-Za-z]+(?:_\{?[\d,]+\}?)?\s*=\s*)?")
 
 
+def _count(said: re.Match[str]) -> str:
+    word = said["count"] or said["word"]
+    return f" § {word if word.isdigit() else _COUNTS[word]} "
+
+
 def _repeated(text: str) -> str:
     """Return `1 (multiplicity 2), 4` as the list `1, 1, 4`."""
-    marked = _TIMES_OVER.sub(
-        lambda said: (
-            f" § {said['count'] if (said['count'] or '').isdigit() else _COUNTS[said['count'] or said['word']]} "
-        ),
-        text,
-    )
+    marked = _TIMES_OVER.sub(_count, text)
     if "§" not in marked:
         return text
     bare = re.sub(r"\\text\s*\{\s*(,|and|;)*\s*\}|\band\b", ",", marked.strip(" $\\{}"))
@@ -213,7 +251,7 @@ def _repeated(text: str) -> str:
         value, _, count = item.partition("§")
         if value.strip(" $}"):
             values += [_NAME.sub("", value, count=1).strip(" $")] * int(count.strip(" }$") or 1)
-    return ", ".join(values) if len(values) <= MAX_ITEMS else text
+    return ", ".join(values) if 0 < len(values) <= MAX_ITEMS else text
 
 
 def _grouped(text: str) -> str:
@@ -231,7 +269,14 @@ def _unhatted(text: str) -> str:
 
 
 _NOTATIONS: tuple[tuple[re.Pattern[str] | None, Callable[[str], str]], ...] = (
-    (re.compile(r"\bcycles?\b|\bcyclic|\bzykl|cíclic", re.IGNORECASE), _cycles),
+    (
+        re.compile(
+            r"\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
+            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _cycles,
+    ),
     (None, _permuted),
     (None, _integers),
     (

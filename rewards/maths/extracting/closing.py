@@ -438,11 +438,14 @@ _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
 _SUBJECT = re.compile(
-    r"\W*(?:(?:so|therefore|thus|hence|then|in total|altogether),?\s+)?(?:exactly\s+)?"
+    r"\W*(?:(?:so|therefore|thus|hence|then|in total|in all|overall|altogether),?\s+)*"
+    r"(?:exactly\s+)?"
     rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
     r"(?P<noun>(?: [a-z]+){1,4}?)"
     r" (?:(?:are|is|were|was)\s(?:left(?! out)|needed|required|necessary|empty|free"
-    r"|possible|available|enough|sufficient|in (?:all|total))|remain|satisfy|work)"
+    r"|possible|available|enough|sufficient|made|played|formed|exchanged|in (?:all|total))"
+    r"|(?:can|could) be (?:made|formed|drawn|chosen)|remain|satisfy|work|exist|take place|occur"
+    r"|happen)"
     r"\b[a-z ]{0,30}[.!]?\s*$",
     re.IGNORECASE,
 )

@@ -52,7 +52,11 @@ def boxed_apart(gold: str, response: str) -> bool:
     if response.count("box") < 2:
         return False
     wanted = len(_SEVERAL.findall(gold)) + 1
-    if wanted < 2 or gold.strip()[-1:] in {")", "]", "}"} or parts(response) != wanted:
+    if (
+        wanted < 2
+        or _ENCLOSED.fullmatch(_SIZES.sub("", gold).strip(" $"))
+        or parts(response) != wanted
+    ):
         return False
     boxes = _filled(response)
     between = [response[a.end : b.start] for a, b in itertools.pairwise(boxes)]
@@ -81,6 +85,7 @@ def values_of(gold: str) -> int:
     return count
 
 
+_SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")
 _ENCLOSED = re.compile(r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]", re.DOTALL)
 _MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
 _SEVERAL = re.compile(

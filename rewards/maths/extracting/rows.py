@@ -31,7 +31,7 @@ _TOTAL = re.compile(
 )
 
 
-class Row(NamedTuple):
+class ValueRow(NamedTuple):
     """A row: the label, and the value behind it."""
 
     label: str
@@ -53,7 +53,7 @@ def rows_of(body: str, count: int) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, _joined(found), start, end, start, end)
 
 
-def _joined(found: list[Row]) -> str:
+def _joined(found: list[ValueRow]) -> str:
     """Return rows as one answer, those with the letters of parts in their order."""
     if all(re.fullmatch(_PART, row.label) for row in found):
         found = sorted(found)
@@ -71,15 +71,15 @@ def _named(label: str) -> str:
     )
 
 
-def _lines(lines: list[str]) -> list[Row]:
+def _lines(lines: list[str]) -> list[ValueRow]:
     """Return the rows of lines that all have a label; a heading before them is left out."""
     while lines and lines[0].rstrip("*_ ").endswith(":"):
         lines = lines[1:]
     if lines and all(map(_POINT.fullmatch, lines)):
-        return [Row(match["point"], "") for line in lines if (match := _POINT.fullmatch(line))]
+        return [ValueRow(match["point"], "") for line in lines if (match := _POINT.fullmatch(line))]
     found = [_ROW.fullmatch(line) for line in lines]
     rows = [
-        Row(
+        ValueRow(
             (match["part"] or match["name"] or match["key"]).strip("*_$` "),
             _value(match["value"], is_key=match["sign"] not in {":", "="}),
         )
@@ -89,7 +89,7 @@ def _lines(lines: list[str]) -> list[Row]:
     return rows if len(rows) == len(lines) and all(row.value for row in rows) else []
 
 
-def _table(lines: list[str]) -> list[Row]:
+def _table(lines: list[str]) -> list[ValueRow]:
     """Return the first and last cells of the rows of a Markdown table."""
     begin = next((n for n in range(len(lines) - 1, -1, -1) if not lines[n].startswith("|")), -1) + 1
     table = lines[begin:]
@@ -99,7 +99,7 @@ def _table(lines: list[str]) -> list[Row]:
     if any(len(row) < 2 for row in cells):
         return []
     labels = [(re.match(_PART, row[0]) or re.match(r".*", row[0]))[0] for row in cells]  # type: ignore[index]
-    rows = [Row(label, _value(row[-1])) for label, row in zip(labels, cells, strict=True)]
+    rows = [ValueRow(label, _value(row[-1])) for label, row in zip(labels, cells, strict=True)]
     plain = all(
         re.fullmatch(rf"{_PART}|{_NAME}|\d{{1,2}}", row.label) and row.value for row in rows
     )

@@ -113,7 +113,7 @@ def with_names(text: str, *, bare: bool = False) -> str:
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
 
 
-_LETTERED = re.compile(r"(?P<name>[A-Za-z])\s*[:=]\s*(?P<value>[^,;:=]+)")
+_LETTERED = re.compile(r"(?P<name>[A-Za-z])\s*[:=]\s*(?P<value>[-\d\\($.][^,;:=]*)")
 
 
 def _lettered(text: str) -> list[Labelled]:

@@ -109,6 +109,7 @@ _SIGNS = {"R": "R$", "U": "\\$", "r": "₹", "I": "₹", "E": "€", "G": "£"}
 def _with_sign(currency: re.Match[str]) -> str:
     """Return an amount with the sign of its currency; reais have commas before their decimals."""
     name, amount = currency["name"], _DECIMAL_COMMA.sub(".", currency["amount"])
+    amount = amount.replace("{,}", ",")
     if currency["open"] and not currency["close"]:
         amount = amount.replace("}", "", 1)
     elif currency["close"] and not currency["open"]:
@@ -217,8 +218,8 @@ _BOUNDS = (
 
 def _bounded(phrase: str) -> str:
     return (
-        r"^(?:\\text\s*\{\s*)?\$?([a-z])\$?\s*(?:\\text\s*\{\s*)?\b(?:is|must be|has to be|should be) "
-        rf"(?:{phrase})\b[\s}}$]*(?=-?[\d\\])"
+        r"^(?:\\text\s*\{\s*)?\$?([a-z])\$?\s*(?:\\text\s*\{\s*)?"
+        rf"\b(?:is|must be|has to be|should be) (?:{phrase})\b[\s}}$]*(?=-?[\d\\])"
     )
 
 
