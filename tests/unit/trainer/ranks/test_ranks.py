@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,25 @@ from ludus.trainer.sft import negative_log_likelihood
 
 
 @pytest.fixture(autouse=True)
-def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the process of the tests, which a rank would end."""
+def _stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the process of the tests, which a rank would end. A loss is known before its timer is
+    made, so that a test may be over first: whatever it has made is closed then, and ends nothing.
+    """
+    made: list[Control] = []
+    begin = Control.__init__
+
+    def begin_and_note(control: Control, members: Sequence[RankMember]) -> None:
+        begin(control, members)
+        made.append(control)
 
     def stay(control: Control) -> None:
         return
 
+    monkeypatch.setattr(Control, "__init__", begin_and_note)
     monkeypatch.setattr(Control, "_exit", stay)
+    yield
+    for control in made:
+        control.close()
 
 
 MEMBERS = [RankMember(rank, "box", 100 + rank) for rank in range(3)]
@@ -356,6 +368,34 @@ def test_a_rank_that_is_killed_is_known_at_once_by_name() -> None:
         lead.refuse_lost(60)
     rank.wait(timeout=60)
     rank.stdout.close()
+
+
+LOSER = """
+import sys, threading, time
+from ludus.trainer.ranks import control
+control.END_S = 0.3
+members = [control.RankMember(0, "box", 100), control.RankMember(1, "box", 101)]
+lead = control.Lead(members, "127.0.0.1")
+waiting = threading.Thread(target=lead.accept)
+waiting.start()
+follower = control.Follower(members, members[1], lead.address)
+waiting.join()
+follower.end("MemoryError")
+assert lead.loss(30) is not None
+if sys.argv[1] == "closed":
+    lead.close()
+time.sleep(1 if sys.argv[1] == "closed" else 60)
+print("here")
+"""
+
+
+@pytest.mark.parametrize(("left", "code", "said"), [("open", 1, ""), ("closed", 0, "here\n")])
+def test_a_loss_ends_the_process_unless_the_run_is_closed(left: str, code: int, said: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOSER, left], capture_output=True, text=True, timeout=120
+    )
+    assert (ran.returncode, ran.stdout) == (code, said), ran.stderr
+    assert ran.stderr.endswith("rank 1 (host box, pid 101) failed: MemoryError; this rank ends\n")
 
 
 @pytest.mark.slow
