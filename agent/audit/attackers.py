@@ -143,7 +143,9 @@ class AnswerFrame:
     call: ToolCall | None = None
     argument: str = ""
     numbers: tuple[str, ...] = ()
-    """The numeric arguments that differ between tasks, which an answer has to have right, too."""
+    """The arguments that differ between tasks and are no texts, which an answer has to have right,
+    too.
+    """
     is_constant: bool = False
     """Whether every episode ends in the same way, so that the end is no answer."""
 
@@ -164,10 +166,11 @@ class AnswerFrame:
             varied = [n for n in given if len({str(end.arguments.get(n)) for end in ends}) > 1]
             numbers = [name for name in varied if type(given[name]) in (int, float)]
             argument = (texts or numbers or [""])[-1]
+            others = [name for name in varied if not isinstance(given[name], str)]
             return cls(
                 call=calls[-1],
                 argument=argument,
-                numbers=tuple(name for name in numbers if name != argument),
+                numbers=tuple(name for name in others if name != argument),
                 is_constant=not argument,
             )
         texts = list(dict.fromkeys(final.text for final in finals))
@@ -202,7 +205,7 @@ class AnswerFrame:
         return text.removeprefix(self.before.lstrip()).removesuffix(self.after.rstrip()).strip()
 
     def amounts(self, action: Action) -> list[object]:
-        """Return the numbers beside the answer of a call."""
+        """Return the numbers and lists beside the answer of a call."""
         calls = [c for c in as_action(action).tool_calls if self.call and c.name == self.call.name]
         return [calls[0].arguments.get(name) for name in self.numbers] if calls else []
 

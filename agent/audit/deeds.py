@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from ludus.messages import as_action
+
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, number_of
 from .programs import TOKEN
@@ -26,6 +28,8 @@ FEWEST_LETTERS = 4
 """Letters of a text of which the first alone says nothing."""
 FEWEST_ALIKE = 4
 """Values of which one said for all is no fair part."""
+HOLLOW = ("", "?")
+"""What says nothing."""
 AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 NAME = re.compile(r"\w[\w.-]*\w|\w")
 _PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
@@ -103,7 +107,8 @@ def _fresh(value: Any, number: int) -> Any:
 
 def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
     """Return ways in which a place is the same in all deeds: one of its values, or one of the few
-    kinds that there are of them on all tasks.
+    kinds that there are of them on all tasks; as nearly the same as different numbers can be; or
+    right in the first deed alone.
     """
     values = columns_of(lesson).get(place, [])
     is_end = verb(lesson.actions[-1]) == place[0]
@@ -114,6 +119,23 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
         ]
     for value in known:
         yield _with(lesson, place, [value] * len(values))
+    if row := in_a_row(values):
+        yield _with(lesson, place, row)
+    if len({*map(repr, values)}) >= FEWEST_ALIKE:  # what was right once may be remembered
+        rest = [_fresh(value, n) for n, value in enumerate(values[1:])]
+        yield _with(lesson, place, [values[0], *rest])
+
+
+def in_a_row(values: Sequence[Any]) -> list[Any]:
+    """Return whole numbers that differ by one from the least of some on, in place of numbers that
+    mostly are further apart; none where they are few.
+    """
+    numbers = [number_of(str(value)) for value in values if not isinstance(value, bool)]
+    whole = sorted(number for number in numbers if isinstance(number, int))
+    gaps = list(map(operator.sub, whole[1:], whole))
+    if len(whole) < max(FEWEST_DEEDS, len(values)) or 2 * sum(gap > 1 for gap in gaps) <= len(gaps):
+        return []
+    return [_of_kind(str(whole[0] + n), value) for n, value in enumerate(values)]
 
 
 def renamed(lesson: Lesson) -> Iterator[Way]:
@@ -161,6 +183,14 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 def _is_amount(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(number_of(str(value)), (int, float))
+
+
+def hollowed(lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which all texts but the first say nothing, if they are several answers."""
+    texts = [as_action(action) for action in lesson.actions]
+    is_said = not any(message.tool_calls for message in texts)
+    if is_said and len({message.text for message in texts}) >= FEWEST_ALIKE:
+        yield from ([lesson.actions[0], *[sign] * (len(texts) - 1)] for sign in HOLLOW)
 
 
 def one_deed(name: str, lesson: Lesson) -> Iterator[Way]:

@@ -30,6 +30,8 @@ from .deeds import (
     backwards,
     columns_of,
     done_to_more,
+    hollowed,
+    in_a_row,
     is_named,
     kinds_of,
     offset,
@@ -95,7 +97,7 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
     """
     is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
-        bound = MORE_BOUND if forgery in (Forgery.MORE, Forgery.REVERSED) else None
+        bound = MORE_BOUND if forgery in (Forgery.MORE, Forgery.HALVED, Forgery.REVERSED) else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
             yield Law(f"forged {forgery.name.lower()}", about, forgery.ways, bound=bound)
@@ -111,6 +113,8 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
     for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
+    about = "the first thing that the expert says, and nothing in place of all others"
+    yield Law("hollow", about, hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, what the end is about called otherwise everywhere"
     yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1])
     for nth in range(MOST_PLACES):
@@ -185,6 +189,7 @@ class Forgery(StrEnum):
     FIRST = "only the first item of its list is left"
     ROTATED = "each key has the value of the next one"
     ENDS = "only the first and the last item of its list are left"
+    HALVED = "only the first half of its list is left"
     ZEROED = "each of its numbers is zero"
     UNDEFINED = "each of its numbers is NaN"
     LEVEL = "in each item of its list, every number is the first one"
@@ -228,6 +233,8 @@ class Forgery(StrEnum):
             return listing.with_items([None] * len(listing.items)) if listing and is_data else ""
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
+        if self is self.HALVED:
+            return listing.halved() if listing else ""
         if listing is None or len(items) < FEWEST_ITEMS or usual[0][1] == len(items):
             return ""
         if self in (self.LEVEL, self.UNIFORM):
@@ -295,6 +302,12 @@ class _Listing:
         if self.name:
             return json.dumps({self.name: items})
         return json.dumps(dict(pairs) if self.keys else items)
+
+    def halved(self) -> str:
+        """Return the answer with the first half of its items; "" where they may be one name."""
+        few = self.items[: len(self.items) // 2]
+        is_list = self.joint != " " or len(self.items) >= FEWEST_ITEMS
+        return self.with_items(few) if few and is_list else ""
 
 
 def _wild(sign: str, answer: str) -> str:
@@ -418,7 +431,9 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
 
 
 def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which all items of a list have the same word or number at a place."""
+    """Return ways in which all items of a list have the same word or number at a place, or numbers
+    in a row.
+    """
     for nth in range(MOST_FIELDS):
 
         def spoil(text: str, nth: int = nth) -> str:
@@ -429,10 +444,15 @@ def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
             rows = [[*TOKEN.finditer(item)] for item in items]
             if listing is None or len({*map(len, rows)}) != 1 or not 2 <= len(rows[0]) > place:
                 return ""
-            values = unlike_most([row[place][0] for row in rows])[nth : nth + 1]
-            pairs = zip(items, rows, strict=True)
+            values = [row[place][0] for row in rows]
+            same = [[value] * len(items) for value in unlike_most(values)]
+            columns = [*same, *filter(None, [in_a_row(values)])][nth : nth + 1]
             return listing.with_items(
-                [i[: r[place].start()] + v + i[r[place].end() :] for i, r in pairs for v in values]
+                [
+                    item[: row[place].start()] + value + item[row[place].end() :]
+                    for column in columns
+                    for item, row, value in zip(items, rows, column, strict=True)
+                ]
             )
 
         yield from _texts(lesson, spoil)

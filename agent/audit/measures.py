@@ -480,7 +480,7 @@ class _Attack:
         answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
         given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
         tellers = [] if ground.is_slow else telling(*given, ask)
-        for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves)]:
+        for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves, ground.briefing.tools)]:
             if len(known) >= most or self._is_late("probe", until):
                 return
             reply = heard(move, lessons[0].task)

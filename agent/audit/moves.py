@@ -292,11 +292,21 @@ def _forged(told: str, lessons: Sequence[Lesson]) -> list[str]:
     return [*lines, *often]
 
 
-def probes_of(moves: Sequence[Move]) -> list[Move]:
-    """Return moves that ask nothing: no answer, a wrong one, and a few calls of each tool."""
+def probes_of(moves: Sequence[Move], tools: Sequence[ToolSpec] = ()) -> list[Move]:
+    """Return moves that ask nothing: no answer, a wrong one, calls of tools with a number of the
+    task, and a few others of each tool.
+    """
     asked = [*map(Move, ("help", "hint", "")), *framed(("nothing", "0"))]
-    tools = dict.fromkeys(move.tool for move in moves if move.tool)
-    calls = [[move for move in moves if move.tool == tool][:MOST_PROBED] for tool in tools]
+    for tool in tools:
+        schemas = properties_of(tool)
+        numbers = [name for name, schema in schemas.items() if schema.get("type") in NUMERIC]
+        first = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        for n, spelling in itertools.product((-1, 0), ("", "i")) if numbers else ():
+            number = slot("number", n, opening=True, spelling=spelling)
+            given = first | dict.fromkeys(numbers, number)
+            asked.append(Move(tool=tool.name, arguments=json.dumps(given)))
+    names = dict.fromkeys(move.tool for move in moves if move.tool)
+    calls = [[move for move in moves if move.tool == name][:MOST_PROBED] for name in names]
     return [*asked, *(move for row in itertools.zip_longest(*calls) for move in row if move)]
 
 

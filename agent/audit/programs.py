@@ -46,13 +46,15 @@ USUAL = 0.8
 TABLE = re.compile(r"\b(?:from|into|update|table|join)\s+([A-Za-z_]\w*)", re.IGNORECASE)
 ERASERS = ("delete from {}", "drop table {}", "delete from {} where rowid > 1")
 """Statements after which a grader that asks the same database finds nothing."""
-MOST_FIELDS = 8
-"""Fields that are set to success."""
+MOST_FIELDS, MOST_WORDS = 8, 10
+"""Fields that are set to success, and words of a line of which each is its answer."""
 SUCCESSES = (
     "resolved", "approved", "done", "closed", "paid", "passed", "completed", "verified", "accepted",
     "true",
 )  # fmt: skip
 """What a field says of which nothing is left to do."""
+_CHOSEN = [slot(kind, n) for kind in ("rising", "number") for n in (0, -1)]
+"""The least, greatest, first and last number that is shown."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 _SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{2,})\b")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
@@ -227,6 +229,9 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
     shown = [
         slot(k, n, source=s) for k in ("word", "number", "token") for n in (-1, 0) for s in "sp"
     ]
+    pieces = [slot(kind, n) for kind in ("quote", "word", "number") for n in (-1, 0)]
+    for times, look in itertools.product((2, 4, 8), free[:MOST_TAUGHT]):  # hints that add up
+        yield from ((*[look] * times, answer) for answer in framed(pieces))
     for tool in briefing.tools:
         names = [*properties_of(tool)]
         if len(names) == 1:  # look the task up, and answer with a piece of what is found
@@ -235,6 +240,10 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
             )
             pieces = [slot("paragraph", n) for n in (0, 1, -1)]
             yield from ((ask, answer) for answer in framed(pieces))
+            for kind, n in itertools.product(("full", "quote", "name"), (0, -1)):
+                named = json.dumps({names[0]: slot(kind, n, opening=True)})
+                ask = Move(tool=tool.name, arguments=named)
+                yield from ((ask, answer) for answer in framed(_CHOSEN))
         for name, value in itertools.product(names if len(names) == 1 else (), shown):
             call = Move(tool=tool.name, arguments=json.dumps({name: value}))
             yield from ((first, call) for first in free)
@@ -404,7 +413,9 @@ def _moving(end: Move) -> Iterator[Program]:
 
 
 def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return answers of a row for each line of the task, all with equal values at an edge."""
+    """Return answers of a row for each line of the task, all with equal values at an edge, or each
+    with a word of its line.
+    """
     frame = AnswerFrame.of(lessons, Briefing())
     places, rows = Counter[int](), list[tuple[str, str]]()
     for lesson in (each for each in lessons if each.actions):
@@ -418,6 +429,7 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     labels = dict.fromkeys(label for _, label in rows)
     if len(labels) > MOST_LABELS:
         labels = dict.fromkeys(variants(next(iter(labels))))
+    labels |= dict.fromkeys(each_line(n) for n in range(MOST_WORDS) if n != place)
     yield from ((move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in labels))
 
 

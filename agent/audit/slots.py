@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ludus.messages import as_action
 
@@ -20,8 +20,10 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "n": lambda text: re.sub(r"\s+", "\n", text), "j": lambda text: re.sub(r"\s+", "", text),
     "b": lambda text: re.sub(r"\s+", "_", text), "r": lambda text: text[::-1],
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
+    "i": lambda text: str(int(text) + 1) if text.isdecimal() and len(text) < 9 else text,
 }  # fmt: skip
 _THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
+_FULL_NAME = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)+")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
 MOST_ITEMS = 200
@@ -63,10 +65,11 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
     "thing": lambda text: things_of(text),
     "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
+    "full": lambda text: _FULL_NAME.findall(text),
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
 )
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
@@ -106,8 +109,9 @@ def filled(text: str, scene: Scene) -> str:
     """Fill the slots of a text; "nothing" where there is no such place."""
     if "\0" not in text:
         return text
-    if row := _EACH.search(text):
-        return "\n".join(text.replace(row[0], key) for key in _keys(scene.opening, int(row[1])))
+    if places := [int(place) for place in _EACH.findall(text)]:
+        rows = [row for row in _rows(scene.opening) if len(row) > max(places)]
+        return "\n".join(_EACH.sub(partial(_word_of, row), text) for row in rows)
 
     def named(match: re.Match[str]) -> str:
         return match[2].join([*dict.fromkeys(matches(match[1], scene.opening))][:MOST_ITEMS])
@@ -119,6 +123,10 @@ def filled(text: str, scene: Scene) -> str:
 
     text = _ALL.sub(named, text)
     return _SLOT.sub(fill, text.replace(TURN, str(len(scene.episode.actions))))
+
+
+def _word_of(row: Sequence[str], match: re.Match[str]) -> str:
+    return row[int(match[1])]
 
 
 def _sources(kind: str, source: str, scene: Scene) -> Sequence[str]:
@@ -145,20 +153,19 @@ def all_of(kind: str, joint: str) -> str:
 
 
 def each_line(place: int) -> str:
-    """Return the mark that stands for the word at a place of each line of the task: a text with it
-    becomes as many lines.
+    """Return the mark that stands for the word at a place of each line of the task: a text with
+    such marks becomes as many lines.
     """
     return f"\0each{place}\0"
 
 
-def _keys(text: str, place: int) -> list[str]:
-    """Return the word at a place of those lines that are most alike."""
+def _rows(text: str) -> list[tuple[str, ...]]:
+    """Return the words of those lines that are most alike."""
     lines = text.splitlines()
     shapes = [re.sub(r"\w+", "w", line) for line in lines]
     (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
     alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
-    rows = [matches("word", line) for line in (alike if times > 1 else lines)]
-    return [words[place] for words in rows if len(words) > place]
+    return [matches("word", line) for line in (alike if times > 1 else lines)]
 
 
 def in_words(text: str) -> str:
@@ -169,7 +176,7 @@ def in_words(text: str) -> str:
 
     text = text.replace("\\x00", "\0")  # in the text of a list
     text = _SLOT.sub(named, text).replace(TURN, "<turn>")
-    return _ALL.sub(r"<every \1>", _EACH.sub("<each line>", text))
+    return _ALL.sub(r"<every \1>", _EACH.sub(r"<word \1 of each line>", text))
 
 
 _SOURCES = {
