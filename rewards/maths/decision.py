@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import lru_cache
 
 from ludus.verdict import Verdict
@@ -18,8 +17,11 @@ from .comparing.approximations import written
 from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED
-from .comparing.formulas import formula
-from .comparing.question import family, in_asked_order, is_multiple, refusal, side_asked
+from .comparing.formulas import configuration, formula, same_formula
+from .comparing.many import is_another
+from .comparing.question import family, in_asked_order, refusal, side_asked
+from .comparing.renotation import same_shape
+from .comparing.rewording import in_other_words
 from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
 from .extracting.candidate import Extraction
@@ -163,6 +165,8 @@ def decide(
     if prompt and not conventions.ordered_sets and ORDERED.search(prompt):
         conventions = replace(conventions, ordered_sets=True)
     gold = (prompt and family(prompt, unboxed(gold))) or gold
+    if prompt and (shaped := same_shape(prompt, unboxed(gold), answer)) is not None:
+        return PairDecision(shaped, "shape", "the shape of a matrix")
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
@@ -172,8 +176,8 @@ def decide(
         decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and _in_base(prompt, gold, answer):
         return PairDecision(True, "number base", "the base that the question names")
-    if prompt and not decision.equal and is_multiple(prompt, unboxed(gold), answer):
-        return PairDecision(True, "multiple", "a multiple of the vector")
+    if prompt and not decision.equal and is_another(prompt, unboxed(gold), answer):
+        return PairDecision(True, "one of many", "another of the right answers")
     if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if (
@@ -192,7 +196,7 @@ def decide(
         )
     ):
         decision = _equal(gold, named, conventions, deep)
-    if not decision.equal and (pair := _in_other_words(gold, answer, prompt)):
+    if not decision.equal and (pair := in_other_words(gold, answer, prompt)):
         decision = _equal(*pair, conventions, deep)
         answer = pair[1] if decision.equal else answer
     # A word may be the gold itself, as `elf` and `once` are, before it is a number.
@@ -234,106 +238,6 @@ _ASKED_UNIT = re.compile(
 _WRITES_OUT = re.compile(
     r"\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard form)",
     re.IGNORECASE | re.DOTALL,
-)
-
-
-def _in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | None:
-    """Return (gold, answer) without what only says one of them again: the digits behind a number in
-    words (`nine (9)`), the calculation before a value (`\\binom{10}{3} = 120`), the name that the
-    question gives the value (`\\text{The tens digit is } 2`), a unit written beside a formula, or
-    the ends of an interval with its centre and margin; None where there is none.
-    """
-    wanted, said = unboxed(gold).strip(" $"), answer.strip(" $")
-    if twice := _SPELT_TWICE.fullmatch(said):
-        with suppress(Unreadable):
-            is_same = read_cleaned(twice["word"].lower()) == read_cleaned(twice["digits"])
-            said = twice["digits"] if is_same else said
-    named = _NAMED.fullmatch(said)
-    if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
-        said = named["value"]
-    is_interval = wanted[:1] + wanted[-1:] in {"()", "[]"} and "," in wanted
-    ranged = _RANGED.fullmatch(said) if is_interval and _ASKS_INTERVAL.search(prompt) else None
-    if ranged:
-        said = f"{wanted[0]}{ranged[1]}, {ranged[2]}{wanted[-1]}"
-    centred = _CENTRED.fullmatch(said) if is_interval and "confidence" in prompt else None
-    if centred:
-        centre, margin = map(Decimal, centred.groups())
-        said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
-    if "=" in said and "*" not in wanted:
-        said = _STARRED.sub("", said)
-    counted = _COUNTED_IN.fullmatch(_STYLE.sub("", said))
-    if counted and re.search(rf"(?:几|幾|多少|何|몇)\s?{counted['word']}", prompt):
-        said = counted["value"]
-    if asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2]):
-        said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
-    if in_base := _IN_BASES.fullmatch(said):
-        with suppress(ValueError):
-            first = int(in_base["digits"], int(in_base["base"]))
-            second = int(in_base["value"], int(in_base["other"] or 10))
-            in_ten = int(in_base["other"] or 10) == 10
-            said = in_base["value"] if first == second and in_ten else said
-    substance = _SUBSTANCE.fullmatch(_STYLE.sub(" ", said))
-    if substance and (not prompt or _named_in(prompt, substance["name"])):
-        said = rf"{substance['value']}\text{{ {substance['unit']}}}"
-    if "mol" in wanted:
-        said = _MOLAR.sub(r"\\text{ mol/L}", said)
-    calculation, sign, value = wanted.rpartition("=")
-    letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
-    if sign and not letters and "=" not in calculation:
-        wanted = value
-    if (measured := _BESIDE.fullmatch(wanted)) and unit_symbol(measured["unit"]):
-        wanted = rf"{measured['value']}\text{{ {measured['unit']}}}"
-    is_changed = (wanted, said) != (unboxed(gold).strip(" $"), answer.strip(" $"))
-    return (wanted, said) if is_changed else None
-
-
-_IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
-
-
-def _named_in(prompt: str, name: str) -> bool:
-    """Return whether a question names a substance, by its formula or in words."""
-    plain = _STYLE.sub("", prompt).lower().replace("₂", "2").replace("₃", "3").replace("₄", "4")
-    return name.replace(" ", "").lower() in plain.replace(" ", "")
-
-
-_MOLAR = re.compile(
-    r"(?<=\d)(?:\s|\\[ ,;]|~)*(?:\\(?:text|mathrm)\s*\{\s*)?(?:M(?![A-Za-z])"
-    r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
-)
-"""`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
-_IN_BASES = re.compile(
-    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
-    r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"
-)
-"""A numeral of one base, and the same in another: `2F3_{16} = 755_{10}`."""
-_STYLE = re.compile(r"\\(?:text|mathrm|ce|[ ,;])|[\s{}_$~]+")
-_SUBSTANCE = re.compile(
-    r"\s*(?P<value>-?[\d.,/]+(?: ?(?:\\times|\\cdot|[×·]) ?10 ?\^ ?-?\d+)?)\s+"
-    r"(?P<unit>m?mol|moles?|k?g|mg|grams?|kilograms?|milligrams?|m?L|lit(?:er|re)s?|molecules|atoms"
-    r"|ions)\s+(?:of )?\s*(?!or\b|and\b)"
-    r"(?P<name>(?:[A-Z][a-z]?(?: ?\d+)? ?)+|[a-z]{3,}(?: [a-z]{3,})?)\s*"
-)
-"""An amount of a substance: `2.00 g of NaOH`, `2 mol CO_2`."""
-_RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|до)\s*(-?\d+(?:\.\d+)?)")
-"""An interval by its ends: `48.08 to 55.92`."""
-_ASKS_INTERVAL = re.compile(
-    r"\b(?:interval|range|between|values of|for (?:which|what))\b", re.IGNORECASE
-)
-_STARRED = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:\{\s*)?(?:\*|\\ast|\\star)(?:\s*\})?(?=\s*[=,)])")
-"""The star of an optimum behind its name: `P^* = 30`."""
-_COUNTED_IN = re.compile(r"(?P<value>-?[\d.,/]+)(?P<word>[\u4e00-\u9fff\uac00-\ud7af]{1,4})")
-"""A number with the word that the question counts in: `12倍`."""
-_CENTRED = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:\\pm|±)\s*(\d+(?:\.\d+)?)")
-"""A confidence interval by its centre and margin."""
-_SPELT_TWICE = re.compile(
-    r"(?:\\text\s*\{\s*)?(?P<word>[A-Za-z]+(?:[ -][A-Za-z]+){0,3})\s*\((?P<digits>\d+)\)\s*\}?"
-)
-_NAMED = re.compile(
-    r"\\(?:text|mathrm)\s*\{\s*(?:[Tt]he |[Ii]ts )?(?P<name>[A-Za-z ]{3,40}?) (?:is|=|equals):?"
-    r"\s*\}\s*(?P<value>[^A-Za-z\s].*)"
-)
-_BESIDE = re.compile(
-    r"(?P<value>[-\d.\s]*(?:(?:\\times|[×x])\s*10\^\{?-?\d+\}?|\\sqrt\{\d+\}))\s+(?P<unit>[A-Za-z]{1,4})"
 )
 
 
@@ -506,13 +410,16 @@ def _equal(
         and (gold_formula := formula(cleaned_gold))
         and (answer_formula := formula(cleaned_answer))
     ):
-        if gold_formula == answer_formula:
+        if same_formula(gold_formula, answer_formula):
             return PairDecision(True, "formula", "the same formula")
         # A single letter is left to the comparison of choices.
         if "\\" in cleaned_gold and len(gold_formula) > 1:
             return PairDecision(
                 False, "formula", f"the formula {answer_formula} is not {gold_formula}"
             )
+    if "s" in cleaned_gold and (shells := configuration(cleaned_gold)):
+        same = shells == configuration(cleaned_answer)
+        return PairDecision(same, "configuration", "the shells of the atom")
     if conventions.choice_letters:
         choice = choose(cleaned_gold, cleaned_answer)
         if choice.equal is not None:

@@ -25,9 +25,11 @@ from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.closing import listed_values
+from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import boxed_apart, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
+from .extracting.rows import parts_of
 from .extracting.stance import Stance
 from .lanes import Lanes
 from .proving.judge import NeedsPool
@@ -44,6 +46,10 @@ _OPEN = frozenset(
     {CandidateKind.FORMULA, CandidateKind.NUMBER, CandidateKind.WORD, CandidateKind.WHOLE, "none"}
 )
 """The rules of answers without a mark, of which the question may pick another value."""
+_LISTING = _OPEN | {CandidateKind.EMPHASIS}
+"""The rules of answers that may be the last of several rows."""
+_VERDICT = re.compile(r"(?:(?:the|a) )?(?:correct|right|true)(?: one| answer| option)?")
+"""An announcement of an option that words name: `The second option is correct`."""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
@@ -206,6 +212,25 @@ class MathsVerifier:
                 )  # fmt: skip
         return extraction
 
+    def _parted(
+        self, prompt: str, response: str, extraction: Extraction, golds: list[str]
+    ) -> Extraction:
+        """Return the extraction of the answers of all parts, where the question and the response
+        have as many labelled parts as a gold has values.
+        """
+        asked = len(set(_PART.findall(prompt)))
+        said = extraction.text or ""
+        if asked < 2 or asked not in set(map(values_of, golds)) or _PART.search(said):
+            return extraction
+        offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        found = parts_of(response[offset:], asked, lambda part: self.extract(part).text)
+        if found is None or values_of(said) >= asked:
+            return extraction
+        return replace(
+            extraction, text=found.text, start=offset + found.start, end=offset + found.end,
+            rule=str(found.kind), rivals=(), equation=False,
+        )  # fmt: skip
+
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
     ) -> Verdict | _Deliberation:
@@ -215,10 +240,15 @@ class MathsVerifier:
         if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
             claimed = _FOR_EXAMPLE.sub(lambda words: " " * len(words[0]), response)
             extraction = self.extract(claimed, truncated=truncated, several=has_parts)
-        if extraction.rule in _OPEN and not extraction.refused:
+        named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
+            extraction.text or ""
+        )
+        if (named or extraction.rule in _OPEN) and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)
-        if extraction.rule in _OPEN and not extraction.refused and not truncated:
+        if extraction.rule in _LISTING and not extraction.refused and not truncated:
             extraction = self._listed(response, extraction, golds)
+        if extraction.text is not None and not truncated:
+            extraction = self._parted(prompt, response, extraction, golds)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -237,6 +267,10 @@ class MathsVerifier:
         if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
             answer = value
             extraction = replace(extraction, text=answer, equation=False)
+        gain = as_gain(prompt, response[max(0, extraction.start - 60) : extraction.start], answer)
+        if prompt and gain != answer:
+            answer = gain
+            extraction = replace(extraction, text=answer)
         best, still_open = _NOTHING, list[str]()
         for gold in golds:
             try:
@@ -345,6 +379,7 @@ def _beside(
     return ("form", reason) if reason else None
 
 
+_PART = re.compile(r"\(([a-h])\)")
 _DENIED_EVENT = re.compile(
     r"\b(?:that|which|who)\b[^.;\n]{0,40}(?:\b(?:not|never)|n['’]t)\b[^.;\n]*\b(?:is|equals|was)\W*$"
 )

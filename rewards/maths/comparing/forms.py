@@ -320,6 +320,16 @@ FORMS = (
         ),
         _prime_factors,
     ),
+    Form(
+        "the shells of a full configuration",
+        _asks(r"\b(?:full|complete|unabbreviated)\b(?:\W+\w+){0,3}\W+configuration"),
+        lambda said, _: "[" not in said.text,
+    ),
+    Form(
+        "a configuration with a noble gas",
+        _asks(r"\b(?:noble[- ]gas|abbreviated|condensed|shorthand|core)\b"),
+        lambda said, _: re.match(r"[\s$\\a-z{]*\[", said.text) is not None,
+    ),
     Form("a closed form", _asks(r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式"), _closed),
     Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
     Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),
@@ -328,13 +338,13 @@ FORMS = (
 ORDERED = _asks(
     r"\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest"
     r"|youngest|greatest|largest|biggest"
-    r"|highest|tallest|longest|heaviest|fastest|oldest|earliest) to (?:the )?\w+est\b"
+    r"|highest|tallest|longest|heaviest|fastest|oldest|earliest) to (?:the )?(?:\w+est|least)\b"
     r"|\b(?:ascending|descending|increasing|decreasing"
     r"|alphabetical|chronological|numerical)"
     r" (?:order|sequence)\b"
     r"|\b(?:find|give|determine|compute|state|list|enter|write)\b[^.?]{0,120}\band\b[^.?]{0,80}"
     r"\bin (?:that|this|the given) order\b"
-    r"|(?-i:\(a\)[^()]+\(b\))|[_＿]{3,}[^_＿]{1,200}[_＿]{3,}"
+    r"|(?-i:\(a\)[^()]+\(b\))|(?<![_＿])[_＿]{3,}+[^_＿]{1,200}[_＿]{3}"
     r"|ordre (?:dé)?croissant|plus (?:petit|grand) au plus"
     r"|\b(?:auf|ab)steigend"
     r"|der größe nach|de (?:menor|mayor) a |do (?:menor|maior) (?:para|ao)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..proving.judge import Judge
 from ..reading.nodes import EXACT, SCALAR_OPS, Node, has, is_scalar, shape, symbols, text
+from .cases import same_by_cases
 from .constants import apart_by_a_constant, same_constants, same_free
 from .definitions import aligned, assigned, is_one_name, true_chain
 from .families import (
@@ -212,7 +213,7 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         return same_names
     if {gold.note, answer.note} == {"and", "or"} and not all(map(is_claim, first)):
         return judge.decided("and, or", False, "one side joins by 'and', the other by 'or'")
-    if gold.op == "list" and len(first) > len(second) and len(set(first)) < len(first):
+    if gold.op == "list" and len(first) != len(second) and len(set(first)) < len(first):
         return judge.decided("sequence", False, f"{len(second)} values, the gold has {len(first)}")
     return _unordered(first, second, judge)
 
@@ -408,6 +409,10 @@ def _singular(gold: Node, answer: Node, judge: Judge) -> bool:
             return matches(*components, judge)
     if gold.op == answer.op == "cases":
         return _same_cases(branches(gold), branches(answer), judge)
+    if "cases" in (gold.op, answer.op):
+        formula, cases = (answer, gold) if gold.op == "cases" else (gold, answer)
+        if (agrees := same_by_cases(formula, cases, judge)) is not None:
+            return judge.decided("cases", agrees, "a case has another value")
     if is_scalar(gold) and is_scalar(answer):
         return same_value(gold, shifted(gold, answer, judge.whole, judge.counts), judge)
     return _as_written(gold, answer, judge)

@@ -48,7 +48,7 @@ def by_letter(node: Node, judge: Judge) -> list[Node]:
 
 def point(node: Node) -> Node:
     """Return the coordinates of a point with its name, `A(1, 4)`; other nodes are unchanged."""
-    named = node.op == "call" and len(node.note) == 1 and node.note.isupper()
+    named = node.op == "call" and re.fullmatch(r"[A-Z](?:_\d)?'?", node.note)
     return Node("bracket", node.args, 0, "()") if named and len(node.args) > 1 else node
 
 
@@ -135,10 +135,9 @@ def names_fit(gold: Node, answer: Node, judge: Judge) -> bool:
     applied = answer.op == "mul" and len(answer.args) == 2 and answer.args[0] == gold
     if applied and gold.op == "sym" and answer.args[1].op == "sym":  # `y(x) = ...` for `y = ...`
         return judge.decided("named value", True)
-    plots = (
-        {gold.op, answer.op} == {"sym", "call"}
-        and _Y in {gold, answer}
-        and (gold.note + answer.note).isalpha()
+    plots = {gold.op, answer.op} == {"sym", "call"} and all(
+        name == _Y if name.op == "sym" else name.note.removesuffix("^-1").isalpha()
+        for name in (gold, answer)
     )
     if plots:
         return judge.decided("named value", True)

@@ -252,7 +252,19 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
         or not judge.conventions.unit_conversion
     ):
         return judge.decided("units", False, f"the unit {answer.note!r} is not {gold.note!r}")
+    if "eV" in gold.note != answer.note or "eV" in answer.note != gold.note:
+        for charge in _CHARGES:  # the value that a school uses for the charge of an electron
+            scaled = [
+                _times(node.args[0], scale * charge / _CHARGE if "eV" in node.note else scale)
+                for node, (scale, _) in ((gold, first), (answer, second))
+            ]
+            if judge.equal(*scaled):
+                return True
     return judge.equal(_times(gold.args[0], first[0]), _times(answer.args[0], second[0]))
+
+
+_CHARGE = Fraction("1.602176634")
+_CHARGES = (Fraction("1.6"), Fraction("1.602"))
 
 
 def _times(node: Node, factor: Fraction) -> Node:

@@ -11,21 +11,19 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import combinations
 from typing import NamedTuple
 
 from ..conventions import Conventions
 from ..proving.judge import Judge, NeedsPool
 from ..proving.probe import approximate
 from ..reading.labels import Labelled, labelled, place_of
-from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, mul, symbols
+from ..reading.nodes import EXACT, Node, Unreadable, has, is_scalar, symbols
 from ..reading.plain import formulas
 from ..reading.reader import clean, read
 from ..reading.sides import sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
 from .forms import Notated, plain_root, unasked
-from .matrices import in_components, worked_out
 from .naming import is_curve
 from .relations import same_relation
 
@@ -118,15 +116,15 @@ def question(prompt: str) -> Question:
     texts = [next(filter(None, match)) for match in _FORMULA.findall(prompt)]
     texts += [match[0] for match in _PLAIN.finditer(_FORMULA.sub(" ; ", prompt))]
     sides = [side for text in texts for side in (text, *_SEPARATORS.split(text))]
-    found = {node for text in sides[-MAX_FORMULAS:] if (node := _read(text)) is not None}
+    found = {node for text in sides[-MAX_FORMULAS:] if (node := parsed(text)) is not None}
     compound = {_sorted(node) for node in found if _to_work_out(node)}
     chooses = len(texts) > 1 and _CHOOSES.search(prompt) is not None
     if chooses:
         compound = set()
     running = [prompt[slice(*span)] for span in formulas(prompt, 0, len(prompt))]
-    equations = (_read(text) for text in (*texts, *running) if "=" in text)
+    equations = (parsed(text) for text in (*texts, *running) if "=" in text)
     relations = tuple(node for node in equations if node and is_curve(node) and _several(node))
-    alone = {_sorted(node) for text in texts if (node := _read(text)) is not None}
+    alone = {_sorted(node) for text in texts if (node := parsed(text)) is not None}
     asked = {node for node in alone if node.op != "rel" and (symbols(node) or not is_scalar(node))}
     return Question(
         frozenset(asked), frozenset(compound), units=units, chooses=chooses,
@@ -165,7 +163,7 @@ def family(prompt: str, gold: str) -> str:
     ('k\\pi, k \\in \\mathbb{Z}', '')
     """
     asked = question(prompt)
-    node = _read(gold) if asked.solutions and _PERIODIC.search(gold) else None
+    node = parsed(gold) if asked.solutions and _PERIODIC.search(gold) else None
     letters = (WHOLE_NUMBER_NAMES & symbols(node)) - asked.quantities if node is not None else ()
     stated = len(letters) == 1 and node is not None and not whole_numbers(node)
     return rf"{gold}, {min(letters)} \in \mathbb{{Z}}" if stated else ""
@@ -183,7 +181,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     None.
     """
     asked = question(prompt)
-    wanted, given = _read(gold), _read(answer)
+    wanted, given = parsed(gold), parsed(answer)
     reason = (
         misnamed(prompt, answer)
         or exchanged(prompt, gold, answer)
@@ -203,53 +201,16 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
         or _one_of_a_class(asked, prompt, wanted, given)
     ):
         return "form", reason
-    wanted, given = _value(wanted), _value(given)
+    wanted, given = value_of(wanted), value_of(given)
     if reason := _unworked(asked, wanted, given, answer):
         return "form", reason
     if _sorted(wanted) == _sorted(given):
         return None
-    whole = _read(answer)
+    whole = parsed(answer)
     if {_sorted(given), _sorted(whole or given)} & asked.formulas:
         return "restated", "the answer repeats a formula of the question instead of working it out"
     reason = _misformed(asked, wanted, given)
     return ("form", reason) if reason else None
-
-
-def is_multiple(prompt: str, gold: str, answer: str) -> bool:
-    """Return whether an answer is a multiple of the vector of the gold, where the prompt asks for
-    any vector of a direction: `Find an eigenvector`.
-    """
-    if not _DIRECTION.search(prompt) or _SCALED.search(prompt):
-        return False
-    vectors = [worked_out(_value(node)) for text in (gold, answer) if (node := _read(text))]
-    vectors[1:] = [in_components(vector, vectors[0]) for vector in vectors[1:]]
-    if len(vectors) < 2 or any(node.op not in {"matrix", "bracket"} for node in vectors):
-        return False
-    first, second = (node.args for node in vectors)
-    if len(first) != len(second) or symbols(vectors[1]) - symbols(vectors[0]):
-        return False
-    judge, zero = Judge(Conventions()), Node("num")
-    with suppress(NeedsPool):
-        turned = all(
-            judge.equal(mul(a, d), mul(b, c))
-            for (a, c), (b, d) in combinations(zip(first, second, strict=True), 2)
-        )
-        return turned and not all(judge.equal(cell, zero) for cell in second)
-    return False
-
-
-_DIRECTION = re.compile(
-    r"\b(?:find|give|determine|compute|state|what is) (?:an?|any|one|some) (?:\w+ ){0,2}"
-    r"(?:eigenvector|(?:normal|direction) vector"
-    r"|vector (?:that is )?(?:normal|orthogonal|perpendicular|parallel))\b",
-    re.IGNORECASE,
-)
-_SCALED = re.compile(
-    r"\b(?:unit|normali[sz]ed|norm|lengths?|magnitude|integers?|smallest|first|last|component|entry"
-    r"|coordinate|leading|and|then|whose|times|sum|product)\b",
-    re.IGNORECASE,
-)
-"""Words that ask for one vector of a direction, or for more than a vector."""
 
 
 def misnamed(prompt: str, said: str) -> str:
@@ -336,7 +297,7 @@ def _ranked(pairs: list[Labelled], asked: str) -> list[Labelled]:
 
 def _same_number(first: str, second: str) -> bool:
     """Return whether two texts are the same, or plain numbers of the same value."""
-    nodes = _read(first), _read(second)
+    nodes = parsed(first), parsed(second)
     if None in nodes or nodes[0] == nodes[1]:
         return nodes[0] == nodes[1]
     left, right = (
@@ -386,7 +347,7 @@ def side_asked(prompt: str, answer: str) -> str:
     """Return the value of an equation whose left side is what the prompt asks for, or "":
     `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
     """
-    if "=" not in answer or (node := _read(answer)) is None or node.op != "rel":
+    if "=" not in answer or (node := parsed(answer)) is None or node.op != "rel":
         return ""
     named = node.note == "=" and _sorted(node.args[0]) in question(prompt).asked
     return answer.rpartition("=")[2] if named else ""
@@ -642,7 +603,7 @@ def _scientific(node: Node) -> bool:
     return node.op == "mul" and any(part.op == "pow" and part.args[0] == ten for part in node.args)
 
 
-def _read(text: str) -> Node | None:
+def parsed(text: str) -> Node | None:
     if len(text) > MAX_FORMULA:
         return None
     try:
@@ -655,11 +616,11 @@ def _read(text: str) -> Node | None:
 def _last_side(gold: str, answer: str) -> Node | None:
     """Return the tree of an answer, or of the value that a chain ends in."""
     if "=" in gold:
-        return _read(answer)
-    return _read(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2])
+        return parsed(answer)
+    return parsed(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2])
 
 
-def _value(node: Node) -> Node:
+def value_of(node: Node) -> Node:
     """Return the last side of `x = value`, or the node itself."""
     return node.args[-1] if node.op == "rel" and set(node.note.split()) <= {"=", "=="} else node
 

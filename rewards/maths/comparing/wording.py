@@ -27,6 +27,7 @@ _BEHAVES = re.compile(
 _IS_A = re.compile(r"\b([a-z]) (?:is|=) (?:an? )?(?=[a-z]{3})")
 """What joins a letter and what it is: `A is a knave`, `A: knave`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
+_NULL = r"(?:the )?(?:null(?: hypothesis)?|h_?\{?0\}?|h₀)(?:,? h_?\{?0\}?)?"
 _SAME = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
@@ -35,6 +36,10 @@ _SAME = tuple(
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
          r"(?: solutions| values)?", "infinitely many"),
+        (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject {_NULL}", "reject h0"),
+        (r"(?:no,? )?(?:we |you )?(?:fail(?:ed)? to|(?:do|should|must|can) ?not|don['’]t"
+         rf"|can['’]t) reject {_NULL}",
+         "do not reject h0"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
          "does not exist"),
         ("不正确|不正確|不对|错误?的?|錯誤?的?|假命题|✗|×|falsch|faux|falso|неверно|ложь|거짓|偽"
@@ -81,10 +86,16 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
     if first is not None and second is not None and not judge.conventions.text_case:
         first, second = folded(first), folded(second)
     # Two texts that form no list have no items, which makes them no equal lists.
+    in_order = judge.conventions.ordered_sets
     same = (
         first is not None
         and second is not None
-        and (first == second or _list_items(first) == _list_items(second) != frozenset())
+        and (
+            first == second
+            or _list_items(first, in_order=in_order)
+            == _list_items(second, in_order=in_order)
+            != frozenset()
+        )
     )
     return judge.decided(
         "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
@@ -176,14 +187,14 @@ def _clock(node: Node) -> tuple[int, str] | None:
     return 60 * (hour % 12 + (12 if half == "pm" else 0)) + minute, half
 
 
-def _list_items(phrase: str) -> frozenset[str] | list[str]:
+def _list_items(phrase: str, *, in_order: bool) -> frozenset[str] | list[str]:
     """Return the items of a list in words, or an empty set for words that form no list. Verdicts
     such as yes and no stay in order.
     """
     items = [item.strip() for item in _WORD_LIST.split(phrase) if item.strip()]
     if len(items) < 2:
         return frozenset()
-    return items if _OPPOSITES.intersection(items) else frozenset(items)
+    return items if in_order or _OPPOSITES.intersection(items) else frozenset(items)
 
 
 def _words_of(node: Node) -> str | None:

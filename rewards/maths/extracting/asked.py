@@ -15,6 +15,7 @@ from ..reading.dates import DATE, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
+from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
 from .sentence import DENIAL, closing_sentence, denied, governed
@@ -85,7 +86,8 @@ def asked_value(prompt: str, body: str) -> Named | None:
     """
     start, end = closing_sentence(body)
     value = (
-        _by_ratio(prompt, body, start, end)
+        _by_description(prompt, body, start, end)
+        or _by_ratio(prompt, body, start, end)
         or _by_owner(prompt, body, start, end)
         or _by_sides(prompt, body, start, end)
         or _by_noun(prompt, body, start, end)
@@ -96,6 +98,12 @@ def asked_value(prompt: str, body: str) -> Named | None:
         or _by_chance(prompt, body, start, end)
     )
     return None if value is None or framed(body, value.start, value.end) else value
+
+
+def _by_description(prompt: str, body: str, start: int, end: int) -> Named | None:
+    """Return the value that the closing sentence describes in the way that is asked, or None."""
+    found = described(prompt[-MAX_QUESTION:], body, start, end)
+    return found and Named("", *found)
 
 
 def _several(pairs: list[Named], body: str, start: int, end: int) -> bool:

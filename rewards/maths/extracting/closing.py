@@ -12,6 +12,7 @@ from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
+from .rows import rows_of
 from .running import ends_in_formula
 from .sentence import (
     CALCULATED,
@@ -167,6 +168,12 @@ def listed_values(body: str, count: int) -> Candidate | None:
             return None
         text = cleaned(", ".join(row.strip("-*• ") for row in rows))
         return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
+    if (listed := rows_of(body, count)) and not (
+        _DISOWNS.search(body[: listed.start].rstrip()[-120:])
+        or _DISOWNS.search(body[listed.start :])
+        or _STEPS.search(body, listed.start)
+    ):
+        return listed
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
@@ -431,11 +438,14 @@ _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
 )
 _SUBJECT = re.compile(
-    r"\W*(?:(?:so|therefore|thus|hence|then|in total|altogether),?\s+)?(?:exactly\s+)?"
+    r"\W*(?:(?:so|therefore|thus|hence|then|in total|in all|overall|altogether),?\s+)*"
+    r"(?:exactly\s+)?"
     rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
     r"(?P<noun>(?: [a-z]+){1,4}?)"
     r" (?:(?:are|is|were|was)\s(?:left(?! out)|needed|required|necessary|empty|free"
-    r"|possible|available|enough|sufficient|in (?:all|total))|remain|satisfy|work)"
+    r"|possible|available|enough|sufficient|made|played|formed|exchanged|in (?:all|total))"
+    r"|(?:can|could) be (?:made|formed|drawn|chosen)|remain|satisfy|work|exist|take place|occur"
+    r"|happen)"
     r"\b[a-z ]{0,30}[.!]?\s*$",
     re.IGNORECASE,
 )

@@ -52,7 +52,11 @@ def boxed_apart(gold: str, response: str) -> bool:
     if response.count("box") < 2:
         return False
     wanted = len(_SEVERAL.findall(gold)) + 1
-    if wanted < 2 or gold.strip()[-1:] in {")", "]", "}"} or parts(response) != wanted:
+    if (
+        wanted < 2
+        or _ENCLOSED.fullmatch(_SIZES.sub("", gold).strip(" $"))
+        or parts(response) != wanted
+    ):
         return False
     boxes = _filled(response)
     between = [response[a.end : b.start] for a, b in itertools.pairwise(boxes)]
@@ -72,7 +76,7 @@ def values_of(gold: str) -> int:
     (2, 2, 1, 2)
     """
     bare = unboxed(gold).replace("$", "").strip()
-    if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"}:
+    if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"} and _ENCLOSED.fullmatch(bare):
         bare = bare[1:-1]
     depth, count = 0, 1
     for mark in _MARKS.finditer(bare):
@@ -81,8 +85,12 @@ def values_of(gold: str) -> int:
     return count
 
 
+_SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")
+_ENCLOSED = re.compile(r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]", re.DOTALL)
 _MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
-_SEVERAL = re.compile(r"[,;]\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)")
+_SEVERAL = re.compile(
+    r"[,;](?:\s|~|\\[ ,;:]|\\q?quad)|\s(?:\\text\s*\{\s*)?and\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)"
+)
 _ONLY = re.compile(
     r"\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b", re.IGNORECASE
 )

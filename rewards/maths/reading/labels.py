@@ -107,8 +107,23 @@ def with_names(text: str, *, bare: bool = False) -> str:
         return text
     if headed := _HEADED.fullmatch(text):
         return f"\\text{{{headed['name']}}} = {headed['values']}"
-    pairs = labelled(text, bare=bare)
+    pairs = _lettered(text) or labelled(text, bare=bare)
+    if pairs and len(pairs[0].name) == 1:
+        return ", ".join(map("{0.name} = {0.value}".format, pairs))
     return ", ".join(f"\\text{{{name}}} = {value}" for name, value in pairs) or text
+
+
+_LETTERED = re.compile(r"(?P<name>[A-Za-z])\s*[:=]\s*(?P<value>[-\d\\($.][^,;:=]*)")
+
+
+def _lettered(text: str) -> list[Labelled]:
+    """Return the values of `A: 6, B: 9`, whose names are single letters, else []."""
+    if ":" not in text or len(text) > MAX_LABELLED:
+        return []
+    plain = " ".join(_MARKUP.sub(r" \1 ", text).split()).strip(" .")
+    parts = [_LETTERED.fullmatch(part) for part in re.split(r"[,;] ?| and ", plain) if part]
+    pairs = [Labelled(part["name"], part["value"].strip()) for part in parts if part]
+    return pairs if len({pair.name for pair in pairs}) == len(parts) > 1 else []
 
 
 # `E[X]`, `\operatorname{Var}(X)`, `\sigma^2`: a symbol before the equals sign.

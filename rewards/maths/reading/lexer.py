@@ -259,7 +259,10 @@ def _argument(source: str, position: int) -> tuple[int, int, int]:
     while position < len(source) and source[position] == " ":
         position += 1
     if position >= len(source) or source[position] != "{":
-        return position, min(position + 1, len(source)), min(position + 1, len(source))
+        # The next character, or the whole of the next command: `\\hat\\imath`.
+        named = _COMMAND.match(source, position)
+        stop = named.end() if named else min(position + 1, len(source))
+        return position, stop, stop
     depth = 0
     for brace in _BRACES.finditer(source, position):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -268,4 +271,5 @@ def _argument(source: str, position: int) -> tuple[int, int, int]:
     return position + 1, len(source), len(source)
 
 
+_COMMAND = re.compile(r"\\[A-Za-z]+")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)

@@ -231,9 +231,9 @@ def _shows(words: frozenset[str], text: str, least: int) -> bool:
 _JOINER = re.compile(
     r"(?<=[\d$)}*A-J%])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*)?"
     r"(?:(?<![^\s{])(?:(?P<or>ou|oder|o|или|hoặc|veya|lub|atau|eller|або|ή|या)"
-    r"|(?P<and>et|und|и|và|ve|oraz|dan|och|og|та|και|और)|(?P<letter>y|e))(?![^\s}\\])"
+    r"|(?P<and>et|und|и|và|ve|oraz|dan|och|og|та|και|और)|(?P<letter>y|e|en))(?![^\s}\\])"
     r"|(?P<or2>または|又は|或者?|또는|혹은|이거나)|(?P<and2>と|과|와|和))"
-    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[a-z](?:_\{?\d\}?)?\s?=)"
+    r"(?:\s*\})?(?:\s|\\[ ,;])*(?=[\d$(\\A-J*-]|[A-Za-z](?:_\{?\d\}?)?\s?=)"
 )
 """The words for "or" and "and" of other languages between two values."""
 

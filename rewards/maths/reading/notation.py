@@ -10,6 +10,7 @@ import re
 import unicodedata
 
 from .locales import LATIN_UNIT, uniform_units
+from .siunitx import plain_units
 from .vocabulary import NUMBER_WORDS
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
@@ -88,6 +89,39 @@ _OHM = re.compile(
 )
 
 
+_MACROS = re.compile(r"\\(?:SI|si|qty|unit|num|ang)\s*[{\[]")
+"""The macros of siunitx."""
+# `0xff`, `0b101`: a number of a program.
+_LITERAL = re.compile(
+    r"[\s$`]*(?:\\(?:text|texttt|mathtt|mathrm|mathbf)\s*\{\s*)?0(?P<base>[xXbBoO])"
+    r"(?P<digits>(?<=[xX])[0-9A-Fa-f]{1,64}|(?<=[bB])[01]{1,200}|(?<=[oO])[0-7]{1,100})[\s}$`.]*"
+)
+_BASES = {"x": 16, "b": 2, "o": 8}
+# `\text{R\$ }45`, `Rs. 45`, `EUR 45`: a currency in words before its amount.
+_CURRENCY = re.compile(
+    r"^[\s$]*(?P<open>\\(?:text|textrm|mathrm)\s*\{\s*)?(?P<name>R\\?\$|US\\?\$|Rs\b\.?|INR|USD|EUR"
+    r"|GBP)(?:\s|~|\\[ ,;])*(?P<close>\}(?:\s|~|\\[ ,;])*)?(?P<amount>-?\.?\d.*)$",
+    re.DOTALL,
+)
+_SIGNS = {"R": "R$", "U": "\\$", "r": "₹", "I": "₹", "E": "€", "G": "£"}
+
+
+def _with_sign(currency: re.Match[str]) -> str:
+    """Return an amount with the sign of its currency; reais have commas before their decimals."""
+    name, amount = currency["name"], _DECIMAL_COMMA.sub(".", currency["amount"])
+    amount = amount.replace("{,}", ",")
+    if currency["open"] and not currency["close"]:
+        amount = amount.replace("}", "", 1)
+    elif currency["close"] and not currency["open"]:
+        return currency[0]
+    if name[0] == "R" and _REAIS.fullmatch(amount.strip(" $")):
+        amount = amount.replace(".", "").replace(",", ".")
+    return _SIGNS["r" if name.startswith("Rs") else name[0]] + amount
+
+
+_REAIS = re.compile(r"-?\d{1,3}(?:\.?\d{3})*,\d\d")
+
+
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 
 
@@ -97,6 +131,12 @@ def to_latex(text: str) -> str:
     >>> to_latex("2√3 ≤ x²")
     '2\\sqrt 3 \\le  x^{2}'
     """
+    if "\\" in text and _MACROS.search(text):
+        text = plain_units(text)
+    if currency := _CURRENCY.match(text):
+        text = _with_sign(currency)
+    if "0" in text and (literal := _LITERAL.fullmatch(text)):
+        return "{}_{{{}}}".format(literal["digits"].upper(), _BASES[literal["base"].lower()])
     if "x" in text or "X" in text:
         text = _CROSS.sub(r"\\times ", text)
     if "E" in text or "e" in text:
@@ -164,6 +204,25 @@ _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NUMBER_WORD = "|".join(sorted(NUMBER_WORDS))
 _RANGING = r"[\s}$]{1,4}(?=[a-z]\w?\s*(?:\\in\b|\\[gl]eq?\b|[<>]))"
 """What follows the words of a quantifier: a letter and its range."""
+_BOUNDS = (
+    (" least", "at least", r"\\ge"), (" most", "at most", r"\\le"),
+    ("less than", "(?:no|not) less than", r"\\ge"),
+    ("less than", "less than or equal to", r"\\le"),
+    ("less than", "(?:strictly )?less than", "<"), ("smaller", "(?:strictly )?smaller than", "<"),
+    ("greater", "greater than or equal to", r"\\ge"),
+    ("more than", "(?:no|not) more than", r"\\le"),
+    ("greater", "(?:strictly )?greater than", ">"), ("more than", "(?:strictly )?more than", ">"),
+)  # fmt: skip
+"""What words say of a letter and its bound: `x is at least 5`."""
+
+
+def _bounded(phrase: str) -> str:
+    return (
+        r"^(?:\\text\s*\{\s*)?\$?([a-z])\$?\s*(?:\\text\s*\{\s*)?"
+        rf"\b(?:is|must be|has to be|should be) (?:{phrase})\b[\s}}$]*(?=-?[\d\\])"
+    )
+
+
 _SAID = tuple(
     (sign, re.compile(pattern, re.IGNORECASE), meaning)
     for sign, pattern, meaning in (
@@ -172,6 +231,7 @@ _SAID = tuple(
         (" of ", r"^(-?\d+) out of (\d+)$", r"\1/\2"),
         (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
         ("per cent", r"\bper cent\b", "percent"),
+        *((sign, _bounded(phrase), rf"\1 {relation} ") for sign, phrase, relation in _BOUNDS),
         (":", r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
         (":", r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
         (" in ", r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),

@@ -30,7 +30,7 @@ _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNOREC
 _UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?(?:\s|\\[ ,])*(?:\\text\{\s*)?Uhr(?:\s(\d\d))?[\s}.]*$")
 # Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
 _DIGITS_WITH_BASE = re.compile(
-    r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,})([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
+    r"^(?:\\(?:text|mathrm)\s*\{)?(?=[0-9A-Za-z]*\d|[A-F]{2,}|[a-f]{2,}\}?\s*_\s*\{?16)([0-9A-Za-z]{1,200})\}?\s*_\s*\{?(\d{2})\}?$"
 )
 # A quotient of units: `72 \frac{\text{km}}{\text{h}}`.
 _UNIT_QUOTIENT = re.compile(

@@ -1,0 +1,351 @@
+"""Notations that a question calls for: orderings, cycles, permutations, dimensions, matchings.
+
+Each function rewrites a text that has its notation in one common form, and leaves any other as it
+is. Gold and answer are rewritten alike, so that only the form of what is said is given up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+from itertools import permutations
+
+from ..reading.nodes import EXACT, Unreadable
+from ..reading.notation import as_words
+from ..reading.reader import clean, read_cleaned
+from ..reading.units import dimension
+from ..reading.vocabulary import UNITS_OF_NUMBER
+
+_GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
+PROMPTS = 256
+"""How many prompts keep what they call for in a cache."""
+MAX_ITEMS = 50
+"""The most items that a description is written out in."""
+
+
+def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
+    """Return gold and answer in the notation that the question calls for."""
+    rewrites, signs = _called_for(prompt)
+    for rewrite in rewrites:
+        gold, answer = rewrite(gold), rewrite(answer)
+    for sign in signs:
+        gold, answer = _listed(gold, sign), _listed(answer, sign)
+    return gold, _measured(answer)
+
+
+@lru_cache(maxsize=PROMPTS)
+def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
+    """Return the notations and the direction of the order that a question calls for; rollouts
+    share their question.
+    """
+    rewrites = [rewrite for asks, rewrite in _NOTATIONS if asks is None or asks.search(prompt)]
+    return rewrites, [sign for asks, sign in _DIRECTIONS if asks.search(prompt)]
+
+
+# --- orderings ---
+
+_DIRECTIONS = tuple(
+    (re.compile(words, re.IGNORECASE), sign)
+    for words, sign in (
+        (
+            r"\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest|youngest|earliest) to\b"
+            r"|\bascending|(?<!de)\bincreasing (?:order|sequence)|ordre croissant|plus petit au"
+            r"|\baufsteigend|\bde menor a|\bdo menor (?:para|ao)|ordem crescente|ordine crescente"
+            r"|порядке возраст|从小[到至]|由小到|小さい順|오름차순|昇順",
+            "<",
+        ),
+        (
+            r"\b(?:greatest|largest|biggest|highest|tallest|longest|heaviest|fastest|oldest) to\b"
+            r"|\bdescending|\bdecreasing (?:order|sequence)|décroissant|plus grand au"
+            r"|\babsteigend|\bde mayor a|\bdo maior (?:para|ao)|decrescente|порядке убыв"
+            r"|从大[到至]|由大到|大きい順|내림차순|降順",
+            ">",
+        ),
+    )
+)
+_ORDER = re.compile(r"\\lt(?![a-z])|\\gt(?![a-z])|[<>]")
+
+
+def _listed(text: str, sign: str) -> str:
+    """Return `1/3 < 2/5 < 1/2` as a list, where all signs are those of the order that is asked."""
+    signs = {mark[0][1:2] == "l" or mark[0] == "<" for mark in _ORDER.finditer(text)}
+    return _ORDER.sub(" , ", text) if signs == {sign == "<"} and "," not in text else text
+
+
+# --- permutations and cycles ---
+
+_CYCLES = re.compile(rf"(?:\(\s*\d+(?:{_GAP},?{_GAP}\d+)*\s*\)(?:{_GAP}|\\circ|\\cdot)*)+")
+
+
+def _cycles(text: str) -> str:
+    """Return disjoint cycles in one order, each from its least number: `(1 3 2)` for `(3 2 1)`."""
+    bare = text.replace("\\left", "").replace("\\right", "").strip(" $.")
+    if not _CYCLES.fullmatch(bare):
+        return text
+    turned: list[list[int]] = []
+    for cycle in re.findall(r"\(([^()]*)\)", bare):
+        numbers = [int(number) for number in re.findall(r"\d+", cycle)]
+        if len(numbers) == 1 and numbers[0] > 9:  # `(132)`, whose numbers have one digit
+            numbers = [int(digit) for digit in str(numbers[0])]
+        first = numbers.index(min(numbers))
+        turned.append(numbers[first:] + numbers[:first])
+    moved = [number for cycle in turned for number in cycle]
+    if len({*moved}) < len(moved):
+        return text
+    return "".join(f"({' '.join(map(str, cycle))})" for cycle in sorted(turned) if len(cycle) > 1)
+
+
+_PERMUTED = re.compile(
+    r"(?:all (?:the )?permutations of (?P<first>\(.+\))"
+    r"|(?P<second>\(.+\)),? ?(?:(?:and|plus|with|or|together with|along with)?:? ?"
+    r"(?:all|any)?(?: of)? ?(?:the |its |their )?(?:other )?permutations?"
+    r"(?: thereof| of (?:it|these|them|this))?"
+    r"|(?:\()?in (?:any|some) order(?:\))?))",
+    re.IGNORECASE,
+)
+
+
+def _permuted(text: str) -> str:
+    """Return `(1,1,4) and its permutations` as the list of the tuples."""
+    if "ermut" not in text and "order" not in text:
+        return text
+    plain = " ".join(re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", text).split())
+    described = _PERMUTED.fullmatch(plain.strip(" $."))
+    rows = (
+        re.findall(r"\(([^()]*)\)", described["first"] or described["second"]) if described else []
+    )
+    found: dict[tuple[str, ...], None] = {}
+    for row in rows:
+        items = tuple(item.strip() for item in row.split(","))
+        if not 1 < len(items) <= 4:
+            return text
+        found |= dict.fromkeys(permutations(items))
+    listed = ", ".join(f"({', '.join(items)})" for items in found)
+    return listed if 0 < len(found) <= MAX_ITEMS else text
+
+
+_INTEGERS = re.compile(
+    r"(?:(?:all|every|each|any)(?: of)? )?(?:the )?(?:(?P<kind>even|odd) )?(?:positive )?"
+    r"(?:integers?|whole numbers?|natural numbers?)(?: [a-z])?,? (?:from )?(?P<low>-?\d{1,4})"
+    r" (?:to|through|up to(?: and including)?) (?P<high>-?\d{1,4})"
+    r"(?:,? \(?(?:both )?inclu(?:sive|ded)\)?)?",
+    re.IGNORECASE,
+)
+
+
+def _integers(text: str) -> str:
+    """Return `all integers from 1 through 9` as a set."""
+    described = _INTEGERS.fullmatch(as_words(text)) if "through" in text or "to" in text else None
+    if described is None:
+        return text
+    first, last = int(described["low"]), int(described["high"])
+    step = 2 if described["kind"] else 1
+    if step > 1:
+        first += (first % 2 == 0) != (described["kind"].lower() == "even")
+    numbers = list(range(first, last + 1, step))
+    return rf"\{{{', '.join(map(str, numbers))}\}}" if 1 < len(numbers) <= MAX_ITEMS else text
+
+
+# --- dimensions and matchings ---
+
+_BY = re.compile(r"\\text\s*\{(?P<before>[^{}]*?)\s*\bby\b\s*(?P<behind>[^{}]*)\}|\bby\b")
+_TIMES = re.compile(r"\\times(?![a-z])|×|(?<=[\d\s}m])[xX](?=[\s\d])")
+
+
+def _sides(text: str) -> str:
+    """Return `10 m by 20 m` as the list of its lengths."""
+    text = _BY.sub(
+        lambda by: (
+            r"\text{ " + by["before"] + r"}\times " + by["behind"]
+            if (by["before"] or "").strip()
+            else rf"\times {by['behind'] or ''}"
+        ),
+        text,
+    )
+    lengths = [part.strip(" $") for part in _TIMES.split(text)]
+    plain = all(re.match(r"\(?-?[\d\\]", length) and "^" not in length for length in lengths)
+    return ", ".join(lengths) if 1 < len(lengths) < 4 and plain and "," not in text else text
+
+
+_SHAPE_ASKED = re.compile(
+    r"\b(?:size|dimensions?|order|shape)\b[^.?]*\bmatri|\bmatri[^.?]*\b(?:size|dimensions?|shape)\b",
+    re.IGNORECASE,
+)
+_SHAPE = re.compile(
+    rf"[(]?(\d+|[a-z]){_GAP}(?:\\times|×|x|\\text\s*\{{\s*by\s*\}}|by|,){_GAP}(\d+|[a-z])[)]?"
+    rf"{_GAP}(?:\\text\s*\{{\s*)?(?:matri\w+\s*)?\}}?"
+)
+
+
+def same_shape(prompt: str, gold: str, answer: str) -> bool | None:
+    """Decide whether an answer is the shape (2 by 4) of a matrix that the gold is, which is no
+    product; None where the question asks for none, or the answer is neither a shape nor a number.
+    """
+    wanted = _SHAPE.fullmatch(gold.strip(" $.")) if _SHAPE_ASKED.search(prompt) else None
+    if wanted is None:
+        return None
+    if given := _SHAPE.fullmatch(answer.strip(" $.")):
+        return wanted.groups() == given.groups()
+    return False if re.fullmatch(r"[\s$]*\d+[\s$.]*", answer) else None
+
+
+_PAIRED = (
+    r"(?:\\text\s*\{\s*(?:[-–—:→]|->)\s*\}|\\(?:long)?(?:left)?rightarrow(?![a-z])|\\(?:to|mapsto"
+    r"|Rightarrow|leftrightarrow)(?![a-z])|->|[-–—:→↔=⇒⟶➔])"
+)
+_KEY = r"\d{1,2}|[A-Za-z]|i{2,3}|iv|vi{1,3}|ix"
+_PAIR = re.compile(
+    rf"\(?(?P<first>{_KEY})[).]?{_GAP}{_PAIRED}{_GAP}\(?(?P<second>{_KEY})\)?", re.IGNORECASE
+)
+
+
+def _matched(text: str) -> str:
+    """Return `1-b, 2-c` or `b → 1, c → 2` as one text, in the order of the keys."""
+    bare = re.sub(r"\\(?:text|mathrm)\s*\{([A-Za-z0-9]+)\}", r"\1", text.strip(" $."))
+    items = [item for item in re.split(rf"{_GAP}[,;\n]{_GAP}|{_GAP}\band\b{_GAP}", bare) if item]
+    pairs = [_PAIR.fullmatch(item.strip()) for item in items]
+    if len(pairs) < 2 or not all(pairs):
+        return text
+    keys = [sorted((pair["first"].lower(), pair["second"].lower())) for pair in pairs if pair]
+    if any(len({*side}) < len(keys) for side in zip(*keys, strict=True)):
+        return text
+    return ", ".join(f"({', '.join(map(_indexed, key))})" for key in sorted(keys))
+
+
+def _indexed(key: str) -> str:
+    """Return a Roman numeral of several letters as a name, which a product would be else."""
+    return key if len(key) == 1 or key.isdigit() else f"r_{{{_ROMAN.index(key)}}}"
+
+
+_ROMAN = ("", "", "ii", "iii", "iv", "", "vi", "vii", "viii", "ix")
+
+
+# --- values that are counted ---
+
+_TIMES_OVER = re.compile(
+    r"(?:\s|\\[ ,;]|,|~|\\text\s*\{|[({])*\b(?:(?:each |occurring |counted )?"
+    r"(?:with |of |has |algebraic )*multiplicity(?: of)?"
+    r"(?:\s|\\[ ,;]|[=}${]|\\text\s*\{)*(?P<count>\d|one|two|three|four)"
+    r"|(?P<word>simple|double|triple|twice|once)(?: root| zero| eigenvalue)?)\b(?:\s|[)}$])*"
+)
+_COUNTS = {"simple": 1, "once": 1, "double": 2, "twice": 2, "triple": 3, **UNITS_OF_NUMBER}
+_NAME = re.compile(r"\s*(?:\\?[A-Za-z]+(?:_\{?[\d,]+\}?)?\s*=\s*)?")
+
+
+def _count(said: re.Match[str]) -> str:
+    word = said["count"] or said["word"]
+    return f" § {word if word.isdigit() else _COUNTS[word]} "
+
+
+def _repeated(text: str) -> str:
+    """Return `1 (multiplicity 2), 4` as the list `1, 1, 4`."""
+    marked = _TIMES_OVER.sub(_count, text)
+    if "§" not in marked:
+        return text
+    bare = re.sub(r"\\text\s*\{\s*(,|and|;)*\s*\}|\band\b", ",", marked.strip(" $\\{}"))
+    values: list[str] = []
+    for item in re.split(r"[,;]", bare):
+        value, _, count = item.partition("§")
+        if value.strip(" $}"):
+            values += [_NAME.sub("", value, count=1).strip(" $")] * int(count.strip(" }$") or 1)
+    return ", ".join(values) if 0 < len(values) <= MAX_ITEMS else text
+
+
+def _grouped(text: str) -> str:
+    """Return a numeral in the groups of India without them: `1,50,000`."""
+    return re.sub(
+        r"(?<![\d,])\d{1,2}(?:,\d\d)+,\d{3}(?![\d,])", lambda n: n[0].replace(",", ""), text
+    )
+
+
+_HATTED = re.compile(r"\\(?:wide)?hat\s*\{?\s*([A-Za-z])\s*\}?(?=\s*=)|ŷ(?=\s*=)")
+
+
+def _unhatted(text: str) -> str:
+    return _HATTED.sub(lambda name: name[1] or "y", text)
+
+
+_NOTATIONS: tuple[tuple[re.Pattern[str] | None, Callable[[str], str]], ...] = (
+    (
+        re.compile(
+            r"\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
+            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _cycles,
+    ),
+    (None, _permuted),
+    (None, _integers),
+    (
+        re.compile(
+            r"\b(?:dimensions|abmessungen|seitenlängen|dimensiones|dimensões|dimensioni)\b"
+            r"(?!.*\b(?:matri\w*|rows?|columns?|arrays?|tensors?)\b)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _sides,
+    ),
+    (
+        re.compile(
+            r"\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassoci|\brelie|\brelacion", re.I
+        ),
+        _matched,
+    ),
+    (re.compile(r"multiplicit|\brepeated\b|vielfachheit|multiplicidad", re.IGNORECASE), _repeated),
+    (re.compile(r"₹|\bRs\b|\brupees?\b|\blakhs?\b|\bcrores?\b|\bINR\b"), _grouped),
+    (
+        re.compile(
+            r"\bregress|least[- ]squares|best[- ]fit|\bpredict|\bestimat|\bfitted", re.IGNORECASE
+        ),
+        _unhatted,
+    ),
+)
+"""What a question has to say, or None, for a notation to be rewritten."""
+
+
+# --- calculations with units ---
+
+_OPERATOR = re.compile(r"(\\times|\\cdot|\\div|\*|/(?=\s*\d))")
+
+
+def _measured(text: str) -> str:
+    """Return the last side of a calculation with units that holds: `100 m ÷ 20 s = 5 m/s`."""
+    *heads, last = clean(text).split("=") if "=" in text else [text]
+    if not heads or _OPERATOR.search("".join(heads)) is None:
+        return text
+    total = _amount(last)
+    for head in heads if total else ():
+        if any(map(str.isdigit, head)):
+            side = _amount(head)
+            if side is None or total is None or side[1] != total[1]:
+                return text
+            if abs(side[0] - total[0]) > abs(total[0]) / 100:
+                return text
+    return last.strip() if total and total[1] else text
+
+
+def _amount(text: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
+    """Return (value in base units, dimensions) of a product of plain quantities, else None."""
+    pieces = _OPERATOR.split(text)
+    value, powers = Fraction(1), dict[str, int]()
+    for piece, sign in zip(pieces[::2], ["*", *pieces[1::2]], strict=True):
+        factor = _quantity(piece)
+        turn = -1 if sign in {"/", "\\div"} else 1
+        if factor is None or (turn < 0 and not factor[0]):
+            return None
+        value *= factor[0] ** turn
+        for name, power in factor[1]:
+            powers[name] = powers.get(name, 0) + turn * power
+    return value, tuple(sorted((name, power) for name, power in powers.items() if power))
+
+
+def _quantity(text: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
+    with suppress(Unreadable):
+        node = read_cleaned(text.strip())
+        number = node.args[0] if node.op == "quantity" else node
+        scale = dimension(node.note) if node.op == "quantity" else (Fraction(1), ())
+        if number.op in EXACT and scale is not None:
+            return Fraction(number.value) * scale[0], scale[1]
+    return None

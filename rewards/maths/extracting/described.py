@@ -1,0 +1,214 @@
+"""Values that a closing sentence describes in the way the question asks for: a bound in words, the
+parities of an index, multiplicities, a unit said twice, the shells of an atom, an option by its
+rank, a loss for a gain.
+
+Nothing here looks at the gold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from .sentence import DENIAL
+
+PROMPTS = 256
+"""How many prompts keep what they call for in a cache."""
+
+
+class Described(NamedTuple):
+    """A value with its place."""
+
+    value: str
+    start: int
+    end: int
+
+
+def described(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Return the value that the closing sentence describes, or None."""
+    for find in _called_for(prompt):
+        if found := find(prompt, body, start, end):
+            return found
+    return None
+
+
+@lru_cache(maxsize=PROMPTS)
+def _called_for(prompt: str) -> tuple[_Finder, ...]:
+    """Return the finders that a question calls for; rollouts share their question."""
+    return tuple(find for asks, find in _FINDERS if asks.search(prompt))
+
+
+_BOUND = re.compile(
+    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$? (?:is|must be|has to be|should be) (?P<phrase>at least"
+    r"|at most|(?:strictly )?(?:less|greater|more|smaller) than(?: or equal to)?"
+    r"|(?:no|not) (?:less|more) than)"
+    r"\s+(?P<value>\$[^$]+\$|[-−]?\d[\d./]*)[\s.*!]*$"
+)
+_FAILS = re.compile(r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*)\b", re.I)
+
+
+def _bound(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find `so x is at least 5`, for a question that solves an inequality."""
+    bound = _BOUND.search(body, start, end)
+    if bound is None or _denied(body[start : bound.start()]):
+        return None
+    return Described(bound[0].rstrip(" .*!\n"), bound.start(), bound.end("value"))
+
+
+def _denied(before: str) -> bool:
+    return DENIAL.search(before) is not None or _FAILS.search(before) is not None
+
+
+_PARITY = re.compile(
+    r"\$(?P<first>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?(?P<letter>[a-z])\$? (?:is )?)?"
+    r"(?P<parity>odd|even)(?: \$?(?P<behind>[a-z])\$?)?,? (?:and|but|while|whereas)?,?\s*"
+    r"\$(?P<second>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?[a-z]\$? (?:is )?)?"
+    r"(?P<other>odd|even)(?: \$?[a-z]\$?)?[\s.]*$"
+)
+
+
+def _parity(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find `b_n = 4/n for odd n and b_n = 0 for even n`, as a function by cases."""
+    said = _PARITY.search(body, start, end)
+    letter = said and (said["letter"] or said["behind"])
+    if said is None or not letter or said["parity"] == said["other"]:
+        return None
+    if _denied(body[start : said.start()]):
+        return None
+    heads = [said[side].rpartition("=") for side in ("first", "second")]
+    if heads[0][0].partition("=")[0].strip() != heads[1][0].partition("=")[0].strip():
+        return None
+    name = heads[0][0].partition("=")[0].strip()
+    rows = r" \\ ".join(
+        rf"{head[2]} & {letter} \text{{ {said[parity]}}}"
+        for head, parity in zip(heads, ("parity", "other"), strict=True)
+    )
+    text = rf"\begin{{cases}} {rows} \end{{cases}}"
+    return Described(f"{name} = {text}" if name else text, said.start(), said.end("second"))
+
+
+_COUNTED = re.compile(
+    r"(?P<value>-?\d+(?:/\d+)?|\$[^$=]+\$)\**,? ?\(?(?P<how>simple|double|triple"
+    r"|(?:of |with |has )?(?:an? )?"
+    r"(?:algebraic )?multiplicity(?: of)? (?:one|two|three|four|\$?\d\$?))\)?"
+)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:/\d+)?")
+
+
+def _multiplicities(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find `4 (simple) and 1 (of multiplicity two)`, where each number of the sentence has one."""
+    found = list(_COUNTED.finditer(body, start, end))
+    rest = _COUNTED.sub("", body[start:end])
+    if not found or _NUMBER.search(rest) or _denied(rest):
+        return None
+    values = ", ".join(f"{item['value'].strip('$')} ({item['how'].strip('$')})" for item in found)
+    return Described(values, found[0].start(), found[-1].end())
+
+
+_SHELLS = re.compile(
+    r"(?:(?<!\w)\[(?:He|Ne|Ar|Kr|Xe|Rn)\]\s*)?(?<!\w)"
+    r"(?:\d[spdf](?:\^?\{?\d{1,2}\}?|[⁰¹²³⁴-⁹]{1,2})\s{0,2}){1,20}[.*]{0,3}\s*$"
+)
+
+
+def _shells(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the configuration that a sentence ends in: `[Ne] 3s¹`."""
+    shells = _SHELLS.search(body, start, end)
+    if shells is None or _denied(body[start : shells.start()]):
+        return None
+    return Described(shells[0].strip(" .*\n"), shells.start(), shells.end())
+
+
+_ASKED = re.compile(
+    r"\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-z]{2,}(?: per [a-z]+)?)\b",
+    re.I,
+)
+_VALUE = r"-?\d[\d,]*(?:\.\d+)?"
+_TWICE = re.compile(
+    rf"(?<![\w.])(?P<first>{_VALUE}) (?P<one>[a-z]{{2,}}(?: [a-z]+)?),? ?"
+    rf"(?:i\.e\.,?|that is,?|which is|equivalently,?|=|\() ?"
+    rf"(?P<second>{_VALUE}) (?P<two>[a-z]{{2,}}(?: [a-z]+)?)\)?[\s.*!]*$"
+)
+
+
+def _twice(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the value in the unit that is asked: `9000 seconds, i.e. 150 minutes`."""
+    said = _TWICE.search(body, start, end)
+    if said is None or _denied(body[start : said.start()]):
+        return None
+    asked = {match["unit"].lower().removesuffix("s") for match in _ASKED.finditer(prompt)}
+    units = [said[name].removesuffix("s") for name in ("one", "two")]
+    named = [place for place, unit in enumerate(units) if unit in asked]
+    if len(named) != 1:
+        return None
+    group = ("first", "second")[named[0]]
+    return Described(said[group], *said.span(group))
+
+
+_RANKED = re.compile(
+    r"\W*(?:(?:so|thus|hence|therefore),? )?the (?P<rank>first|second|third|fourth|fifth)"
+    r" (?:option|choice|answer|statement|one)\b(?: \([^()]{1,20}\))? is (?:the )?"
+    r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$",
+    re.IGNORECASE,
+)
+_RANKS = ("first", "second", "third", "fourth", "fifth")
+
+
+def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the number or letter of the option in `the second option is correct`."""
+    said = _RANKED.match(body, start, end)
+    if said is None:
+        return None
+    place = _RANKS.index(said["rank"].lower())
+    marks = re.findall(r"(?m)(?:^|\s)\(?([1-5]|[A-E])[).:]\s", prompt)
+    is_list = marks in (list("12345"[: len(marks)]), list("ABCDE"[: len(marks)]))
+    return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
+
+
+_Finder = Callable[[str, str, int, int], Described | None]
+_FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
+    (
+        re.compile(
+            r"(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+            r".*\b(?:solve|solutions?|which|what|find all)\b",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _bound,
+    ),
+    (re.compile(r"_\{?n|\bcoefficient|\bn\b"), _parity),
+    (re.compile(r"multiplicit", re.IGNORECASE), _multiplicities),
+    (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
+    (_ASKED, _twice),
+    (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
+)
+"""What a question has to say for each kind of description."""
+
+
+# --- gains and losses ---
+
+_GAIN = re.compile(r"\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b", re.I)
+_LOSS_ASKED = re.compile(r"\blos(?:s|es|e|t|ing)\b", re.IGNORECASE)
+_LOSES = re.compile(
+    r"\blos(?:s|es|e|ing|t)(?:\s+of|\s+about|\s+an average of|\s+on average)*[\s$*({\\}]*$",
+    re.IGNORECASE,
+)
+_A_LOSS = re.compile(
+    r"(?:\\text\w*\s*\{)?(?:an? )?(?:expected |average |net )*loss of[\s}~]*"
+    r"(?P<value>\\?\$?\s*\d[\d.,]*).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_AMOUNT = re.compile(r"[\s$\\]*(?P<value>\d[\d.,]*)(?!\d)")
+
+
+def as_gain(prompt: str, before: str, answer: str) -> str:
+    """Return a loss as a negative gain where the question asks for the gain, else the answer.
+
+    >>> as_gain("What is the net gain?", "you can expect a loss of ", "$2.50")
+    '-2.50'
+    """
+    if not _GAIN.search(prompt) or _LOSS_ASKED.search(prompt):
+        return answer
+    loss = _A_LOSS.fullmatch(answer) or (_LOSES.search(before) and _AMOUNT.match(answer))
+    return f"-{loss['value'].strip(' $.,').removeprefix(chr(92)).strip('$ ')}" if loss else answer
