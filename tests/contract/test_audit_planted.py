@@ -339,6 +339,11 @@ def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
     end = ToolSpec(name="leave", description="Leave.", parameters={"type": "object"})
     programs = programs_of(Briefing(tools=(pay, end)), ["?"], [])
     assert "pay(who=nothing, much=-10); leave()" in {described(program) for program in programs}
+    # An expert may know arguments that the tool of this task does not have.
+    odd = assistant("", [ToolCall(name="pay", arguments={"who": "Ann", "way": "cash"}, id="0")])
+    lessons = [Lesson("t", "?", (odd,), ("Paid.",), (1.0,))]
+    told = map(described, programs_of(Briefing(tools=(pay, end)), ["?"], lessons))
+    assert any("way=cash" in program for program in told)
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
