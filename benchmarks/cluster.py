@@ -202,6 +202,16 @@ class Run:
         rows = RunReader(self.folder, "run", None).cluster()["processes"]
         return {one["name"]: one["restarts"] for one in rows if one["restarts"]}
 
+    def wait_for_restart(self, name: str, before: int) -> None:
+        """Wait until the driver has seen another restart of a process. It looks now and then, and
+        may wait for the dead one's answer, while the process does its work again.
+        """
+        end = time.monotonic() + LIMIT_S
+        while self.restarts().get(name, 0) <= before:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"the driver has not seen that {name} was started again")
+            time.sleep(0.2)
+
     def accounts(self) -> dict[str, Any]:
         """Recompute what became of every rollout."""
         from ludus.trainer.stream.accounts import FILE, count_rollouts, read_rollouts
@@ -348,6 +358,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
 
     process, seconds, died = PROCESSES.get(name, ""), dict[str, float](), time.time()
     pid = ready(run, process)[0] if process else 0
+    again = [process, *(["environments-1"] if name == "node" else [])] if process else []
+    before = run.restarts()
     match name:
         case "node":
             other = ready(run, "environments-1")[0]
@@ -378,6 +390,8 @@ def _death(name: str, made: Any, run: Run) -> dict[str, float]:
             os.kill(pid, signal.SIGKILL)
     if process:
         seconds["back_s"] = ready(run, process, pid)[1] - died
+    for one in again:
+        run.wait_for_restart(one, before.get(one, 0))
     if name in ("learner", "rank"):
         seconds["noticed_s"] = run.told_at("was lost; the learner starts again", died) - died
         seconds["cold_s"] = run.first_step - run.told_at("starting the learner")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ from ludus.verdict import Verdict
 
 TIMED = ("time", "tokens_per_s", "wire/", "rollouts/", "staleness/", "bias/")
 """Metrics that are of the clock, or that only the stream knows."""
-GAPS = ("update/fresh_sampler_gap", "update/old_sampler_gap")
 
 
 @ludus.verifier("test/digits")
@@ -98,6 +98,19 @@ def turns_of(episode: Any) -> Any:
     ]
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """The plain loop learns on this thread, and the run on a new one, which begins with the number
+    of threads that any thread has set last, in an earlier test too. Sums of two threads have other
+    last bits than those of one.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 async def test_without_staleness_the_run_is_the_plain_loop_bit_for_bit(tmp_path: Path) -> None:
     model = write_tiny_policy(tmp_path / "model", hidden=16, layers=1, heads=2)
     weights, rows, sampled = await plain_loop(config(tmp_path / "plain", model))
@@ -110,10 +123,6 @@ async def test_without_staleness_the_run_is_the_plain_loop_bit_for_bit(tmp_path:
     for mine, its in zip(rows, logged, strict=True):
         timeless = {name: value for name, value in its.items() if not name.startswith(TIMED)}
         timeless.pop("step")
-        # how far engine and learner are apart depends on which requests shared a batch
-        for name in GAPS:
-            gap = timeless.pop(name, 0.0)
-            assert gap == pytest.approx(mine.pop(name, 0.0), abs=1e-5)
         assert timeless == {n: v for n, v in mine.items() if not n.startswith(TIMED)}
     saved = list(load_model(str(result.checkpoint)).parameters())
     assert len(saved) == len(weights)

@@ -2,13 +2,12 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
-from ludus.agent import EpisodeLimits, Policy, ScriptedPolicy, Stop
+from ludus.agent import Episode, EpisodeLimits, Policy, ScriptedPolicy, Stop
 from ludus.envs import EnvSession, TextEnv
 from ludus.errors import TrainingFailed
 from ludus.messages import Message
@@ -36,8 +35,6 @@ class Guess(TextEnv):
     """Reward 1 for the number of the episode's own randomness; fails as often as it is told to."""
 
     failures = 0
-    sleep_s = 0.0
-    at_once = most_at_once = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self.number = self.rng.randrange(1000)
@@ -45,13 +42,9 @@ class Guess(TextEnv):
 
     def step(self, action: str) -> Any:
         with COUNTING:
-            Guess.at_once += 1
-            Guess.most_at_once = max(Guess.at_once, Guess.most_at_once)
-        time.sleep(self.sleep_s)
-        with COUNTING:
-            Guess.at_once -= 1
-        if Guess.failures > 0:
-            Guess.failures -= 1
+            fails = Guess.failures > 0
+            Guess.failures -= fails
+        if fails:
             return "", Verdict.unavailable("the judge is down"), True, False, {}
         return "", float(action == str(self.number)), True, False, {}
 
@@ -60,16 +53,19 @@ class Guess(TextEnv):
 
 
 def collector(
-    policy: Policy | None = None, scorer: EpisodeScorer | None = None, **bounds: Any
+    policy: Policy | None = None,
+    scorer: EpisodeScorer | None = None,
+    env: type[TextEnv] = Guess,
+    **bounds: Any,
 ) -> Any:
-    source = LocalSource("test/guess-v0", lambda: EnvSession(Guess(), "test/guess-v0"))
+    source = LocalSource("test/guess-v0", lambda: EnvSession(env(), "test/guess-v0"))
     policy = policy or ScriptedPolicy(lambda messages: messages[-1].text)
     return Collector(source, policy, scorer=scorer, bounds=PlayBounds(**bounds))
 
 
 @pytest.fixture(autouse=True)
 def _no_failures() -> None:
-    Guess.failures, Guess.sleep_s, Guess.most_at_once = 0, 0.0, 0
+    Guess.failures = 0
 
 
 async def collect(made: Any, indices: Iterable[int] = (0, 1), size: int = 3) -> Any:
@@ -127,15 +123,35 @@ async def test_an_evaluation_counts_failures_apart(monkeypatch: pytest.MonkeyPat
 
 
 async def test_slow_plain_environments_do_not_wait_for_each_other() -> None:
-    Guess.sleep_s = 0.2
-    await collect(collector(), indices=range(4), size=2)
-    assert Guess.most_at_once > 2
+    together = threading.Barrier(4)
+
+    class Meets(Guess):
+        """Its step goes on once four are there."""
+
+        def step(self, action: str) -> Any:
+            together.wait(60)
+            return super().step(action)
+
+    groups = await collect(collector(env=Meets, retries=0), indices=range(4), size=2)
+    verdicts = [e.trajectories[0].verdict for group in groups for e in group.episodes]
+    assert [verdict.reward for verdict in verdicts] == [1.0] * 8
 
 
 async def test_an_environment_that_hangs_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "CALL_S", 0.1)
-    Guess.sleep_s = 3.0
-    (group,) = await collect(collector(retries=0), indices=[0], size=1)
+    judged = threading.Event()
+
+    class Hangs(Guess):
+        """Its thread outlives the episode, so it touches nothing that a later test reads."""
+
+        def step(self, action: str) -> Any:
+            judged.wait(60)
+            return "", 0.0, True, False, {}
+
+    try:
+        (group,) = await collect(collector(env=Hangs, retries=0), indices=[0], size=1)
+    finally:
+        judged.set()
     trajectory = group.episodes[0].trajectories[0]
     assert trajectory.stop is Stop.REWARD_UNAVAILABLE
     assert "no answer within 0.1 s" in trajectory.verdict.detail
@@ -307,12 +323,12 @@ async def test_seeds_follow_from_the_ordinal_and_not_from_the_company() -> None:
 
 
 async def test_groups_are_yielded_as_they_finish() -> None:
-    gate, begun = asyncio.Event(), 0
+    (early,) = await collect(collector(), indices=[0], size=1)
+    (turn,) = early.episodes[0].trajectories[0].turns
+    gate, number = asyncio.Event(), turn.observation[-1].text
 
     async def answer(messages: Sequence[Message]) -> str:
-        nonlocal begun
-        begun += 1
-        if begun <= 2:
+        if messages[-1].text == number:  # of the first group, whichever begins first
             await gate.wait()
         return messages[-1].text
 
@@ -337,11 +353,17 @@ async def test_a_group_that_is_cut_keeps_what_has_finished() -> None:
             await asyncio.sleep(60)
         return messages[-1].text
 
+    finished, cut = list[Episode](), Cut(deadline_s=3600)
+
+    def done(episode: Episode) -> None:
+        finished.append(episode)
+        if len(finished) == 2:  # however long they have taken
+            cut.deadline_s = 0.3
+
     made = collector(ScriptedPolicy(answer))
     (task,) = await made.source.tasks("train", [0])
-    group = await made.play(
-        Ticket(ordinal=0, task=task), Drawing(group_size=3, seed=0), cut=Cut(deadline_s=0.3)
-    )
+    drawing = Drawing(group_size=3, seed=0)
+    group = await made.play(Ticket(ordinal=0, task=task), drawing, cut=cut, done=done)
     assert [one.index for one in group.episodes] == [0, 2]
     assert list(group.late) == [1]
     assert 0.3 <= group.late[1] < 60
