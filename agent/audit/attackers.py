@@ -419,6 +419,15 @@ def _script(scene: Scene) -> Iterator[Action]:
     yield from repeat("")
 
 
+def _in_turn(scene: Scene) -> Iterator[Action]:
+    """Give every answer that other tasks have, the most frequent first, one a turn."""
+    frame = AnswerFrame.of(scene.lessons, scene.briefing)
+    ends = (frame.core(lesson.actions[-1]) for lesson in scene.lessons if lesson.actions)
+    if not frame.is_constant:
+        yield from (scene.answer(answer) for answer, _ in Counter(ends).most_common())
+    yield from repeat("")
+
+
 def _remembers(scene: Scene) -> Iterator[Action]:
     """Play what the expert played where the same was shown."""
     for lesson in scene.lessons:
@@ -552,6 +561,7 @@ ATTACKERS: tuple[Attacker, ...] = (
     *_copiers(),
     Attacker("tools: called", AttackKind.LEAK, _reads_tools, "answers what the tools show"),
     Attacker("constant", _S, _answers(_modal), "the most frequent answer of other tasks"),
+    Attacker("in turn", _S, _in_turn, "every answer of other tasks in turn", is_blind=True),
     Attacker("script", _S, _script, "the expert's actions on another task"),
     Attacker("memory", _S, _remembers, "the expert's actions where the same was shown"),
     Attacker("bisection", _S, _bisects, "halves the names that other tasks ask for"),

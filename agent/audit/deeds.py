@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ludus.messages import as_action
+from ludus.envs import Briefing
+from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, deed, verb
-from .attackers import Action, Lesson, number_of
+from .attackers import Action, Lesson, free_tools, number_of
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -249,17 +250,37 @@ def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
         yield rows
 
 
+def changed_late(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with each deed done again before the end, with something else of its kind at a
+    place: what was looked at before holds no more.
+    """
+    for way in overwritten(place, lesson):
+        others = [action for action in way if action not in lesson.actions]
+        if lesson.actions[-2:-1] and verb(lesson.actions[-2]) != place[0]:
+            yield [*lesson.actions[:-1], *others, lesson.actions[-1]]
+
+
+def took_late(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most deeds that were done again were answered as one of the first ones was."""
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    usual = [_shape(replies[n]) for n in nths if n < len(replies)]
+    again = replies[len(lesson.actions) - 1 : -1]
+    return 2 * sum(_shape(reply) in usual for reply in again) > len(again)
+
+
+def _shape(reply: str) -> list[str]:
+    """Return the first words of a reply, without names and numbers."""
+    return _PROPER.sub("#", reply).split()[:MOST_SHAPE]
+
+
 def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds that were done again were answered as they were the first time, but for
     names and numbers.
     """
-
-    def shape(nth: int) -> list[str]:
-        return _PROPER.sub("#", "".join(replies[nth : nth + 1])).split()[:MOST_SHAPE]
-
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
     again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
-    return 2 * sum(shape(n) == shape(n + 1) for n in again) > len(again)
+    shapes = [[_shape("".join(replies[n : n + 1])) for n in (nth, nth + 1)] for nth in again]
+    return 2 * sum(first == then for first, then in shapes) > len(again)
 
 
 def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -285,6 +306,39 @@ def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
             is_news = str(value) not in known or len(others & known) > 1
             return is_news and str(value) in reply and reply.isdisjoint(others)
     return False
+
+
+def looks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Action]:
+    """Return calls without arguments of tools that the expert never calls."""
+    used = {verb(action) for lesson in lessons for action in lesson.actions}
+    names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
+    return [assistant("", [ToolCall(name=name, arguments={}, id="call_0")]) for name in names]
+
+
+def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
+    """Return the way with all deeds of its name done wrongly, and a look, before the right ones."""
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    values = columns_of(lesson).get(place, [])
+    if len(values) == len(nths) >= FEWEST_DEEDS:
+        puts = [partial(_put, place, _fresh(value, n)) for n, value in enumerate(values)]
+        wrong = [changed(lesson.actions[n], put) for n, put in zip(nths, puts, strict=True)]
+        yield [*lesson.actions[: nths[0]], *wrong, look, *lesson.actions[nths[0] :]]
+
+
+def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether the look after wrong deeds names most of the right values, which nothing said before,
+    and hardly any others of their kind.
+    """
+    columns = [[v for at, v in _places(action) if at == place] for action in lesson.actions]
+    nths = [n for n, column in enumerate(columns) if column]
+    at = nths[0] + len(nths)
+    known = {*NAME.findall("\n".join([lesson.opening, *replies[:at]]))}
+    values = {str(value) for column in columns for value in column}
+    kinds = {*map(_kind, values)}
+    news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
+    wrong = {str(_fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
+    fresh = news - known - wrong
+    return 2 * len(fresh & values) >= max(len(fresh), len(values), 2)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:

@@ -11,13 +11,15 @@ from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, verb
-from .attackers import Action, Lesson, Plays, Scene, number_of, properties_of
+from .attackers import Action, Lesson, Plays, Scene, free_tools, number_of, properties_of
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
 
 _NO_BRIEFING = Briefing()
-MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES = 2, 60, 20, 8
-"""Paid actions that are made again, moves that may come between, and how often."""
+MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES, MOST_MARKS = 2, 60, 20, 8, 6
+"""Paid actions that are made again, moves that may come between, how often, and moves to which one
+may go back.
+"""
 SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
 """How the actions that are made again are written."""
 
@@ -60,6 +62,8 @@ class Farm:
     """
     alone: bool = False
     """Whether of what the expert does after it only the last action is done."""
+    setup: Move | None = None
+    """What is done once before it, so that what comes between may undo it."""
     times: int = FARMED_TIMES
     how: str = ""
     """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
@@ -82,7 +86,8 @@ class Farm:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
         repeats = [_rewritten(each, self.how, n + 1) for n in range(self.times) for each in again]
-        return [*row[: at + 1], *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
+        before = [*row[:at], *([self.setup] if self.setup else []), row[at]]
+        return [*before, *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's actions on each task."""
@@ -97,6 +102,7 @@ class Farm:
     def __str__(self) -> str:
         between = f"action {self.between}" if isinstance(self.between, int) else self.between
         after = "" if between is None else f", each time after {between}"
+        after += f", once {self.setup} was done" if self.setup else ""
         along = f" with the {self.before} before it" if self.before else ""
         whole = "the expert's beginning" if self.alone else "what the expert does"
         how = (
@@ -164,3 +170,7 @@ def farms_of(
         yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
         between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []
         yield from (Farm(nth, before, move) for before in (0, 1) for move in between)
+        marks = [*map(Move, [text for text in texts if " " not in text][:MOST_MARKS])]
+        marks += [Move(tool=tool.name) for tool in free_tools(briefing)][:MOST_MARKS]
+        pairs = itertools.permutations(marks, 2) if any(lesson.rewards[:-1]) else ()
+        yield from (Farm(nth, 0, back, alone=True, setup=mark) for mark, back in pairs)

@@ -25,14 +25,17 @@ from .deeds import (
     AS_LETTERS,
     FEWEST_LETTERS,
     Way,
+    after_check,
     after_refusal,
     alike,
     backwards,
+    changed_late,
     columns_of,
     done_to_more,
     hollowed,
     in_a_row,
     is_named,
+    is_told,
     kinds_of,
     offset,
     one_deed,
@@ -44,6 +47,7 @@ from .deeds import (
     spoilt,
     took_all,
     took_each,
+    took_late,
     unlike_most,
     whichever,
     without,
@@ -65,8 +69,6 @@ DEMANDED = re.compile(
     re.IGNORECASE,
 )
 """Words that demand a deed."""
-HALF = 0.5
-"""Share of a deed's places beyond which what is left of it may deserve more than half."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,15 @@ class Law:
     """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
 
 
-def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
+def laws_of(
+    lessons: Sequence[Lesson], told: str = "", looks: Sequence[Action] = ()
+) -> Iterator[Law]:
     """Return the laws that ways such as the expert's on several tasks are under.
 
     Args:
         lessons: the expert on several tasks.
         told: what the policy is told before each task.
+        looks: calls without arguments that the expert does not make.
     """
     is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
@@ -109,27 +114,27 @@ def laws_of(lessons: Sequence[Lesson], told: str = "") -> Iterator[Law]:
         if 2 * times > len(lessons) < 2 * len(values):
             width = max(sum(at[0] == place[0] for at in each) for each in columns)
             kinds = kinds_of(place, lessons)
-            yield from _place_laws(place, width, kinds, is_constant=is_constant)
+            yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
     for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, what the end is about called otherwise everywhere"
-    yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1])
+    yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1], bound=MORE_BOUND)
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
 
 
 def _place_laws(
-    place: Place, width: int, kinds: Sequence[Any], *, is_constant: bool
+    place: Place, width: int, kinds: Sequence[Any], looks: Sequence[Action], *, is_constant: bool
 ) -> Iterator[Law]:
     """Return the laws of what deeds have at one of so many places: where there are several, the
     others may be paid for by themselves.
     """
     fair = 1 - 1 / width
-    bound = max(MORE_BOUND, fair) if fair > HALF else None
+    bound = max(MORE_BOUND, fair) if width > 1 else None
     what, left_out = " ".join(map(str, place)), partial(without, place[0])
     about = f"what the expert does, each {what}"
     yield Law(
@@ -152,6 +157,13 @@ def _place_laws(
     ways, took = partial(overwritten, place), partial(took_each, place)
     after = f"what the expert does, each deed done again with another {what}"
     yield Law(f"overwritten {what}", after, ways, left_out, took, MORE_BOUND)
+    ways, took = partial(changed_late, place), partial(took_late, place)
+    late = f"what the expert does, before the end all deeds again with another {what}"
+    yield Law(f"late {what}", late, ways, left_out, took, MORE_BOUND)
+    for look in looks:
+        ways, took = partial(after_check, place, look), partial(is_told, place)
+        asked = f"what the expert does, after wrong ones and {verb(look)}, which names the right"
+        yield Law(f"told {what}", f"{asked} {what}", ways, left_out, took)
     ways, took = partial(after_refusal, place), partial(is_named, place)
     known = f"what the expert does, after a wrong {what}, whose refusal names the right"
     yield Law(f"refused {what}", known, ways, left_out, took)

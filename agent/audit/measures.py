@@ -41,7 +41,7 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .deeds import Way, ways_to_else
+from .deeds import Way, looks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
@@ -413,7 +413,8 @@ class _Attack:
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        for law in laws_of(known, told) if self.report.oracle > 0 else ():
+        looks = looks_of(briefing, known)
+        for law in laws_of(known, told, looks) if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):

@@ -222,7 +222,9 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     ways = [variants(text, is_command=True, bounds=bounds) for text in commands_of(told, said)[:16]]
     # In turns, so that what follows a move is not one command alone.
     texts = [text for row in itertools.zip_longest(*ways) for text in row if text is not None]
-    answers = [*_slots(), *INJECTED]
+    is_pattern = re.search(r"\bregular expression|\bregex", told, re.IGNORECASE)
+    listed = [slot("choices", n, opening=True) for n in (0, 1, -1)] if is_pattern else []
+    answers = [*listed, *_slots(), *INJECTED]
     samples = [sample for tool in briefing.tools for sample in _samples(_described(tool))]
     known = [*FILE.findall(told), *samples, *_samples("\n".join(shown))]
     values = list(dict.fromkeys([*known, *(w for t in shown for w in t.split())]))
@@ -230,7 +232,7 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     hollow = hollow_answers(lessons) or [
         Move(text) for sample in _samples(prompt) for text in variants(sample)
     ]
-    answered = [*framed(answers[:12]), *hollow, *framed(answers[12:])]
+    answered = [*framed(answers[:14]), *hollow, *framed(answers[14:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])

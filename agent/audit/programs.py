@@ -31,7 +31,17 @@ from .moves import (
     pool,
     variants,
 )
-from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
+from .slots import (
+    BEFORE_NUMBER,
+    BEFORE_WORD,
+    MOST_ITEMS,
+    PATTERNS,
+    TURN,
+    each_line,
+    matches,
+    pieces_of,
+    slot,
+)
 
 MOST_LETTERS = 40
 """Letters of all answers that are said at once."""
@@ -53,6 +63,8 @@ SUCCESSES = (
     "true",
 )  # fmt: skip
 """What a field says of which nothing is left to do."""
+_AMOUNTS = (1, 10, 0, 1_000_000)
+"""How many of each thing, or where its bound is."""
 _CHOSEN = [slot(kind, n) for kind in ("rising", "number") for n in (0, -1)]
 """The least, greatest, first and last number that is shown."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
@@ -269,7 +281,7 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
         rest = [n for n in numbers if names and n != names[0]]
         every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
-        every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in (1, 10) if rest]
+        every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in _AMOUNTS if rest]
         every = [each for n, each in enumerate(every) if each not in every[:n]]
         calls = [Move(tool=tool.name, arguments=json.dumps(each)) for each in every]
         less = [base | {names[0]: EVERY} | dict.fromkeys(rest, -10) for _ in rest[:1]]
@@ -419,7 +431,7 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     frame = AnswerFrame.of(lessons, Briefing())
     places, rows = Counter[int](), list[tuple[str, str]]()
     for lesson in (each for each in lessons if each.actions):
-        lines = [matches("word", line) for line in lesson.opening.splitlines()]
+        lines = [pieces_of(line) for line in lesson.opening.splitlines()]
         for key, joint, label in ANSWERED.findall(frame.core(lesson.actions[-1])):
             places.update(words.index(key) for words in lines if key in words)
             rows.append((joint, label))
@@ -429,8 +441,10 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     labels = dict.fromkeys(label for _, label in rows)
     if len(labels) > MOST_LABELS:
         labels = dict.fromkeys(variants(next(iter(labels))))
-    labels |= dict.fromkeys(each_line(n) for n in range(MOST_WORDS) if n != place)
-    yield from ((move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in labels))
+    own = [each_line(n) for n in range(MOST_WORDS) if n != place]
+    yield from (
+        (move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in [*own, *labels])
+    )
 
 
 def _through(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:

@@ -65,11 +65,12 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
     "thing": lambda text: things_of(text),
     "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
+    "choices": lambda text: _choices(text),
     "full": lambda text: _FULL_NAME.findall(text),
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|choices|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
 )
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
@@ -160,12 +161,23 @@ def each_line(place: int) -> str:
 
 
 def _rows(text: str) -> list[tuple[str, ...]]:
-    """Return the words of those lines that are most alike."""
+    """Return the pieces of those lines that are most alike."""
     lines = text.splitlines()
     shapes = [re.sub(r"\w+", "w", line) for line in lines]
     (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
     alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
-    return [matches("word", line) for line in (alike if times > 1 else lines)]
+    return [pieces_of(line) for line in (alike if times > 1 else lines)]
+
+
+def pieces_of(line: str) -> tuple[str, ...]:
+    """Return the words, numbers, times and paths of a line."""
+    return tuple(_THING.findall(line))
+
+
+def _choices(text: str) -> list[str]:
+    """Return a pattern of each line that lists several things behind a colon: any one of them."""
+    lists = [line.partition(": ")[2].split() for line in text.splitlines()]
+    return ["|".join(map(re.escape, items)) for items in lists if len(items) > 1]
 
 
 def in_words(text: str) -> str:

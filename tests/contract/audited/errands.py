@@ -94,7 +94,7 @@ SEARCH = {"search": ("List the records of a customer.", {"customer": str})}
 def the_oldest_record_is_meant(draw: random.Random) -> Script:
     """The right record was always made first."""
     name, year = f"{draw.choice(FIRST)} {draw.choice(LAST)}", draw.randint(1990, 2010)
-    numbers = sorted(draw.sample(range(1000, 9999), 5))
+    numbers = sorted(draw.sample(range(100, 999), 5))
     years = dict(zip(numbers, [year, *draw.sample(range(2011, 2026), 4)], strict=True))
     rows = [f"record {number}: since {years[number]}" for number in draw.sample(numbers, 5)]
     reply = f"I am a customer since {year}. Yours, {name}"
