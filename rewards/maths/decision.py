@@ -20,7 +20,7 @@ from .comparing.forms import ORDERED
 from .comparing.formulas import configuration, formula, same_formula
 from .comparing.many import is_another
 from .comparing.question import family, in_asked_order, refusal, side_asked
-from .comparing.renotation import same_shape
+from .comparing.renotation import same_shape, sides_asked
 from .comparing.rewording import in_other_words
 from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
@@ -167,6 +167,8 @@ def decide(
     gold = (prompt and family(prompt, unboxed(gold))) or gold
     if prompt and (shaped := same_shape(prompt, unboxed(gold), answer)) is not None:
         return PairDecision(shaped, "shape", "the shape of a matrix")
+    if prompt:
+        gold, answer = sides_asked(prompt, gold, answer)
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision

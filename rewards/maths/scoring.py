@@ -245,10 +245,12 @@ class MathsVerifier:
         )
         if (named or extraction.rule in _OPEN) and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)
-        if extraction.rule in _LISTING and not extraction.refused and not truncated:
-            extraction = self._listed(response, extraction, golds)
+        whole = extraction
         if extraction.text is not None and not truncated:
             extraction = self._parted(prompt, response, extraction, golds)
+        listing = extraction is whole and extraction.rule in _LISTING and not extraction.refused
+        if listing and not truncated:
+            extraction = self._listed(response, extraction, golds)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None

@@ -231,6 +231,7 @@ def exchanged(prompt: str, gold: str, answer: str) -> str:
     >>> exchanged("Give the mean and the mode.", "9, 8", r"\text{mean}=8, \text{mode}=9")
     'the question asks for mean, mode, which are 8, 9'
     """
+    gold = " ".join(re.sub(r"\\text\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", gold).split())
     wanted = labelled(gold, bare=True)
     nouns = [name for name, _ in wanted] or _NOUN.findall(gold)  # `10 boxes, 5 eggs`
     are_names = len({*nouns}) == len(nouns) > 1 and (

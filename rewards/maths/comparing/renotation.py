@@ -28,11 +28,15 @@ MAX_ITEMS = 50
 
 def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     """Return gold and answer in the notation that the question calls for."""
+    if _TITLE.search(gold):
+        gold, answer = _titled(gold), _titled(answer)
     rewrites, signs = _called_for(prompt)
     for rewrite in rewrites:
         gold, answer = rewrite(gold), rewrite(answer)
     for sign in signs:
         gold, answer = _listed(gold, sign), _listed(answer, sign)
+    if gold.startswith("\\{") and _INTEGERS_ASKED.search(prompt):
+        answer = _between(answer)
     return gold, _measured(answer)
 
 
@@ -43,6 +47,28 @@ def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
     """
     rewrites = [rewrite for asks, rewrite in _NOTATIONS if asks is None or asks.search(prompt)]
     return rewrites, [sign for asks, sign in _DIRECTIONS if asks.search(prompt)]
+
+
+_TITLES = {
+    "max": "maximum", "min": "minimum", "gcd": "gcd", "hcf": "gcd", "gre": "gcd", "hig": "gcd",
+    "lcm": "lcm", "lea": "lcm",
+}  # fmt: skip
+_TITLED = (
+    r"(?:max(?:imum)?|min(?:imum)?)(?: value)?|gcd|hcf|greatest common (?:divisor|factor)"
+    r"|highest common factor|lcm|least common multiple"
+)
+_TITLE = re.compile(
+    rf"\\text\s*\{{\s*(?:the )?(?P<set>{_TITLED})\s*[:=]?\s*\}}\s*[:=]?\s*(?=-?[\d\\])"
+    rf"|(?<![\\A-Za-z{{])(?:the )?(?P<plain>{_TITLED})\s*[:=]\s*(?=-?[\d\\])",
+    re.IGNORECASE,
+)
+
+
+def _titled(text: str) -> str:
+    """Return values with one name of a maximum, a divisor and the like before them."""
+    return _TITLE.sub(
+        lambda title: rf"\text{{{_TITLES[(title['set'] or title['plain'])[:3].lower()]}}} = ", text
+    )
 
 
 # --- orderings ---
@@ -103,7 +129,7 @@ _PERMUTED = re.compile(
     r"|(?P<second>\(.+\)),? ?(?:(?:and|plus|with|or|together with|along with)?:? ?"
     r"(?:all|any)?(?: of)? ?(?:the |its |their )?(?:other )?permutations?"
     r"(?: thereof| of (?:it|these|them|this))?"
-    r"|(?:\()?in (?:any|some) order(?:\))?))",
+    r"|\(?in (?:any|some) order\)?|up to (?:order|permutations?|reordering)))",
     re.IGNORECASE,
 )
 
@@ -113,7 +139,9 @@ def _permuted(text: str) -> str:
     if "ermut" not in text and "order" not in text:
         return text
     plain = " ".join(re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", text).split())
-    described = _PERMUTED.fullmatch(plain.strip(" $."))
+    described = _PERMUTED.fullmatch(
+        re.sub(r"^\(?[a-z](?:, ?[a-z])+\)? ?= ?", "", plain.strip(" $."))
+    )
     rows = (
         re.findall(r"\(([^()]*)\)", described["first"] or described["second"]) if described else []
     )
@@ -149,8 +177,50 @@ def _integers(text: str) -> str:
     return rf"\{{{', '.join(map(str, numbers))}\}}" if 1 < len(numbers) <= MAX_ITEMS else text
 
 
+_DOTTED = re.compile(
+    r"(?P<before>-?\d{1,4}(?:\s*,\s*-?\d{1,4})*)\s*,\s*(?:\\[lc]?dots[bc]?|\.\.\.|…)\s*,\s*"
+    r"(?P<behind>-?\d{1,4}(?:\s*,\s*-?\d{1,4})*)(?![\d.])"
+)
+
+
+def _dotted(text: str) -> str:
+    r"""Return `-4, -3, \ldots, 4` written out, where all of its numbers are of one progression."""
+    written = _DOTTED.search(text)
+    if written is None:
+        return text
+    before, behind = (list(map(int, side.split(","))) for side in written.groups())
+    step = before[1] - before[0] if len(before) > 1 else 1
+    numbers = list(range(before[0], behind[-1] + (1 if step > 0 else -1), step)) if step else []
+    fits = numbers[: len(before)] == before and numbers[-len(behind) :] == behind
+    if not fits or len(numbers) > MAX_ITEMS:
+        return text
+    return text[: written.start()] + ", ".join(map(str, numbers)) + text[written.end() :]
+
+
+_INTEGERS_ASKED = re.compile(r"\b(?:integers?|whole numbers?)\b", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"(?P<low>-?\d{1,4})\s*(?P<above><|\\leq?(?![a-z])|≤|\\lt(?![a-z]))\s*[a-z]\s*"
+    r"(?P<below><|\\leq?(?![a-z])|≤|\\lt(?![a-z]))\s*(?P<high>-?\d{1,4})"
+)
+
+
+def _between(text: str) -> str:
+    """Return the whole numbers of `-4 <= n <= 4` as a set."""
+    bounds = _BETWEEN.fullmatch(text.strip(" $."))
+    if bounds is None:
+        return text
+    open_ends = [bounds[name] in {"<", "\\lt"} for name in ("above", "below")]
+    numbers = range(int(bounds["low"]) + open_ends[0], int(bounds["high"]) + 1 - open_ends[1])
+    return rf"\{{{', '.join(map(str, numbers))}\}}" if 1 < len(numbers) <= MAX_ITEMS else text
+
+
 # --- dimensions and matchings ---
 
+_DIMENSIONS = re.compile(
+    r"\b(?:dimensions|abmessungen|seitenlängen|dimensiones|dimensões|dimensioni)\b"
+    r"(?!.*\b(?:matri\w*|rows?|columns?|arrays?|tensors?)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _BY = re.compile(r"\\text\s*\{(?P<before>[^{}]*?)\s*\bby\b\s*(?P<behind>[^{}]*)\}|\bby\b")
 _TIMES = re.compile(r"\\times(?![a-z])|×|(?<=[\d\s}m])[xX](?=[\s\d])")
 
@@ -180,6 +250,14 @@ _SHAPE = re.compile(
 )
 
 
+def sides_asked(prompt: str, gold: str, answer: str) -> tuple[str, str]:
+    """Return gold and answer with the lengths `4 x 4 x 2` as a list, where the question asks for
+    dimensions and the gold has them; these are no product.
+    """
+    sides = _sides(gold) if _DIMENSIONS.search(prompt) else gold
+    return (gold, answer) if sides == gold else (sides, _sides(answer))
+
+
 def same_shape(prompt: str, gold: str, answer: str) -> bool | None:
     """Decide whether an answer is the shape (2 by 4) of a matrix that the gold is, which is no
     product; None where the question asks for none, or the answer is neither a shape nor a number.
@@ -194,7 +272,7 @@ def same_shape(prompt: str, gold: str, answer: str) -> bool | None:
 
 _PAIRED = (
     r"(?:\\text\s*\{\s*(?:[-–—:→]|->)\s*\}|\\(?:long)?(?:left)?rightarrow(?![a-z])|\\(?:to|mapsto"
-    r"|Rightarrow|leftrightarrow)(?![a-z])|->|[-–—:→↔=⇒⟶➔])"
+    r"|Rightarrow|leftrightarrow)(?![a-z])|->|matches|goes with|belongs to|[-–—:→↔=⇒⟶➔])"
 )
 _KEY = r"\d{1,2}|[A-Za-z]|i{2,3}|iv|vi{1,3}|ix"
 _PAIR = re.compile(
@@ -205,6 +283,7 @@ _PAIR = re.compile(
 def _matched(text: str) -> str:
     """Return `1-b, 2-c` or `b → 1, c → 2` as one text, in the order of the keys."""
     bare = re.sub(r"\\(?:text|mathrm)\s*\{([A-Za-z0-9]+)\}", r"\1", text.strip(" $."))
+    bare = re.sub(rf"\(\s*({_KEY})\s*,\s*({_KEY})\s*\)", r"\1→\2", bare)
     items = [item for item in re.split(rf"{_GAP}[,;\n]{_GAP}|{_GAP}\band\b{_GAP}", bare) if item]
     pairs = [_PAIR.fullmatch(item.strip()) for item in items]
     if len(pairs) < 2 or not all(pairs):
@@ -279,17 +358,12 @@ _NOTATIONS: tuple[tuple[re.Pattern[str] | None, Callable[[str], str]], ...] = (
     ),
     (None, _permuted),
     (None, _integers),
+    (None, _dotted),
+    (_DIMENSIONS, _sides),
     (
         re.compile(
-            r"\b(?:dimensions|abmessungen|seitenlängen|dimensiones|dimensões|dimensioni)\b"
-            r"(?!.*\b(?:matri\w*|rows?|columns?|arrays?|tensors?)\b)",
-            re.IGNORECASE | re.DOTALL,
-        ),
-        _sides,
-    ),
-    (
-        re.compile(
-            r"\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassoci|\brelie|\brelacion", re.I
+            r"\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassocie[rz]?\b|\brelie|\brelacion",
+            re.I,
         ),
         _matched,
     ),
@@ -346,6 +420,10 @@ def _quantity(text: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
         node = read_cleaned(text.strip())
         number = node.args[0] if node.op == "quantity" else node
         scale = dimension(node.note) if node.op == "quantity" else (Fraction(1), ())
+        if number.op == "pow" and scale and all(part.op == "num" for part in number.args):
+            base, exponent = (Fraction(part.value) for part in number.args)
+            if base == 10 and exponent.denominator == 1 and -MAX_ITEMS < exponent < MAX_ITEMS:
+                return Fraction(10) ** int(exponent) * scale[0], scale[1]
         if number.op in EXACT and scale is not None:
             return Fraction(number.value) * scale[0], scale[1]
     return None

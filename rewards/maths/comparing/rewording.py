@@ -67,7 +67,9 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     return (wanted, said) if is_changed else None
 
 
-_IN_SCALE = re.compile(r"\bin (?P<scale>thousand|million|billion)s\b")
+_IN_SCALE = re.compile(
+    r"\b(?:in|how many) (?P<scale>thousand|million|billion|lakh|crore)s?\b", re.IGNORECASE
+)
 
 
 def _named_in(prompt: str, name: str) -> bool:

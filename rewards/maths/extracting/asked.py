@@ -437,7 +437,7 @@ _BASE_ASKED = re.compile(
     re.IGNORECASE,
 )
 _DIGITS = re.compile(
-    r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x)?(?P<value>(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
+    r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x(?=[0-9A-Z]+\b))?(?P<value>0x[0-9a-f]{1,12}|(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
     r"(?:₁₆|_\{?(?:16|hex)\}?)?[)$*]*(?:\s(?:in|en|im) (?:the )?(?:hex\w*"
     r"|base[ -]\w+)(?: \w{6,})?)?"
     r"[.\s*$]*$"

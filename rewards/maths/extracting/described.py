@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..reading.vocabulary import unit_symbol
 from .sentence import DENIAL
 
 PROMPTS = 256
@@ -127,9 +128,9 @@ _ASKED = re.compile(
 )
 _VALUE = r"-?\d[\d,]*(?:\.\d+)?"
 _TWICE = re.compile(
-    rf"(?<![\w.])(?P<first>{_VALUE}) (?P<one>[a-z]{{2,}}(?: [a-z]+)?),? ?"
-    rf"(?:i\.e\.,?|that is,?|which is|equivalently,?|=|\() ?"
-    rf"(?P<second>{_VALUE}) (?P<two>[a-z]{{2,}}(?: [a-z]+)?)\)?[\s.*!]*$"
+    rf"(?<![\w.])(?P<first>{_VALUE}) (?P<one>[A-Za-z]+(?: [a-z]+)?),? ?"
+    rf"(?:i\.e\.,?|that is,?|which is|equivalently,?|\() ?"
+    rf"(?P<second>{_VALUE}) (?P<two>[A-Za-z]+(?: [a-z]+)?)\)?[\s.*!]*$"
 )
 
 
@@ -138,13 +139,37 @@ def _twice(prompt: str, body: str, start: int, end: int) -> Described | None:
     said = _TWICE.search(body, start, end)
     if said is None or _denied(body[start : said.start()]):
         return None
-    asked = {match["unit"].lower().removesuffix("s") for match in _ASKED.finditer(prompt)}
-    units = [said[name].removesuffix("s") for name in ("one", "two")]
+    asked = {_unit(match["unit"].lower()) for match in _ASKED.finditer(prompt)}
+    units = [_unit(said[name]) for name in ("one", "two")]
     named = [place for place, unit in enumerate(units) if unit in asked]
     if len(named) != 1:
         return None
     group = ("first", "second")[named[0]]
     return Described(said[group], *said.span(group))
+
+
+def _unit(name: str) -> str:
+    return unit_symbol(name) or name.removesuffix("s")
+
+
+_DECIDED = re.compile(
+    r"\b(?P<verdict>(?:fail(?:ed)? to|do not|don['’]t|cannot|can['’]t) reject|reject)\s+(?:the )?"
+    r"(?:null(?: hypothesis)?|\$?H_?\{?0\}?\$?|H₀)(?:,? \$?H_?\{?0\}?\$?| \(H₀\))?[\s.*!]*$"
+)
+_SUPPOSED = re.compile(
+    r"\b(?:if|would|whether|when|should we|could|might|not enough to|wrong|never|claims?)\b", re.I
+)
+
+
+def _decision(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the decision that a sentence ends in: `so we fail to reject the null hypothesis`."""
+    said = _DECIDED.search(body, start, end)
+    if said is None or _SUPPOSED.search(body, start, said.start()):
+        return None
+    text = "Reject H_0" if said["verdict"] == "reject" else "Do not reject H_0"
+    if text == "Reject H_0" and DENIAL.search(body[start : said.start()]):
+        return None
+    return Described(text, *said.span())
 
 
 _RANKED = re.compile(
@@ -181,6 +206,7 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (re.compile(r"multiplicit", re.IGNORECASE), _multiplicities),
     (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
     (_ASKED, _twice),
+    (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
     (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
 )
 """What a question has to say for each kind of description."""
@@ -191,7 +217,8 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
 _GAIN = re.compile(r"\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b", re.I)
 _LOSS_ASKED = re.compile(r"\blos(?:s|es|e|t|ing)\b", re.IGNORECASE)
 _LOSES = re.compile(
-    r"\blos(?:s|es|e|ing|t)(?:\s+of|\s+about|\s+an average of|\s+on average)*[\s$*({\\}]*$",
+    r"\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"
+    r"|\s+on average)*[\s$*({\\}]*$",
     re.IGNORECASE,
 )
 _A_LOSS = re.compile(

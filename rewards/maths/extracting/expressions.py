@@ -248,12 +248,17 @@ def _expression(body: str, start: int, end: int) -> tuple[int, int]:
 
 def measured(body: str, end: int) -> int:
     """Return where the unit ends that stands behind a number, or where the number ends."""
+    if scale := _SCALE.match(body, end):
+        end = scale.end()
     unit = _UNIT.match(body, end)
     if unit is None or not _is_unit(unit[1]):
         return end
     # `3750 in base 8` is no inch.
     is_word = unit[1] == "in" and body[unit.end(1) :].lstrip(" ")[:1].isalpha()
     return end if is_word else unit.end(1)
+
+
+_SCALE = re.compile(r" (?:thousand|million|billion|trillion|lakhs?|crores?)(?![-\w])")
 
 
 def with_unit(body: str, text: str, end: int) -> str:

@@ -51,20 +51,22 @@ def boxed_apart(gold: str, response: str) -> bool:
     """
     if response.count("box") < 2:
         return False
-    wanted = len(_SEVERAL.findall(gold)) + 1
-    if (
-        wanted < 2
-        or _ENCLOSED.fullmatch(_SIZES.sub("", gold).strip(" $"))
-        or parts(response) != wanted
-    ):
+    bare = _SIZES.sub("", gold).strip(" $")
+    enclosed = _ENCLOSED.fullmatch(bare)
+    wanted = values_of(bare) if enclosed else len(_SEVERAL.findall(gold)) + 1
+    if wanted < 2 or parts(response) != wanted:
         return False
     boxes = _filled(response)
+    # The coordinates of a point are boxed apart with their names.
+    letters = {name[1] for box in boxes if (name := _ASSIGNS.match(response, box.open, box.close))}
+    if enclosed and (bare[0] != "(" or len(letters) != wanted):
+        return False
     between = [response[a.end : b.start] for a, b in itertools.pairwise(boxes)]
     contents = [response[box.open : box.close] for box in boxes]
     return (
         len(boxes) == wanted
         and not any(len(text) > MAX_BETWEEN or _RIVALS.search(text) for text in between)
-        and not any("," in text or ";" in text for text in contents)
+        and not any("," in text or ";" in text for text in map(_without_brackets, contents))
         and not _ONLY.search(response, boxes[-1].end)
     )
 
@@ -83,6 +85,13 @@ def values_of(gold: str) -> int:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(mark[0], 0)
         count += depth == 0 and mark[0] not in "()[]{}"
     return count
+
+
+_ASSIGNS = re.compile(r"\s*([A-Za-z])\s*=")
+
+
+def _without_brackets(text: str) -> str:
+    return re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", text)
 
 
 _SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")

@@ -41,6 +41,14 @@ _JOINT = re.compile(
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 
+# The words that name it: `the sum is `, `radius: `.
+_WORDED = re.compile(
+    r"\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
+    r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$",
+    re.IGNORECASE,
+)
+
+
 class Box(NamedTuple):
     """Offsets of a box: the command, the content, and the end."""
 
@@ -148,6 +156,16 @@ def joined(body: str, group: list[Box]) -> str:
         return " , ".join(
             f"{name[1]} = {texts[place]}"
             for name, place in zip(names, distinct, strict=True)
+            if name
+        )
+    worded = [
+        _WORDED.search(body, max(0, group[place].start - 40), group[place].start)
+        for place in distinct
+    ]
+    if len(distinct) > 1 and len({name[1] for name in worded if name}) == len(distinct):
+        return ", ".join(
+            rf"\text{{{name[1]}}} = {texts[place]}"
+            for name, place in zip(worded, distinct, strict=True)
             if name
         )
     return " , ".join(texts[place] for place in distinct)

@@ -16,11 +16,19 @@ from .candidate import Candidate, CandidateKind
 MAX_TAIL = 4000
 MAX_ROWS = 12
 _NAME = r"(?:[^\W\d_](?:_\{?\w{1,2}\}?|[₀-₉])?|\\?[^\W\d_]{2,}(?:[ -][^\W\d_]{2,}){0,3})"
+_LETTER = re.compile(r"[^\W\d_](?:_\{?\w{1,2}\}?|[₀-₉])?")
 _PART = r"\(?(?:[a-h]|[1-9]|i{1,3}|iv|v)\)"
 _ROW = re.compile(
-    rf"(?:[-*•+]\s+|\d{{1,2}}[.)]\s+)?[*_$`]*(?:(?P<part>{_PART})(?P<rest>[^:=→]*?)|(?P<name>{_NAME})"
-    r"|(?P<key>\d{1,2}|[A-Za-z]))[*_$`]*\s*(?P<sign>[:=→]|->|\\to(?![a-z]))[*_$`]*\s*(?P<value>\S.*)"
+    rf"(?P<mark>[-*•+]\s+|\d{{1,2}}[.)]\s+)?[*_$`]*(?i:the )?"
+    rf"(?:(?P<part>{_PART})(?P<rest>[^:=→,]*?)|(?P<name>{_NAME})|(?P<key>\d{{1,2}}|[A-Za-z]))[*_$`]*\s*"
+    r"(?P<sign>[:=→]|->|\\to(?![a-z])|(?(mark)is\b|(?!)))[*_$`]*\s*(?P<value>\S.*)"
 )
+_COUNTED = re.compile(
+    r"(?:[-*•+]\s+)?[*_$`]*(?P<number>\d[\d.,]*)[*_$`]*\s+"
+    r"(?P<noun>[^\W\d_]{3,}(?: [^\W\d_]{3,})?)[*_.]*"
+)
+_APART = re.compile(r",\s+(?:and\s+)?|;\s+|\s+and\s+")
+_SENTENCE = re.compile(r"^.*[.!?]\s+(?=[A-Z])")
 _POINT = re.compile(
     r"(?:[-*•]\s+)?[*_$]*[A-Z](?:_?\d|[₀-₉])?\s*=?\s*(?P<point>\([^()]*[,;|][^()]*\))[*_$.,;]*"
 )
@@ -39,17 +47,30 @@ class ValueRow(NamedTuple):
 
 
 def rows_of(body: str, count: int) -> Candidate | None:
-    """Return the values of the rows that end a text, with their labels, if there are `count`."""
+    """Return the values of the rows that end a text, with their labels, if there are `count`; the
+    rows may be lines, or stand in the last line with commas between.
+    """
     tail = body.rstrip()[-MAX_TAIL:]
-    block = tail.rpartition("\n\n")[2]
-    lines = [line.strip() for line in block.split("\n") if line.strip()]
-    found = _table(lines) if lines and lines[-1].startswith("|") else _lines(lines)
-    if found and len(found) == count + 1 and _TOTAL.fullmatch(found[-1].label):
-        found = found[:-1]
-    labels = {row.label.casefold() for row in found}
-    if len(found) != count or len(labels) != count or count > MAX_ROWS:
+    written = [line.strip() for line in tail.split("\n")]
+    lines = [line for line in written if line]
+    if count > MAX_ROWS or not lines:
         return None
-    start, end = body.rfind(block), len(body.rstrip())
+    if lines[-1].startswith("|"):
+        found = _table(lines)
+        found = found[:-1] if found and _TOTAL.fullmatch(found[-1].label) else found
+        first = next((line for line in lines if line.startswith("|")), "")
+    else:
+        found = _lines(written, count)
+        first = lines[-count] if found else ""
+        if not found:
+            first = _SENTENCE.sub("", lines[-1])
+            found = _lines(_APART.split(first.rstrip(" .")), count)
+    labels = {row.label.casefold() for row in found}
+    # Each row has a label of its own, or all are values of one letter.
+    several = len(labels) == count or (len(labels) == 1 and _LETTER.fullmatch(found[0].label))
+    if len(found) != count or not several:
+        return None
+    start, end = body.rfind(first), len(body.rstrip())
     return Candidate(CandidateKind.WHOLE, _joined(found), start, end, start, end)
 
 
@@ -66,27 +87,40 @@ def _joined(found: list[ValueRow]) -> str:
 
 
 def _named(label: str) -> str:
-    return (
-        label if len(re.sub(r"_?\{?\d\}?", "", label)) == 1 else rf"\text{{{label.strip(chr(92))}}}"
+    return label if _LETTER.fullmatch(label) else rf"\text{{{label.removeprefix(chr(92))}}}"
+
+
+def _lines(lines: list[str], count: int) -> list[ValueRow]:
+    """Return the last `count` lines as rows, if each has a label and the line before has none."""
+    filled = [place for place, line in enumerate(lines) if line]
+    last = [lines[place] for place in filled[-count:]]
+    for pattern in (_POINT, _COUNTED, _ROW):
+        found = [pattern.fullmatch(line) for line in last]
+        if len(last) == count and all(found):
+            break
+    else:
+        return []
+    # A row too many is another list, of which only some would be picked.
+    first = filled[-count]
+    apart = len(filled) > 1 and filled[-1] - filled[-2] > 1
+    before = (
+        next((line for line in lines[first - 1 :: -1] if line or not apart), "") if first else ""
     )
+    if pattern.fullmatch(before):
+        return []
+    rows = [_row(match) for match in found if match]
+    return rows if all(row.label and row.value is not None for row in rows) else []
 
 
-def _lines(lines: list[str]) -> list[ValueRow]:
-    """Return the rows of lines that all have a label; a heading before them is left out."""
-    while lines and lines[0].rstrip("*_ ").endswith(":"):
-        lines = lines[1:]
-    if lines and all(map(_POINT.fullmatch, lines)):
-        return [ValueRow(match["point"], "") for line in lines if (match := _POINT.fullmatch(line))]
-    found = [_ROW.fullmatch(line) for line in lines]
-    rows = [
-        ValueRow(
-            (match["part"] or match["name"] or match["key"]).strip("*_$` "),
-            _value(match["value"], is_key=match["sign"] not in {":", "="}),
-        )
-        for match in found
-        if match
-    ]
-    return rows if len(rows) == len(lines) and all(row.value for row in rows) else []
+def _row(match: re.Match[str]) -> ValueRow:
+    groups = match.groupdict()
+    if "point" in groups:
+        return ValueRow(groups["point"], "")
+    if "noun" in groups:
+        return ValueRow(groups["noun"], groups["number"])
+    label = (groups["part"] or groups["name"] or groups["key"]).strip("*_$` ")
+    value = _value(groups["value"], is_key=groups["sign"] not in {":", "=", "is"})
+    return ValueRow(label if value else "", value)
 
 
 def _table(lines: list[str]) -> list[ValueRow]:
@@ -111,11 +145,21 @@ def _value(text: str, *, is_key: bool = False) -> str:
     it is words.
     """
     bare = _REMARK.sub("", text.strip(" .*_$`")).strip(" .*_$`,;")
+    if bare.count("$") > 2 and re.search(r"[,;.]\s", bare):  # several formulas and words
+        return ""
     last = bare.rpartition("=")[2] if not re.search(r"[<>≤≥≠]|\\[lg]e", bare) else bare
     last = last.replace("**", "").strip(" *_$`")
+    if "$" in last or len(_PROSE.findall(_SET_UPRIGHT.sub("", last))) > MAX_WORDS:
+        return ""
     if is_key:
         return last if re.fullmatch(r"\(?(?:[A-Za-z]|\d{1,2}|[ivx]{1,4})\)?", last) else ""
     return last if re.search(r"\d|\\|[∞π√]", last) and "?" not in last else ""
+
+
+_SET_UPRIGHT = re.compile(r"\\(?:text|mathrm)\s*\{[^{}]*\}|\\[A-Za-z]+")
+_PROSE = re.compile(r"[^\W\d_]{3,}")
+MAX_WORDS = 2
+"""The most words in the value of a row."""
 
 
 # --- the parts of a solution ---
@@ -139,8 +183,18 @@ def parts_of(body: str, count: int, answer: Callable[[str], str | None]) -> Cand
         return None
     ends = [heading.start() for heading in headings[1:]] + [len(body)]
     values = [answer(body[h.end() : end]) for h, end in zip(headings, ends, strict=True)]
-    if not all(values) or any("," in (value or "") for value in values):
+    said = [_worked(value) for value in values if value]
+    if len(said) != count or any("," in value for value in said):
         return None
-    text = ", ".join(f"({'abcdefgh'[n]}) {value}" for n, value in enumerate(values))
+    text = ", ".join(f"({'abcdefgh'[n]}) {value}" for n, value in enumerate(said))
     start = headings[0].start()
     return Candidate(CandidateKind.WHOLE, text, start, len(body), start, len(body))
+
+
+_TASK = re.compile(r"\\(?:i*int|lim|sum|prod|[dt]?frac\s*\{\s*d)(?![a-z])|∫|∑")
+
+
+def _worked(value: str) -> str:
+    """Return the last side of a part that repeats its task: `\\int 2x dx = x^2 + C`."""
+    head, sign, last = value.rpartition("=")
+    return last.strip() if sign and _TASK.search(head) else value
