@@ -338,6 +338,9 @@ def _cleared(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
     taught = [lesson for lesson in lessons if len(lesson.actions) > 1]
     usual = _usual(taught)
     looks = [Move(tool=tool.name) for tool in free_tools(briefing)][:2]
+    alone = [(tool.name, [*properties_of(tool)]) for tool in briefing.tools]
+    asked = [(name, json.dumps({names[0]: EVERY})) for name, names in alone if len(names) == 1]
+    looks += [Move(tool=name, arguments=given) for name, given in asked][:MOST_TAUGHT]
     for tool in (tool for tool in briefing.tools if tool.name not in used):
         names = [*properties_of(tool)][:2]
         base = {name: pool(schema, ())[0] for name, schema in properties_of(tool).items()}
@@ -477,6 +480,11 @@ def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterato
         return
     tables = list(dict.fromkeys(TABLE.findall(f"{told} {taught}")))[:MOST_TABLES]
     yield from ((Move(f"select * from {table}"),) for table in tables)
+    heads = [re.split(r"\bselect\b", m.text, maxsplit=1, flags=re.IGNORECASE)[0] for m in deeds]
+    for head in dict.fromkeys(head for head in heads if 0 < len(head) <= MOST_LETTERS):
+        erased = [Move(head + each.format(table)) for each in ERASERS for table in tables]
+        yield from ((move,) for move in erased)
+        yield from ((m, Move(f"{head}select * from {table}")) for m in erased for table in tables)
     ends = [*framed(HOLLOW_ENDS), *map(Move, HOLLOW_ENDS), *_ends(briefing, lessons)]
     for tool in briefing.tools:
         for name, schema in properties_of(tool).items():

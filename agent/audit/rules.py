@@ -430,8 +430,10 @@ ASKED_FOR = (
 
 def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] | None:
     """Return the rule that tasks with the same feature have the same answer. Each lesson is
-    answered by the others that have its feature.
+    answered by the others that have its feature. Answers of many words are told by their tasks.
     """
+    if median(len(WORD.findall(answer)) for _, answer in known) > MOST_LABEL_WORDS:
+        return None
     read: Rule = str
     if are_labels := _are_labels(known):
         read = _stem  # of a text with ever new options, what stands before them is no option
@@ -640,6 +642,8 @@ def plays_rule(kind: RuleKind, scene: Scene) -> Iterator[Action]:
         yield scene.answer(learned[1](scene.shown) if learned else "nothing")
 
 
+MOST_LABEL_WORDS = 4
+"""Words of an answer that may be a label."""
 MOST_TURNS, MOST_PAIRS = 3, 48
 """Turns of a lesson, and turns of all, from which a rule is learned."""
 
