@@ -217,7 +217,7 @@ def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
     schemas = properties_of(tool)
     texts = [name for name, schema in schemas.items() if schema.get("type") == "string"]
     for few in (1, 10):
-        row = {n: few if schemas[n].get("type") in NUMERIC else v for n, v in usual.items()}
+        row = {n: few if schemas.get(n, {}).get("type") in NUMERIC else v for n, v in usual.items()}
         calls = [row | {name: EVERY} for name in texts]
         yield from ((Move(tool=tool.name, arguments=json.dumps(call)),) for call in calls)
         lines = [slot("line", n, opening=True) for n in range(STEPS if few == 1 else 0)]

@@ -120,6 +120,7 @@ class Slot:
             report = await self._waiter
             return run.finish(report)
         except OSError as error:
+            self._waiter.cancel()  # nobody waits for the report
             self._lose()
             raise SlotLost(f"the slot cannot be reached: {error}") from error
         except asyncio.CancelledError:

@@ -29,6 +29,7 @@ from typing import Any, Self
 from ludus.errors import ConfigError, SessionGone
 
 from ..guest.run.repl import LENGTH
+from ..local.runs import RunOutcome
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path
 from ..protocol import MIB, Execution, ExecutionStatus, Limits, Sandbox, Usage
@@ -46,6 +47,14 @@ _ANSWER_TIMEOUT_S = 30.0
 
 # The wall limit is long, since cells have timeouts and the idle limit ends a forgotten session.
 SESSION_LIMITS = Limits(timeout_s=24 * 3600, cpu_s=3600, memory_bytes=1024 * MIB)
+
+
+def _end_of(end: asyncio.Future[RunOutcome]) -> str:
+    """Say how the process of a session has ended."""
+    if lost := end.exception():
+        return f"its slot was lost: {lost}"
+    outcome = end.result()
+    return f"its process ended: {outcome.status} {outcome.detail}".rstrip()
 
 
 class Session:
@@ -288,9 +297,8 @@ class Session:
             # The socket closes a moment before the slot reports why the process ended.
             end = self._session_process.ended
             await asyncio.wait([end], timeout=0.5)
-            if end.done() and not end.cancelled() and not end.exception():
-                outcome = end.result()
-                self._reason = f"its process ended: {outcome.status} {outcome.detail}".rstrip()
+            if end.done() and not end.cancelled():
+                self._reason = _end_of(end)
             await self.close()
             raise SessionGone(f"the session has ended: {self._reason}") from error
         except asyncio.CancelledError:

@@ -339,6 +339,11 @@ def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
     end = ToolSpec(name="leave", description="Leave.", parameters={"type": "object"})
     programs = programs_of(Briefing(tools=(pay, end)), ["?"], [])
     assert "pay(who=nothing, much=-10); leave()" in {described(program) for program in programs}
+    # An expert may know arguments that the tool of this task does not have.
+    odd = assistant("", [ToolCall(name="pay", arguments={"who": "Ann", "way": "cash"}, id="0")])
+    lessons = [Lesson("t", "?", (odd,), ("Paid.",), (1.0,))]
+    told = map(described, programs_of(Briefing(tools=(pay, end)), ["?"], lessons))
+    assert any("way=cash" in program for program in told)
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
@@ -750,7 +755,7 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert not took(lessons[0], (*replies[:4], "no such thing", "no such thing", "over"))
 
 
-def test_a_wildcard_stands_for_texts_alone_and_numbers_beside_an_answer_count() -> None:
+def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts() -> None:
     def pick(items: list[str], shelf: object, euros: int) -> Message:
         given = {"items": items, "shelf": shelf, "euros": euros, "name": "Ada"}
         return assistant("", [ToolCall(name="pick", arguments=given, id="call_0")])
@@ -763,7 +768,8 @@ def test_a_wildcard_stands_for_texts_alone_and_numbers_beside_an_answer_count() 
     assert [call.arguments["shelf"] for call in ways] == [{"row": 0}] * 4
     frame = AnswerFrame.of(lessons, Briefing())
     assert frame.argument == "name"
-    assert frame.amounts(lessons[1].actions[0]) == [1] != frame.amounts(lessons[0].actions[0])
+    assert frame.amounts(lessons[1].actions[0]) == [{"row": 1}, 1]
+    assert frame.amounts(lessons[0].actions[0]) == [{"row": 0}, 0]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,6 +13,8 @@ import psutil
 import pytest
 
 import ludus
+from ludus.background import run_on_loop
+from ludus.envs.families.coding.tools import Workbench
 from ludus.envs.gym import GymEnv
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
@@ -105,6 +108,37 @@ def test_a_sandbox_killed_in_the_middle_makes_the_episode_unusable() -> None:
     assert call(env, "run", code="1 + 1") == "2"
     assert env.step(assistant("", [submission(solution(env))]))[1] == 1.0
     env.close()
+
+
+def stopped() -> list[psutil.Process]:
+    """Stop all processes below this one: those that a slot starts meanwhile too."""
+    while True:
+        processes, running = psutil.Process().children(recursive=True), 0
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                running += process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+                process.suspend()
+        if not running:
+            return processes
+
+
+def test_a_slot_that_dies_before_it_has_run_anything_costs_the_episode_nothing() -> None:
+    async def work() -> str:
+        bench = Workbench({"note": "kept"})
+        await bench.read("note")
+        await bench.close()  # its slot waits for the next session
+        processes = stopped()
+        reading = asyncio.ensure_future(bench.read("note"))
+        while bench._session is None:
+            await asyncio.sleep(0.01)
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        answer = await reading
+        await bench.close()
+        return answer
+
+    assert run_on_loop(work(), timeout_s=120) == "kept"
 
 
 def test_without_a_sandbox_the_episode_is_unusable_at_its_first_run() -> None:

@@ -19,6 +19,7 @@ import pytest_asyncio
 from ludus.errors import ConfigError
 from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
 from ludus.sandboxes.local import process_tree
+from ludus.sandboxes.local.slots import Slot
 from ludus.sandboxes.open import examine
 
 pytestmark = [
@@ -285,9 +286,13 @@ async def test_a_killed_slot_is_replaced_and_the_run_tried_again(sandbox: SlotSa
     running = asyncio.ensure_future(
         sandbox.execute("import time; time.sleep(0.5); print('survived')")
     )
-    await asyncio.sleep(0.2)
-    going = [slot for slot in sandbox.pool()._of if slot.alive]  # pyright: ignore[reportPrivateUsage]
-    assert going
+    going = list[Slot]()
+    async with asyncio.timeout(60):
+        while not going:
+            await asyncio.sleep(0.01)
+            # The one that runs it: the run is tried again once, and another that waits would end
+            # a moment after it was taken for that.
+            going = [slot for slot in sandbox.pool()._of if slot._waiter]  # pyright: ignore[reportPrivateUsage]
     for slot in going:
         slot._supervisor.end()  # pyright: ignore[reportPrivateUsage]
     assert (await running).stdout == "survived\n"

@@ -45,6 +45,10 @@ AnySession = Session | RemoteRepl
 
 OPEN_TIMEOUT_S = 60.0
 """Seconds that an episode waits for a free session before the episode is given up."""
+OPENINGS = 4
+"""How many sessions are opened where each is lost before any code of the policy has run there: a
+slot may die unnoticed while nobody uses it.
+"""
 FILE_TIMEOUT_S = 30.0
 """Seconds that reading or writing a file may take. Code that ran in a session can keep it from
 answering, so a late answer is charged to the policy; an honest session answers in milliseconds.
@@ -119,12 +123,7 @@ class Workbench:
                 return await work(session)
         except SessionGone as error:
             await self._drop()
-            # Whether the sandbox ended the session, and not the code of the policy.
-            if (
-                session.lost
-                if isinstance(session, Session)
-                else any(words in str(error) for words in _LOST_OVER_THERE)
-            ):
+            if _is_lost(session, error):
                 raise _unusable(f"the sandbox failed: {error}") from error
             raise ToolError(f"{error}; the next call begins a new one") from error
         except RemoteError as error:
@@ -143,12 +142,16 @@ class Workbench:
     async def _open(self) -> AnySession:
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
+                for _ in range(OPENINGS - 1):
+                    session = self._session = await _open_session(await default_sandbox())
+                    try:
+                        return await self._prepared(session)
+                    except SessionGone as error:
+                        await self._drop()
+                        if not _is_lost(session, error):
+                            raise
                 session = self._session = await _open_session(await default_sandbox())
-                if self._files:
-                    await session.write(self._files)
-                if self._prepare:
-                    await session.run(self._prepare)
-                return session
+                return await self._prepared(session)
         except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
             await self._drop()
             reason = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"
@@ -156,6 +159,13 @@ class Workbench:
         except asyncio.CancelledError:  # the session is only half prepared
             await self._drop()
             raise
+
+    async def _prepared(self, session: AnySession) -> AnySession:
+        if self._files:
+            await session.write(self._files)
+        if self._prepare:
+            await session.run(self._prepare)
+        return session
 
     async def _drop(self) -> None:
         session, self._session = self._session, None
@@ -183,6 +193,13 @@ _LOST_OVER_THERE = (
 
 The messages are written in `sandboxes/serving/repls.py`.
 """
+
+
+def _is_lost(session: AnySession, error: SessionGone) -> bool:
+    """Whether the sandbox ended the session, and not the code of the policy."""
+    if isinstance(session, Session):
+        return session.lost
+    return any(words in str(error) for words in _LOST_OVER_THERE)
 
 
 def _unusable(reason: str) -> RewardUnavailable:
