@@ -218,7 +218,7 @@ class MathsVerifier:
         """Return the extraction of the answers of all parts, where the question and the response
         have as many labelled parts as a gold has values.
         """
-        asked = len(set(_PART.findall(prompt)))
+        asked = len(set(_PART.findall(prompt))) if "(b)" in prompt else 0
         said = extraction.text or ""
         if asked < 2 or asked not in set(map(values_of, golds)) or _PART.search(said):
             return extraction

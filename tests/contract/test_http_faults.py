@@ -55,6 +55,8 @@ RUN = "-".join(os.environ.get(f"PYTEST_XDIST_{name}", "0") for name in ("TESTRUN
 """The same in this process and in the workers that it starts."""
 PLAYED = Path(tempfile.gettempdir()) / f"ludus-played-{RUN}"
 """The ledger that all sessions share, in whichever process they are played."""
+BEGUN = PLAYED.with_name(f"{PLAYED.name}-begun")
+"""Is there once a slow step has begun."""
 
 
 def played() -> list[str]:
@@ -73,6 +75,7 @@ class Ledger(TextEnv):
         if action == "unavailable":
             return "", Verdict.unavailable("the judge is down"), True, False, {}
         if action == "sleep":
+            BEGUN.touch()
             time.sleep(0.5)
         if isinstance(action, Message):
             return [action], 0.0, False, False, {"bytes": len(action.images[0].data)}
@@ -85,6 +88,7 @@ class Ledger(TextEnv):
 @asynccontextmanager
 async def serving(limits: SessionLimits | None = None, **kwargs: Any) -> AsyncGenerator[HttpServer]:
     PLAYED.unlink(missing_ok=True)
+    BEGUN.unlink(missing_ok=True)
     envs = EnvService([ServedEnv(ENV, factory=Ledger)], limits=limits)
     async with HttpServer([envs, ScoreService(["exact"])], **kwargs) as server:
         yield server
@@ -269,7 +273,9 @@ async def test_a_stopping_server_answers_what_is_in_flight() -> None:
     ):
         await session.reset(seed=0)
         running = asyncio.create_task(session.step("sleep"))
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while not BEGUN.exists():
+                await asyncio.sleep(0.01)
         await server.stop()
         assert (await running)[1] == 1.0
 

@@ -312,7 +312,7 @@ async def test_overload_waits_inside_the_clients_time_and_then_is_504() -> None:
     async with serving() as server, aiohttp.ClientSession(server.url) as http:
         hog = {"code": "import time; time.sleep(30)", "timeout_s": 60}
         hogs = [asyncio.create_task(ask(http, "/v1/execute", hog)) for _ in range(2)]
-        await asyncio.sleep(0.5)
+        await busy(http, 2)
         body = json.loads(verl_request("print(1)", compile_timeout=0.5, run_timeout=0.5))
         # the line of native requests holds 1; these clients know no 429
         answers = await asyncio.gather(*(ask(http, "/run_code", body) for _ in range(5)))
@@ -331,14 +331,24 @@ async def test_a_short_overload_only_takes_time(http: aiohttp.ClientSession) -> 
 
 async def test_a_server_that_stops_is_504_to_them() -> None:
     async with serving() as server, aiohttp.ClientSession(server.url) as http:
-        running = asyncio.create_task(as_verl(http, "import time; time.sleep(1.5); print(1)"))
-        await asyncio.sleep(1)  # it runs by then on a busy machine too
+        running = asyncio.create_task(as_verl(http, "import time; time.sleep(0.5); print(1)"))
+        await busy(http, 1)
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0.05)
         body = {"code": "1", "language": "python"}
         assert (await ask(http, "/run_code", body))[0] == 504
         assert (await running)["status"] == "Success"
         await stopping
+
+
+async def busy(http: aiohttp.ClientSession, slots: int) -> None:
+    """Wait until so many slots are in use."""
+    async with asyncio.timeout(60):
+        while True:
+            async with http.get("/metrics") as metrics:
+                if f"slots_busy {slots}.0" in await metrics.text():
+                    return
+            await asyncio.sleep(0.01)
 
 
 def supervisors() -> list[int]:

@@ -226,7 +226,7 @@ async def test_a_full_line_is_429_with_its_length_in_seconds() -> None:
         running = [
             asyncio.create_task(_post(http, "/v1/execute", {"code": SLEEP})) for _ in range(4)
         ]
-        await asyncio.sleep(0.3)
+        await held(http, busy=2, waiting=2)
         async with http.post("/v1/execute", json={"code": "1"}) as reply:
             assert reply.status == 429
             assert int(reply.headers["Retry-After"]) >= 1
@@ -251,7 +251,7 @@ async def test_who_waits_no_longer_than_it_wants_is_429() -> None:
         running = [
             asyncio.create_task(_post(http, "/v1/execute", {"code": LONG_SLEEP})) for _ in range(2)
         ]
-        await asyncio.sleep(0.3)
+        await held(http, busy=2)
         status, reply = await _post(http, "/v1/execute", {"code": "1", "queue_timeout_s": 0.1})
         assert (status, "within 0.1 s" in reply["error"]["message"]) == (429, True)
         assert not any(task.done() for task in running)
@@ -279,7 +279,7 @@ async def test_a_client_without_patience_is_told_that_nothing_is_known() -> None
     ):
         hog = {"code": "import time; time.sleep(200)", "timeout_s": 200}
         running = [asyncio.create_task(_post(http, "/v1/execute", hog)) for _ in range(2)]
-        await asyncio.sleep(0.3)
+        await held(http, busy=2)
         body = ExecuteBody(code="1", timeout_s=0.01, queue_timeout_s=0.05)
         answers = await sandbox.execute_batch([body] * 2)
         for answer in answers:
@@ -293,7 +293,7 @@ async def test_clients_that_hang_up_leave_the_line_and_give_their_slots_back() -
     async with in_process(Bounds(max_queue=6)) as server, aiohttp.ClientSession(server.url) as http:
         hog = {"code": "import time; time.sleep(200)", "timeout_s": 200}
         running = [asyncio.create_task(_post(http, "/v1/execute", hog)) for _ in range(8)]
-        await asyncio.sleep(0.5)  # two run, six wait, and the line is full
+        await held(http, busy=2, waiting=6)  # the line is full
         assert (await _post(http, "/v1/execute", {"code": "1"}))[0] == 429
         for task in running:
             task.cancel()  # closes its connection
@@ -425,3 +425,14 @@ def test_scripts_use_it_without_an_event_loop() -> None:
 async def _post(http: aiohttp.ClientSession, path: str, body: Any) -> tuple[int, Any]:
     async with http.post(path, json=body) as reply:
         return reply.status, await reply.json()
+
+
+async def held(http: aiohttp.ClientSession, *, busy: int, waiting: int = 0) -> None:
+    """Wait until so many slots are busy, and so many requests wait."""
+    async with asyncio.timeout(60):
+        while True:
+            async with http.get("/metrics") as metrics:
+                told = await metrics.text()
+            if f"slots_busy {busy}.0" in told and f"sandbox_waiting {waiting}.0" in told:
+                return
+            await asyncio.sleep(0.01)

@@ -18,6 +18,8 @@ def is_another(prompt: str, gold: str, answer: str) -> bool:
     """Return whether an answer is another of the many that the prompt allows: a multiple of a
     vector, or another basis of the space.
     """
+    if "vector" not in prompt and "basis" not in prompt:
+        return False
     return _is_multiple(prompt, gold, answer) or _is_basis(prompt, gold, answer)
 
 

@@ -18,6 +18,7 @@ from ..reading.notation import as_words
 from ..reading.reader import clean, read_cleaned
 from ..reading.units import dimension
 from ..reading.vocabulary import UNITS_OF_NUMBER
+from .forms import ORDERED
 
 _GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
 PROMPTS = 256
@@ -28,7 +29,7 @@ MAX_ITEMS = 50
 
 def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     """Return gold and answer in the notation that the question calls for."""
-    if _TITLE.search(gold):
+    if len(gold) > MIN_TITLED and _TITLE.search(gold):
         gold, answer = _titled(gold), _titled(answer)
     rewrites, signs = _called_for(prompt)
     for rewrite in rewrites:
@@ -45,8 +46,15 @@ def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
     """Return the notations and the direction of the order that a question calls for; rollouts
     share their question.
     """
-    rewrites = [rewrite for asks, rewrite in _NOTATIONS if asks is None or asks.search(prompt)]
-    return rewrites, [sign for asks, sign in _DIRECTIONS if asks.search(prompt)]
+    said = prompt.lower()
+    rewrites = [
+        rewrite
+        for signs, asks, rewrite in _NOTATIONS
+        if any(sign in said for sign in signs.split()) and asks.search(prompt)
+    ]
+    ordered = ORDERED.search(prompt) is not None
+    directions = [sign for asks, sign in _DIRECTIONS if ordered and asks.search(prompt)]
+    return [*_ALWAYS, *rewrites], directions
 
 
 _TITLES = {
@@ -62,6 +70,10 @@ _TITLE = re.compile(
     rf"|(?<![\\A-Za-z{{])(?:the )?(?P<plain>{_TITLED})\s*[:=]\s*(?=-?[\d\\])",
     re.IGNORECASE,
 )
+
+
+MIN_TITLED = 8
+"""The shortest gold that may have such names: `max 5, ...`."""
 
 
 def _titled(text: str) -> str:
@@ -166,7 +178,9 @@ _INTEGERS = re.compile(
 
 def _integers(text: str) -> str:
     """Return `all integers from 1 through 9` as a set."""
-    described = _INTEGERS.fullmatch(as_words(text)) if "through" in text or "to" in text else None
+    if "integer" not in text.lower() and "number" not in text.lower():
+        return text
+    described = _INTEGERS.fullmatch(as_words(text))
     if described is None:
         return text
     first, last = int(described["low"]), int(described["high"])
@@ -185,7 +199,7 @@ _DOTTED = re.compile(
 
 def _dotted(text: str) -> str:
     r"""Return `-4, -3, \ldots, 4` written out, where all of its numbers are of one progression."""
-    written = _DOTTED.search(text)
+    written = _DOTTED.search(text) if "dots" in text or "..." in text or "…" in text else None
     if written is None:
         return text
     before, behind = (list(map(int, side.split(","))) for side in written.groups())
@@ -254,7 +268,8 @@ def sides_asked(prompt: str, gold: str, answer: str) -> tuple[str, str]:
     """Return gold and answer with the lengths `4 x 4 x 2` as a list, where the question asks for
     dimensions and the gold has them; these are no product.
     """
-    sides = _sides(gold) if _DIMENSIONS.search(prompt) else gold
+    asked = ("imens" in prompt or "mess" in prompt) and _DIMENSIONS.search(prompt)
+    sides = _sides(gold) if asked else gold
     return (gold, answer) if sides == gold else (sides, _sides(answer))
 
 
@@ -262,7 +277,8 @@ def same_shape(prompt: str, gold: str, answer: str) -> bool | None:
     """Decide whether an answer is the shape (2 by 4) of a matrix that the gold is, which is no
     product; None where the question asks for none, or the answer is neither a shape nor a number.
     """
-    wanted = _SHAPE.fullmatch(gold.strip(" $.")) if _SHAPE_ASKED.search(prompt) else None
+    asked = "matri" in prompt and _SHAPE_ASKED.search(prompt)
+    wanted = _SHAPE.fullmatch(gold.strip(" $.")) if asked else None
     if wanted is None:
         return None
     if given := _SHAPE.fullmatch(answer.strip(" $.")):
@@ -347,8 +363,10 @@ def _unhatted(text: str) -> str:
     return _HATTED.sub(lambda name: name[1] or "y", text)
 
 
-_NOTATIONS: tuple[tuple[re.Pattern[str] | None, Callable[[str], str]], ...] = (
+_ALWAYS = (_permuted, _integers, _dotted)
+_NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
+        "cycl zykl",
         re.compile(
             r"\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
             r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl",
@@ -356,27 +374,36 @@ _NOTATIONS: tuple[tuple[re.Pattern[str] | None, Callable[[str], str]], ...] = (
         ),
         _cycles,
     ),
-    (None, _permuted),
-    (None, _integers),
-    (None, _dotted),
-    (_DIMENSIONS, _sides),
+    ("dimens abmess seitenl", _DIMENSIONS, _sides),
     (
+        "match pair ordne associe relie relacion",
         re.compile(
             r"\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassocie[rz]?\b|\brelie|\brelacion",
             re.I,
         ),
         _matched,
     ),
-    (re.compile(r"multiplicit|\brepeated\b|vielfachheit|multiplicidad", re.IGNORECASE), _repeated),
-    (re.compile(r"₹|\bRs\b|\brupees?\b|\blakhs?\b|\bcrores?\b|\bINR\b"), _grouped),
     (
+        "multiplicit repeated vielfachheit multiplicidad",
+        re.compile(r"multiplicit|\brepeated\b|vielfachheit|multiplicidad", re.IGNORECASE),
+        _repeated,
+    ),
+    (
+        "₹ rs rupee lakh crore inr",
+        re.compile(r"₹|\bRs\b|\brupees?\b|\blakhs?\b|\bcrores?\b|\bINR\b"),
+        _grouped,
+    ),
+    (
+        "regress squares best predict estimat fitted",
         re.compile(
             r"\bregress|least[- ]squares|best[- ]fit|\bpredict|\bestimat|\bfitted", re.IGNORECASE
         ),
         _unhatted,
     ),
 )
-"""What a question has to say, or None, for a notation to be rewritten."""
+"""What a question has to say for a notation to be rewritten, and texts of which it cannot lack all,
+which are looked for first.
+"""
 
 
 # --- calculations with units ---

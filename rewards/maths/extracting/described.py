@@ -235,6 +235,8 @@ def as_gain(prompt: str, before: str, answer: str) -> str:
     >>> as_gain("What is the net gain?", "you can expect a loss of ", "$2.50")
     '-2.50'
     """
+    if "los" not in before and "los" not in answer:
+        return answer
     if not _GAIN.search(prompt) or _LOSS_ASKED.search(prompt):
         return answer
     loss = _A_LOSS.fullmatch(answer) or (_LOSES.search(before) and _AMOUNT.match(answer))

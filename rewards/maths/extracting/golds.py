@@ -96,7 +96,7 @@ def _without_brackets(text: str) -> str:
 
 _SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")
 _ENCLOSED = re.compile(r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]", re.DOTALL)
-_MARKS = re.compile(r"[()\[\]{}]|[,;](?!\d{3}(?!\d))|\band\b")
+_MARKS = re.compile(r"[()\[\]{}]|(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
 _SEVERAL = re.compile(
     r"[,;](?:\s|~|\\[ ,;:]|\\q?quad)|\s(?:\\text\s*\{\s*)?and\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)"
 )

@@ -90,6 +90,7 @@ _OHM = re.compile(
 
 
 _MACROS = re.compile(r"\\(?:SI|si|qty|unit|num|ang)\s*[{\[]")
+_MACRO_NAMES = ("\\SI", "\\si{", "\\qty", "\\unit", "\\num", "\\ang")
 """The macros of siunitx."""
 # `0xff`, `0b101`: a number of a program.
 _LITERAL = re.compile(
@@ -131,7 +132,7 @@ def to_latex(text: str) -> str:
     >>> to_latex("2√3 ≤ x²")
     '2\\sqrt 3 \\le  x^{2}'
     """
-    if "\\" in text and _MACROS.search(text):
+    if "\\" in text and any(map(text.__contains__, _MACRO_NAMES)) and _MACROS.search(text):
         text = plain_units(text)
     if currency := _CURRENCY.match(text):
         text = _with_sign(currency)
