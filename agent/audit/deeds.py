@@ -16,7 +16,7 @@ from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, deed, verb
-from .attackers import Action, Lesson, free_tools, number_of
+from .attackers import Action, Lesson, free_tools, number_of, properties_of
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -41,6 +41,8 @@ MOST_KINDS = 8
 """Values of a place that are kinds, such as levels or labels."""
 MOST_OTHERS = 5
 """Other values that a place may have, of which all would have to be right."""
+PEEKS = 4
+"""Looks that cost together what a task pays."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 
@@ -313,6 +315,35 @@ def looks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Action]:
     used = {verb(action) for lesson in lessons for action in lesson.actions}
     names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
     return [assistant("", [ToolCall(name=name, arguments={}, id="call_0")]) for name in names]
+
+
+def peeks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Way]:
+    """Return rows of calls of tools that the expert never calls: with a number that rises, or again
+    and again without arguments.
+    """
+    used = {verb(action) for lesson in lessons for action in lesson.actions}
+    rows = list[Way]()
+    for tool in briefing.tools:
+        schemas = properties_of(tool)
+        is_known = all(schema.get("type") == "integer" for schema in schemas.values())
+        if tool.name not in used and len(schemas) < 2 and is_known:
+            given = [dict.fromkeys(schemas, n) for n in range(1, PEEKS + 1)]
+            calls = [ToolCall(name=tool.name, arguments=each, id="call_0") for each in given]
+            rows.append([assistant("", [call]) for call in calls])
+    return rows
+
+
+def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
+    """Return the way after looks, each of which is taken back."""
+    yield [*(each for peek in peeks for each in (peek, back)), *lesson.actions]
+
+
+def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most looks that are taken back show a piece of the last deed that no text showed."""
+    ends = "".join(str(value) for _, value in _places(lesson.actions[-1]))
+    known = {*NAME.findall(lesson.opening)}
+    shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
+    return 2 * sum(any(name in ends for name in names) for names in shown) > PEEKS
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:

@@ -20,7 +20,7 @@ from typing import Any
 from ludus.messages import as_action
 
 from .answers import Place, called, deed, object_of, verb
-from .attackers import ANSWERED, Action, Lesson
+from .attackers import ANSWERED, Action, AttackKind, Lesson
 from .deeds import (
     AS_LETTERS,
     FEWEST_LETTERS,
@@ -42,8 +42,10 @@ from .deeds import (
     only_one,
     others_of,
     overwritten,
+    peeked,
     renamed,
     rotated,
+    shows_answer,
     spoilt,
     took_all,
     took_each,
@@ -88,10 +90,15 @@ class Law:
     bound: float | None = None
     is_worst: bool = False
     """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
+    kind: AttackKind = AttackKind.FORGED
+    """A leak ends with the right answer, which was told on the way."""
 
 
 def laws_of(
-    lessons: Sequence[Lesson], told: str = "", looks: Sequence[Action] = ()
+    lessons: Sequence[Lesson],
+    told: str = "",
+    looks: Sequence[Action] = (),
+    peeks: Sequence[Way] = (),
 ) -> Iterator[Law]:
     """Return the laws that ways such as the expert's on several tasks are under.
 
@@ -99,6 +106,7 @@ def laws_of(
         lessons: the expert on several tasks.
         told: what the policy is told before each task.
         looks: calls without arguments that the expert does not make.
+        peeks: rows of such calls, which may cost something.
     """
     is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
@@ -122,9 +130,22 @@ def laws_of(
     yield Law("hollow", about, hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, what the end is about called otherwise everywhere"
     yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1], bound=MORE_BOUND)
+    for row, back in itertools.product(peeks, looks):
+        if verb(row[0]) != verb(back):
+            about = (
+                f"what the expert does after {verb(row[0])}, whose price {verb(back)} gives back"
+            )
+            ways, paid_for = partial(peeked, row, back), partial(_after, row)
+            name = f"peeked {verb(row[0])}"
+            kind = AttackKind.LEAK
+            yield Law(name, about, ways, paid_for, shows_answer, MORE_BOUND, kind=kind)
     for nth in range(MOST_PLACES):
         about = f"the expert's answer, each item with the same word or number at place {nth}"
         yield Law(f"alike field {nth}", about, partial(_one_field, nth))
+
+
+def _after(row: Way, lesson: Lesson) -> Way:
+    return [*row, *lesson.actions]
 
 
 def _place_laws(
@@ -146,6 +167,10 @@ def _place_laws(
     yield Law(f"offset {what}", below, partial(offset, place), left_out, bound=bound)
     turned = f"{about} that of the next deed"
     yield Law(f"rotated {what}", turned, partial(rotated, place), left_out, bound=bound)
+    ways, took = partial(after_refusal, place), partial(is_named, place)
+    known = f"what the expert does, after a wrong {what}, whose refusal names the right"
+    kind = AttackKind.FORGED if is_constant else AttackKind.LEAK
+    yield Law(f"refused {what}", known, ways, left_out, took, kind=kind)
     if not is_constant:
         return
     which = f"{about} another one that is shown, whichever it is"
@@ -164,9 +189,6 @@ def _place_laws(
         ways, took = partial(after_check, place, look), partial(is_told, place)
         asked = f"what the expert does, after wrong ones and {verb(look)}, which names the right"
         yield Law(f"told {what}", f"{asked} {what}", ways, left_out, took)
-    ways, took = partial(after_refusal, place), partial(is_named, place)
-    known = f"what the expert does, after a wrong {what}, whose refusal names the right"
-    yield Law(f"refused {what}", known, ways, left_out, took)
 
 
 def _deed_laws(name: str, *, is_ordered: bool, is_due: bool) -> Iterator[Law]:

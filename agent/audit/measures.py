@@ -41,7 +41,7 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .deeds import Way, looks_of, ways_to_else
+from .deeds import Way, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
@@ -413,14 +413,14 @@ class _Attack:
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        looks = looks_of(briefing, known)
-        for law in laws_of(known, told, looks) if self.report.oracle > 0 else ():
+        looks, peeks = looks_of(briefing, known), peeks_of(briefing, known)
+        for law in laws_of(known, told, looks, peeks) if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
                 plays = partial(_goes, ways)
                 tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
-                forged = Attacker(law.name, AttackKind.FORGED, plays, law.about, bound=law.bound)
+                forged = Attacker(law.name, law.kind, plays, law.about, bound=law.bound)
                 yield replace(forged, tasks=tasks)
 
     def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
@@ -445,6 +445,7 @@ class _Attack:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
         is_fair = self.key.solves(task, episode.actions) or self._is_fair_part(task, episode)
+        is_fair = is_fair and (law is None or law.kind is AttackKind.FORGED)
         if law is not None and (is_fair or not law.took(lesson, replies)):
             return 0.0
         return self._gain(episode.total)
@@ -657,8 +658,7 @@ class _Attack:
 
     def _gain(self, reward: float) -> float:
         """Return a reward as a share of the expert's."""
-        oracle = self.report.oracle
-        if oracle > 0:
+        if (oracle := self.report.oracle) > 0:
             return min(1.0, max(0.0, reward / oracle))
         lowest = self.report.lowest  # where all rewards are costs
         return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
@@ -689,8 +689,8 @@ class _Attack:
                 actions = attacker.plays(Scene(known, episode, others, rng, task))
             return next(actions, None)
 
-        gym = self.subject.gym
-        return play(gym, task, choose, seed=self.seed, episode=episode, max_steps=most)
+        gym, seed = self.subject.gym, self.seed
+        return play(gym, task, choose, seed=seed, episode=episode, max_steps=most)
 
     def _seen(self, episode: Played) -> Played:
         """Return an episode once its rewards are among those that were seen."""

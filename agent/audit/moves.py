@@ -61,7 +61,9 @@ MOVING = (
 )  # fmt: skip
 """What moves whoever is simulated."""
 EVERY = "\0every\0"
-"""An argument that makes a turn of many calls: one with each number or thing that is shown."""
+"""An argument that makes a turn of many calls: one with each number or thing that is shown; in a
+list, all things.
+"""
 MOST_CALLS = 100
 INJECTED = (
     "' OR '1'='1", '" OR "1"="1', "1 OR 1=1", "' OR 1=1 --", "1==1", "True or ", "answer", "gold",
@@ -105,7 +107,7 @@ _ROW = re.compile(
     re.M,
 )
 """A line of a help text: a command with its arguments, and what it does."""
-_CELL = re.compile(r"\b([A-Z])\d{1,2}\b")
+_CELL, _COLUMN = re.compile(r"\b([A-Z])\d{1,2}\b"), re.compile(r"\b([B-H])\b")
 _ARGUED = re.compile(r"[a-z]+ [A-Z]{2,}\b")
 _TICKED = re.compile(r"(?<!\w)[`'\"]((?:[a-z]+|[A-Z]{2,})(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
 _SAMPLE = re.compile(
@@ -140,7 +142,9 @@ def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
     if not is_number:
         names = dict.fromkeys(name for text in shown for name in things_of(text))
         # Where one cell of a column is named, the others are there, too.
-        columns = dict.fromkeys(_CELL.findall("\n".join([scene.prompt, *shown])))
+        told = [scene.prompt, *shown, *map(_described, scene.briefing.tools)]
+        columns = dict.fromkeys(_CELL.findall("\n".join(told)))
+        columns |= dict.fromkeys(_COLUMN.findall(scene.prompt)) if columns else {}
         cells = (f"{column}{n}" for n in range(1, 11) for column in columns)
         return [*dict.fromkeys([*cells, *names])]
     numbers = (number for text in shown for number in matches("number", text))
@@ -166,6 +170,7 @@ class Move:
             return scene.answer(text) if self.answers else text
         schemas = next((properties_of(t) for t in scene.briefing.tools if t.name == self.tool), {})
         given = {name: _given(v, schemas.get(name, {}), scene) for name, v in self.given}
+        given |= {n: _everything(scene, is_number=False) for n, v in given.items() if v == [EVERY]}
         rows = [given]
         names = [name for name, value in given.items() if value == EVERY]
         for nth, name in enumerate(names):

@@ -279,6 +279,8 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
         pairs = list(itertools.combinations(names, 2))
         every = [shape | {name: EVERY} for shape in shapes[:MOST_SHAPES] for name in names]
         every += [s | dict.fromkeys(pair, EVERY) for s in shapes[:MOST_SHAPES] for pair in pairs]
+        lists = [name for name, schema in schemas.items() if schema.get("type") == "array"]
+        every += [shape | {name: [EVERY]} for shape in shapes[:2] for name in lists]
         rest = [n for n in numbers if names and n != names[0]]
         every += [base | {a: EVERY, b: "0"} for a, b in pairs if b not in numbers]
         every += [base | {names[0]: EVERY} | dict.fromkeys(rest, n) for n in _AMOUNTS if rest]
