@@ -338,9 +338,11 @@ class _Listing:
         return json.dumps(dict(pairs) if self.keys else items)
 
     def halved(self) -> str:
-        """Return the answer with the first half of its items; "" where they may be one name."""
+        """Return the answer with the first half of its items; "" where they may be one name, or a
+        line that leads to the answer.
+        """
         few = self.items[: len(self.items) // 2]
-        is_list = self.joint != " " or len(self.items) >= FEWEST_ITEMS
+        is_list = self.joint not in {" ", "\n"} or len(self.items) >= FEWEST_ITEMS
         return self.with_items(few) if few and is_list else ""
 
 

@@ -65,8 +65,8 @@ SUCCESSES = (
 """What a field says of which nothing is left to do."""
 _AMOUNTS = (1, 10, 0, 1_000_000)
 """How many of each thing, or where its bound is."""
-_CHOSEN = [slot(kind, n) for kind in ("rising", "number") for n in (0, -1)]
-"""The least, greatest, first and last number that is shown."""
+_CHOSEN = [slot("ranked", n) for n in (0, -1)]
+"""The least and greatest of several numbers that are shown; a single one may be the answer."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
 _SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{2,})\b")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
@@ -252,7 +252,7 @@ def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Prog
             )
             pieces = [slot("paragraph", n) for n in (0, 1, -1)]
             yield from ((ask, answer) for answer in framed(pieces))
-            for kind, n in itertools.product(("full", "quote", "name"), (0, -1)):
+            for kind, n in itertools.product(("full", "name"), (0, -1)):
                 named = json.dumps({names[0]: slot(kind, n, opening=True)})
                 ask = Move(tool=tool.name, arguments=named)
                 yield from ((ask, answer) for answer in framed(_CHOSEN))

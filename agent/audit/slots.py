@@ -26,6 +26,8 @@ _THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
 _FULL_NAME = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)+")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
+FEWEST_RANKED = 4
+"""Numbers of which one is the least by choice, and not for want of others."""
 MOST_ITEMS = 200
 """Most items of a list that is filled in."""
 
@@ -50,6 +52,16 @@ def _odd(text: str) -> list[str]:
     return [line for line, shape in zip(lines, shapes, strict=True) if shape != usual and times > 2]
 
 
+def _ranked(text: str) -> list[str]:
+    """Return the numbers of a text from the least on, if they are several."""
+    return _several(sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of), FEWEST_RANKED)
+
+
+def _several(values: list[str], least: int) -> list[str]:
+    """Return values if they are several: a tool's only one may be what the task is there for."""
+    return values if len(values) >= least else []
+
+
 def things_of(text: str) -> list[str]:
     """Return what a text names, once each: identifiers, paths and numbers, then other words."""
     known = dict.fromkeys(_THING.findall(text))
@@ -60,9 +72,10 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
-    "paragraph": lambda text: [each for each in re.split(r"\n\s*\n", text) if each.strip()],
+    "paragraph": lambda text: _several([p for p in re.split(r"\n\s*\n", text) if p.strip()], 2),
     "leader": lambda text: _by_number(text),
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
+    "ranked": lambda text: _ranked(text),
     "thing": lambda text: things_of(text),
     "odd": lambda text: [word for line in _odd(text) for word in WORD.findall(line)],
     "choices": lambda text: _choices(text),
@@ -70,7 +83,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
 _SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|choices|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
+    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|choices|ranked|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
 )
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
