@@ -175,8 +175,9 @@ def test_a_package_that_cannot_be_imported_is_told(
 ) -> None:
     adapter = tmp_path / "adapter.py"
     adapter.write_text(source)
+    limit_s = 2 if "sleep" in source else 60
     with pytest.raises(ConfigError, match="peer cannot be loaded by") as caught:
-        open_peer("echo", kind={"adapter": str(adapter)}, start_timeout_s=2)
+        open_peer("echo", kind={"adapter": str(adapter)}, start_timeout_s=limit_s)
     assert said in str(caught.value)
 
 
