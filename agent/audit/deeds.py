@@ -312,17 +312,20 @@ def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
 
 def looks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Action]:
     """Return calls without arguments of tools that the expert never calls."""
-    used = {verb(action) for lesson in lessons for action in lesson.actions}
-    names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
+    names = [tool.name for tool in free_tools(briefing) if tool.name not in _verbs(lessons)]
     return [assistant("", [ToolCall(name=name, arguments={}, id="call_0")]) for name in names]
+
+
+def _verbs(lessons: Sequence[Lesson]) -> set[str]:
+    """Return the names of all deeds of the expert."""
+    return {verb(action) for lesson in lessons for action in lesson.actions}
 
 
 def peeks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Way]:
     """Return rows of calls of tools that the expert never calls: with a number that rises, or again
     and again without arguments.
     """
-    used = {verb(action) for lesson in lessons for action in lesson.actions}
-    rows = list[Way]()
+    used, rows = _verbs(lessons), list[Way]()
     for tool in briefing.tools:
         schemas = properties_of(tool)
         is_known = all(schema.get("type") == "integer" for schema in schemas.values())

@@ -142,16 +142,16 @@ class Workbench:
     async def _open(self) -> AnySession:
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                for _ in range(OPENINGS - 1):
+                left = OPENINGS
+                while True:
+                    left -= 1
                     session = self._session = await _open_session(await default_sandbox())
                     try:
                         return await self._prepared(session)
                     except SessionGone as error:
                         await self._drop()
-                        if not _is_lost(session, error):
+                        if not left or not _is_lost(session, error):
                             raise
-                session = self._session = await _open_session(await default_sandbox())
-                return await self._prepared(session)
         except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
             await self._drop()
             reason = str(error) or f"no free session within {OPEN_TIMEOUT_S:g} s"

@@ -148,26 +148,16 @@ def joined(body: str, group: list[Box]) -> str:
         {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()
     )
     distinct.sort()
-    names = [
-        _NAMED.search(body, max(0, group[place].start - 16), group[place].start)
-        for place in distinct
-    ]
-    if len(distinct) > 1 and len({name[1] for name in names if name}) == len(distinct):
-        return " , ".join(
-            f"{name[1]} = {texts[place]}"
-            for name, place in zip(names, distinct, strict=True)
-            if name
-        )
-    worded = [
-        _WORDED.search(body, max(0, group[place].start - 40), group[place].start)
-        for place in distinct
-    ]
-    if len(distinct) > 1 and len({name[1] for name in worded if name}) == len(distinct):
-        return ", ".join(
-            rf"\text{{{name[1]}}} = {texts[place]}"
-            for name, place in zip(worded, distinct, strict=True)
-            if name
-        )
+    # A symbol stands close to its box, and a word may have others between.
+    for pattern, width, form, joint in (
+        (_NAMED, 16, "{} = {}", " , "),
+        (_WORDED, 40, r"\text{{{}}} = {}", ", "),
+    ):
+        starts = [group[place].start for place in distinct]
+        names = [pattern.search(body, max(0, at - width), at) for at in starts]
+        if len(distinct) > 1 and len({name[1] for name in names if name}) == len(distinct):
+            pairs = zip(names, distinct, strict=True)
+            return joint.join(form.format(n[1], texts[place]) for n, place in pairs if n)
     return " , ".join(texts[place] for place in distinct)
 
 
