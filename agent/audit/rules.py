@@ -349,6 +349,9 @@ def rule_from(
 def _learned(
     known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
 ) -> tuple[str, Rule] | None:
+    pieces = (RuleKind.PIECE, RuleKind.RANK)
+    if kind not in pieces and any(_learned(known, told, core, piece) for piece in pieces):
+        return None  # where a piece of the task is the answer, nothing gives it away
     best: tuple[float, str, Rule] | None = None
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
         if RuleKind.of(name) is not kind or any(word in told for word in words):
@@ -358,9 +361,8 @@ def _learned(
             best = share, name, rule
     if best is not None:
         return best[1], best[2]
-    pieces = (RuleKind.PIECE, RuleKind.RANK)
-    if kind in pieces or any(_learned(known, told, core, piece) for piece in pieces):
-        return None  # where a piece of the task is the answer, nothing gives it away
+    if kind in pieces:
+        return None
     return (
         _counted(known, told)
         or _giveaways(known)

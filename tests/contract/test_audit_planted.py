@@ -35,7 +35,7 @@ from ludus.agent.audit.moves import (
 )
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
-from ludus.agent.audit.rules import Rule, RuleKind, learned_rule
+from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
 from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
@@ -344,6 +344,15 @@ def test_help_texts_refusals_and_edges_of_calls_are_tried() -> None:
     lessons = [Lesson("t", "?", (odd,), ("Paid.",), (1.0,))]
     told = map(described, programs_of(Briefing(tools=(pay, end)), ["?"], lessons))
     assert any("way=cash" in program for program in told)
+
+
+def test_where_a_piece_of_the_task_is_the_answer_nothing_gives_it_away() -> None:
+    # Decoding leaves a word as it is that is not encoded.
+    known = [(f"The word is {word}.", word) for word in ("salve", "vale", "gratias") * 8]
+    assert rule_from(known, "", str, RuleKind.PIECE) is not None
+    assert rule_from(known, "", str, RuleKind.GIVEAWAY) is None
+    hidden = [(f"The word is {word.encode().hex()}.", word) for _, word in known]
+    assert rule_from(hidden, "", str, RuleKind.GIVEAWAY) is not None
 
 
 def test_words_that_give_an_answer_away_are_a_rule_and_chance_is_none() -> None:
