@@ -42,6 +42,7 @@ from .attackers import (
     text_of,
 )
 from .deeds import Way, looks_of, peeks_of, ways_to_else
+from .dialects import Dialect
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
@@ -259,6 +260,12 @@ class _Attack:
         self.key = AnswerKey(subject, seed, report.is_remote)
         for task in (*self.teachers, *self.attacked):
             self.key.learn(task.id)
+        known = subject.gym.reset(seed=seed, options={"task": self.attacked[0].id})[1]
+        briefing = known.get("briefing")
+        if isinstance(briefing, Briefing):
+            report.dialect = Dialect.of(briefing, self.key.experts.values())
+        if report.dialect is not None:
+            self.key.speak(report.dialect)
         self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
@@ -478,7 +485,8 @@ class _Attack:
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
         until = self._until(PROBE_SHARE)
-        first = lessons[0]
+        # An answer of a letter stands in any reply.
+        first = max(lessons[:SCOUTED], key=lambda lesson: len(frame.core(lesson.actions[-1])))
         answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
         given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
         tellers = [] if ground.is_slow else telling(*given, ask)
@@ -510,7 +518,7 @@ class _Attack:
         and beyond the reward of the same actions without repeats.
         """
         # Who ends with the right answer did the task, whatever it said on the way.
-        answered = not self.key.frame.is_constant and self.key.solves(task, episode.actions)
+        answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
         if answered or not farm.alone:
             return episode.total - sum(self.key.experts[task].rewards)
         more = episode.total - self.key.worth(task, episode.actions)

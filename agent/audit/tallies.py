@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -10,6 +11,7 @@ from ludus.envs import Task
 from ludus.estimates import Estimate
 
 from .attackers import Action, Attacker, AttackKind
+from .dialects import Dialect
 from .exploits import Exploit
 from .pressure import Pressure
 
@@ -109,6 +111,8 @@ class Audit:
     """What training by the reward alone led to; None where no policy was trained."""
     is_remote: bool = False
     """Whether gold and expert stay on a server."""
+    dialect: Dialect | None = None
+    """How the calls of trials are written as text; None where they are calls."""
     fault: str = ""
     """What kept the environment from being played at all."""
 
@@ -128,6 +132,12 @@ class Audit:
         """The attackers that are paid beyond their bounds, the best first."""
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
 
+    def written(self, actions: Sequence[Action]) -> list[Action]:
+        """Return actions as the environment takes them."""
+        if self.dialect is None:
+            return [*actions]
+        return [text for action in actions for text in self.dialect.write(action)]
+
     def exploits(self, seed: int) -> list[Exploit]:
         """Return the best episode of each winner, to be played again."""
         return [
@@ -136,7 +146,7 @@ class Audit:
                 attacker=tally.attacker.name,
                 task=best.task,
                 seed=seed,
-                actions=list(best.actions),
+                actions=self.written(best.actions),
                 reward=best.reward,
                 bound=tally.bound * self.oracle,
             )
