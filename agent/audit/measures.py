@@ -41,7 +41,7 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .deeds import Way, looks_of, peeks_of, ways_to_else
+from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
 from .dialects import Dialect
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
@@ -56,13 +56,14 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import programs_of
-from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
+from .rules import RuleKind, answers_by, item_rules, plays_rule, rule_from, tries_all
 from .search import (
     CONFIRMED,
     EFFORTS,
     SHARE,
     Attempt,
     ProgramSearch,
+    asks,
     described,
     plays_program,
     telling,
@@ -195,19 +196,6 @@ def audit(
         return report
     finally:
         subject.close()
-
-
-def _goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
-    yield from ways.get(scene.task, ())
-
-
-def _answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
-    yield from repeat(scene.answer(rule(scene.opening)))
-
-
-def _asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
-    yield move.action(scene)
-    yield from repeat(scene.answer(rule(scene.shown)))
 
 
 Judge = Callable[[Task, object, Played], float]
@@ -409,7 +397,7 @@ class _Attack:
     def _worse(self, lesson: Lesson) -> Lesson:
         """Return the least paid way with one deed done to something else, if any is paid."""
         ways = itertools.islice(ways_to_else(lesson), MOST_WORSE)
-        plays = [partial(_goes, {lesson.task: way}) for way in ways]
+        plays = [partial(goes, {lesson.task: way}) for way in ways]
         tried = [self._tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
         paid = [each for each in tried if each and each.total > 0]
         least = min(paid, key=lambda each: each.total, default=None)
@@ -425,7 +413,7 @@ class _Attack:
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
-                plays = partial(_goes, ways)
+                plays = partial(goes, ways)
                 tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
                 forged = Attacker(law.name, law.kind, plays, law.about, bound=law.bound)
                 yield replace(forged, tasks=tasks)
@@ -447,7 +435,7 @@ class _Attack:
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
         """Return what is paid for a way; of that of a law, what was not deserved."""
         task = lesson.task
-        episode = self._tried(task, partial(_goes, {task: way}), steps=MAX_STEPS)
+        episode = self._tried(task, partial(goes, {task: way}), steps=MAX_STEPS)
         if episode is None:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
@@ -465,7 +453,7 @@ class _Attack:
         known = [(lesson.opening, frame.core(lesson.actions[-1])) for lesson in lessons]
         told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
         for name, rule in item_rules(known, told, frame.core):
-            plays = partial(_answers_by, rule)
+            plays = partial(answers_by, rule)
             yield Attacker(
                 name, AttackKind.SEARCH, plays, "an item of a list, which the task shows"
             )
@@ -507,7 +495,7 @@ class _Attack:
                 yield Attacker(
                     f"probe: {move}",
                     AttackKind.LEAK,
-                    partial(_asks, move, rule),
+                    partial(asks, move, rule),
                     f"answers {name} of the reply",
                     asks=True,
                 )

@@ -616,6 +616,11 @@ def item_rules(
             yield f"item {place} alone, {rule[0]}", rule[1]
 
 
+def answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
+    """Answer the task by a rule."""
+    yield from repeat(scene.answer(rule(scene.opening)))
+
+
 def tries_all(scene: Scene) -> Iterator[Action]:
     """Ask a tool about each possible answer, and give the answer with the only different reply."""
     offered = [*options(scene.opening), *scene.answers()]

@@ -23,6 +23,7 @@ from ludus.envs import Briefing
 
 from .attackers import Action, Scene, plain_of, properties_of
 from .moves import LONGEST_TEXT, Move, Program, commands_of, variants
+from .rules import Rule
 from .slots import slot, things_of
 
 KEPT = 10
@@ -98,6 +99,12 @@ def plays_program(program: Program) -> Callable[[Scene], Iterator[Action]]:
             yield move.action(scene)
 
     return plays
+
+
+def asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
+    """Make a move, and answer its reply by a rule."""
+    yield move.action(scene)
+    yield from itertools.repeat(scene.answer(rule(scene.shown)))
 
 
 @dataclass

@@ -43,7 +43,7 @@ from ludus.envs.checks.subject import Played
 from ludus.messages import Message, ToolCall, as_action, assistant
 
 FOLDER = Path(__file__).parent / "audited"
-WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks", "errands")
+WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters")
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
@@ -76,7 +76,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
-        *[("slips", 1), ("desks", 0), ("errands", 0)],
+        *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
