@@ -115,9 +115,15 @@ class AgentCommand:
             await asyncio.to_thread(given.write_bytes, task.row())
             # Pipes of our own: asyncio's would let the end of a program wait for its children's.
             async with _piped() as (printed, out), _piped() as (complaints, err):
+                inherited = {
+                    name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
+                }
+                gateway = _variables(task, task.base_url, task.anthropic_url)
+                own = {"LUDUS_TASK": str(given), "LUDUS_ANSWER": str(answer)}
+                environment = inherited | gateway | own | self.variables
                 process = await asyncio.create_subprocess_exec(
                     *shlex.split(self.command),
-                    env=self._environment(task, given, answer),
+                    env=environment,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
@@ -131,14 +137,6 @@ class AgentCommand:
                 tail = complaints.decode("utf-8", "replace").strip()[-400:]
                 raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
             return await asyncio.to_thread(_read_answer, answer, printed)
-
-    def _environment(self, task: AgentTask, given: Path, answer: Path) -> dict[str, str]:
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
-        }
-        gateway = _variables(task, task.base_url, task.anthropic_url)
-        own = {"LUDUS_TASK": str(given), "LUDUS_ANSWER": str(answer)}
-        return inherited | gateway | own | self.variables
 
 
 @asynccontextmanager
