@@ -152,3 +152,18 @@ def test_a_folders_all_is_what_it_imports(package: str) -> None:
         if not name.startswith("_") and not isinstance(value, type(sys)) and name != "annotations"
     }  # fmt: skip
     assert public == set(listed)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import gymnasium; import ludus",
+        "import ludus; import gymnasium",
+        # A look whether the package is there, as transformers takes one, imports nothing.
+        "import ludus, importlib.util; importlib.util.find_spec('gymnasium'); import gymnasium",
+    ],
+)
+def test_gymnasium_knows_the_ids_whichever_comes_first(before: str) -> None:
+    code = f"import sys; {before}; print(gymnasium.spec('ludus/arithmetic-v0').id)"
+    left = "print([finder for finder in sys.meta_path if 'ludus' in type(finder).__module__])"
+    assert fresh(f"{code}; {left}").splitlines() == ["ludus/arithmetic-v0", "[]"]
