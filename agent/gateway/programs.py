@@ -116,11 +116,16 @@ class AgentCommand:
         with tempfile.TemporaryDirectory(prefix="ludus-agent-") as folder:
             task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer")
             await asyncio.to_thread(task_file.write_bytes, task.row())
+            inherited = {
+                name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
+            }
+            gateway = _variables(task, task.base_url, task.anthropic_url)
+            files = {"LUDUS_TASK": str(task_file), "LUDUS_ANSWER": str(answer_file)}
             # Our own pipes: with asyncio's, a program would not end before its last child ends.
             async with _piped() as (output, output_end), _piped() as (errors, errors_end):
                 process = await asyncio.create_subprocess_exec(
                     *shlex.split(self.command),
-                    env=self._environment(task, task_file, answer_file),
+                    env=inherited | gateway | files | self.variables,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output_end,
                     stderr=errors_end,
@@ -134,14 +139,6 @@ class AgentCommand:
                 tail = errors.decode("utf-8", "replace").strip()[-400:]
                 raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
             return await asyncio.to_thread(_read_answer, answer_file, output)
-
-    def _environment(self, task: AgentTask, task_file: Path, answer_file: Path) -> dict[str, str]:
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
-        }
-        gateway = _variables(task, task.base_url, task.anthropic_url)
-        files = {"LUDUS_TASK": str(task_file), "LUDUS_ANSWER": str(answer_file)}
-        return inherited | gateway | files | self.variables
 
 
 @asynccontextmanager

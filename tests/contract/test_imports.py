@@ -40,7 +40,11 @@ def test_a_package_that_exports_lazily_loads_few_modules(module: str) -> None:
     assert fresh(code) == "[]"
 
 
-@pytest.mark.parametrize("module", ["ludus", *LIGHT])
+CLAIMS = ["ludus.trainer.run.claim", "ludus.trainer.models.checkpoint_folders"]
+"""What looks at the folder of a run, and needs no model for it."""
+
+
+@pytest.mark.parametrize("module", ["ludus", *LIGHT, *CLAIMS])
 def test_only_the_trainer_needs_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert fresh(code) == "[]"
