@@ -28,7 +28,7 @@ from ludus.trainer.config import (
     TrainerConfig,
     VLLMConfig,
 )
-from ludus.trainer.models.checkpoint import checkpoints, tidy
+from ludus.trainer.models.checkpoint_folders import checkpoints, tidy
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.run.changes import keep_recipe, refuse_changes
 from ludus.trainer.run.claim import FolderLock, RunClaim
