@@ -225,6 +225,16 @@ def test_files_of_one_name_are_both_beside_the_agent_and_take_no_name_of_the_tas
     assert not {"task.json", "answer"} & set(files)
 
 
+def test_words_that_name_nothing_are_passed_on_where_the_working_folder_is_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agent.py").touch()
+    words, files = _inside("sh agent.py --turns 3 hello", ["."])
+    assert words == ["sh", str(tmp_path / "agent.py"), "--turns", "3", "hello"]
+    assert files == {}
+
+
 def test_a_file_in_the_place_of_a_command_is_told_how_to_run_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
