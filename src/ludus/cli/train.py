@@ -111,7 +111,7 @@ def _main_reward(arguments: list[str]) -> int:
 
 def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
     """Run supervised training, print the checkpoint's path, and return the exit status."""
-    from ludus.trainer.models.checkpoint import checkpoints
+    from ludus.trainer.models.checkpoint_folders import checkpoints
 
     try:
         checkpoint = run_interruptible(run)
