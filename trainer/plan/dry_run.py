@@ -20,7 +20,7 @@ from ludus.agent.images import PlacedImage
 from ludus.agent.templates.choice import OpenedTemplate
 
 from ..config import AsyncConfig, ClusterConfig, TrainConfig
-from ..models.checkpoint import checkpoints, step_of
+from ..models.checkpoint_folders import checkpoints, step_of
 from ..models.devices import chosen_precision, pick_device, slow_precision
 from ..models.loading import load_images, load_tokenizer, open_chat, outline_model
 from ..models.tiny import find_model

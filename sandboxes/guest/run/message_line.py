@@ -1,0 +1,48 @@
+"""Messages over a stream socket, each after its length."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+LENGTH = struct.Struct("<I")
+
+
+class MessageLine:
+    """An end of a stream socket that carries messages."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._stream = self._socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        """Send a message.
+
+        Raises:
+            OSError: the other end has closed.
+        """
+        self._socket.sendall(LENGTH.pack(len(data)) + data)
+
+    def receive(self, max_bytes: int) -> bytes:
+        """Wait for a message.
+
+        Raises:
+            EOFError: the other end has closed.
+            OSError: likewise.
+            ValueError: the message is longer than `max_bytes`.
+        """
+        (length,) = LENGTH.unpack(self._take(LENGTH.size))
+        if length > max_bytes:
+            raise ValueError(f"a message of {length} bytes")
+        return self._take(length)
+
+    def _take(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise EOFError("closed")
+        return data
+
+    def close(self) -> None:
+        """Close this end of the line."""
+        self._stream.close()
+        self._socket.close()
