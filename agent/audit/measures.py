@@ -529,7 +529,7 @@ class _Attack:
         if pressure.was_cut:
             self.report.skipped.append("pressure (cut short)")
         trials = [
-            Trial(r.task, r.reward * self.report.oracle, solved=False, actions=r.actions)
+            Trial(r.task, r.reward * self.report.oracle, False, self.report.written(r.actions))
             for r in pressure.episodes
         ]
         self.report.tallies.append(AttackTally(attacker, pressure.gap, tuple(trials)))
@@ -638,7 +638,8 @@ class _Attack:
             is_fair = solved and (excused or is_copy)
             if not attacker.is_blind:
                 is_fair = is_fair or self._is_fair_part(task.id, episode)
-            trials.append(Trial(task.id, episode.total, solved, actions))
+            written = self.report.written(actions)
+            trials.append(Trial(task.id, episode.total, solved, written))
             if attacker.kind is AttackKind.FARM and self.farmed is not None:
                 more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))

@@ -112,7 +112,7 @@ class Audit:
     is_remote: bool = False
     """Whether gold and expert stay on a server."""
     dialect: Dialect | None = None
-    """How the calls of trials are written as text; None where they are calls."""
+    """How calls are written as text; None where an environment takes them as they are."""
     fault: str = ""
     """What kept the environment from being played at all."""
 
@@ -132,11 +132,11 @@ class Audit:
         """The attackers that are paid beyond their bounds, the best first."""
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
 
-    def written(self, actions: Sequence[Action]) -> list[Action]:
+    def written(self, actions: Sequence[Action]) -> tuple[Action, ...]:
         """Return actions as the environment takes them."""
         if self.dialect is None:
-            return [*actions]
-        return [text for action in actions for text in self.dialect.write(action)]
+            return tuple(actions)
+        return tuple(text for action in actions for text in self.dialect.write(action))
 
     def exploits(self, seed: int) -> list[Exploit]:
         """Return the best episode of each winner, to be played again."""
@@ -146,7 +146,7 @@ class Audit:
                 attacker=tally.attacker.name,
                 task=best.task,
                 seed=seed,
-                actions=self.written(best.actions),
+                actions=list(best.actions),
                 reward=best.reward,
                 bound=tally.bound * self.oracle,
             )

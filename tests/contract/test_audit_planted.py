@@ -22,6 +22,7 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
+from ludus.agent.audit.dialects import Dialect
 from ludus.agent.audit.farms import Farm, farms_of
 from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
@@ -817,3 +818,47 @@ def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
     programs = programs_of(Briefing(tools=(change,)), ["?"], lessons)
     first = {str(program[0]) for program in programs}
     assert any("status=" in told and "order" not in told for told in first)
+
+
+DIALECTS = {
+    "a name in each object": (
+        '{"do": "open", "door": 2}, {"do": "look"} or {"do": "paint", "door": ID, "in": "red"}.',
+        ['{"do": "look"}', '{"do": "open", "door": 3}'],
+        {"look": [], "open": ["door"], "paint": ["door", "in"]},
+    ),
+    "arguments within": (
+        "",
+        ['{"tool": "add", "args": {"a": 1, "b": 2}}', '{"tool": "say", "args": {"sum": "3"}}'],
+        {"add": ["a", "b"], "say": ["sum"]},
+    ),
+    "the first key": (
+        "",
+        ['{"page": 1}', '{"mark": ["b1", "b2"], "as": "sold"}', '{"finish": true}'],
+        {"page": ["page"], "mark": ["mark", "as"], "finish": ["finish"]},
+    ),
+    "tags": (
+        "<hint/> costs a tenth.",
+        ["<find>the mill</find>", "<say>1723</say>"],
+        {"find": ["text"], "say": ["text"], "hint": []},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_written_actions_are_calls_and_are_written_back(name: str) -> None:
+    prompt, said, tools = DIALECTS[name]
+    dialect = Dialect.of(Briefing(system_prompt=prompt), [Lesson("t", "", tuple(said))])
+    assert dialect is not None
+    named = {tool.name: [*tool.parameters["properties"]] for tool in dialect.tools}
+    assert named == tools
+    calls = [dialect.read(text) for text in said]
+    assert [len(as_action(each).tool_calls) for each in calls] == [1] * len(said)
+    assert [text for each in calls for text in dialect.write(each)] == said
+    assert dialect.read("I do not know.") == "I do not know."
+
+
+@pytest.mark.parametrize(
+    "said", [["north", "take lamp"], ['{"answer": 3}'], ["Let me think.", "<a>1</a>", "So be it."]]
+)
+def test_commands_answers_and_talk_are_no_calls(said: list[str]) -> None:
+    assert Dialect.of(Briefing(), [Lesson("t", "", tuple(said))]) is None
