@@ -27,7 +27,7 @@ FEWEST_READ = 0.8
 """Share of the expert's actions that a form has to read."""
 MOST_VERBS = 16
 """Names of actions; what has more values is an argument."""
-MOST_WRITTEN = 40
+MOST_WRITTEN = 24
 """Calls of an action that are written, each of which is a turn."""
 _TAGGED = re.compile(r"<([A-Za-z_]\w*)>(.*?)</\1>|<([A-Za-z_]\w*) ?/>", re.DOTALL)
 _OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
