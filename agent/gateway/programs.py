@@ -34,8 +34,8 @@ MAX_ANSWER_BYTES = 1 << 20
 KILL_AFTER_S = 0.5
 """Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
 MAX_PROMPT_BYTES = 100_000
-"""The longest prompt that is given in a variable, for which Linux allows 128 KiB. A longer prompt
-is only in the file of the task.
+"""The longest prompt that is given in a variable, for which Linux allows 128 KiB. A longer prompt,
+or one with a null character, is only in the file of the task.
 """
 SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
 """Endings of the names of variables that an agent's process does not inherit."""
@@ -227,8 +227,8 @@ def _words(command: str) -> list[str]:
 def _variables(task: AgentTask, base_url: str, anthropic_url: str) -> dict[str, str]:
     """Return the environment variables by which a program finds the gateway and the task."""
     prompt = task.prompt
-    shown = {"LUDUS_PROMPT": prompt} if len(prompt.encode()) <= MAX_PROMPT_BYTES else {}
-    return shown | {
+    fits = len(prompt.encode()) <= MAX_PROMPT_BYTES and "\0" not in prompt
+    return ({"LUDUS_PROMPT": prompt} if fits else {}) | {
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_BASE": base_url,
         "OPENAI_API_KEY": task.key,
