@@ -6,6 +6,7 @@ import socket
 import struct
 
 LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
 
 
 class MessageLine:
@@ -13,7 +14,7 @@ class MessageLine:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
-        self._stream = self._socket.makefile("rb")
+        self._unread = b""
 
     def send(self, data: bytes) -> None:
         """Send a message.
@@ -37,12 +38,17 @@ class MessageLine:
         return self._take(length)
 
     def _take(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        if len(data) < size:
-            raise EOFError("closed")
-        return data
+        """Receive the next `size` bytes; surplus bytes are kept for later."""
+        parts, missing = [self._unread], size - len(self._unread)
+        while missing > 0:
+            parts.append(self._socket.recv(_READ_BYTES))
+            if not parts[-1]:
+                raise EOFError("closed")
+            missing -= len(parts[-1])
+        data = b"".join(parts)
+        self._unread = data[size:]
+        return data[:size]
 
     def close(self) -> None:
         """Close this end of the line."""
-        self._stream.close()
         self._socket.close()
