@@ -530,7 +530,9 @@ def _again(
         for place in names if len(names) <= 3 and files else []:
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
-        for place, file, text in itertools.product(names, files, TRIVIAL if len(names) == 2 else ()):
+        for place, file, text in itertools.product(
+            names, files, TRIVIAL if len(names) == 2 else ()
+        ):
             call = json.dumps(same | dict.fromkeys(names, text) | {place: file})
             yield from ((Move(tool=tool.name, arguments=call), each) for each in ends)
         if len(properties) == 1:
