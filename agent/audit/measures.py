@@ -6,11 +6,10 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, examine, where
