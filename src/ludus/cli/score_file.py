@@ -125,7 +125,7 @@ def show_report(report: ScoringReport, *, out: str, wrong: int, as_json: bool) -
     """Print what was measured, and `wrong` answers whose verdict differs from the label."""
     counts = report.overall
     if as_json:
-        fields = {
+        fields: dict[str, object] = {
             "rows": report.rows, "mean_reward": report.mean_reward,
             "statuses": report.statuses, "pool_fates": report.fates,
             "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,

@@ -175,3 +175,11 @@ def test_a_run_as_the_model_before_stands_for_its_checkpoint(tmp_path: Path) -> 
     reader.refresh()
     weights, why = _weights(reader)
     assert (weights is not None, why) == (True, "")
+
+
+def test_an_audit_names_a_call_as_a_call() -> None:
+    from ludus.agent.audit.report import _said
+
+    call = ludus.ToolCall(name="ship", arguments={"bay": 0, "to": "gate"})
+    made = ludus.Message(role=ludus.Role.ASSISTANT, content="Now.", tool_calls=[call])
+    assert [_said(made), _said("hello")] == ["Now. ship(bay=0, to='gate')", "hello"]
