@@ -21,7 +21,7 @@ from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
 from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
-from .dialects import Dialect, SpokenEnv
+from .notation import Notation, SpokenEnv
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
@@ -49,7 +49,7 @@ class AnswerKey:
     """What all final answers have in common."""
     answers: frozenset[str] = frozenset()
     """What the expert answers on any of the lessons."""
-    dialect: Dialect | None = None
+    notation: Notation | None = None
     """How calls are written as text; None where actions are what they are."""
 
     def learn(self, task: str) -> None:
@@ -63,16 +63,16 @@ class AnswerKey:
                 rewards = tuple(seen[1] for seen in episode.seen[1:])
                 opening, actions = text_of(episode, 0), tuple(episode.actions)
                 lesson = Lesson(task, opening, actions, replies, rewards)
-                self.experts[task] = self.dialect.lesson(lesson) if self.dialect else lesson
+                self.experts[task] = self.notation.lesson(lesson) if self.notation else lesson
             self.subject.gym.reset(seed=self.seed, options={"task": task})
         gold = self.newest_gold()
         self.golds[task] = frozenset() if gold is None else forms_of(gold)
 
-    def speak(self, dialect: Dialect) -> None:
+    def speak(self, notation: Notation) -> None:
         """Read what the expert writes as calls, from now on, and play calls as they are written."""
-        self.dialect = dialect
-        self.experts = {task: dialect.lesson(lesson) for task, lesson in self.experts.items()}
-        self.subject.made[0] = SpokenEnv(self.subject.gym, dialect)
+        self.notation = notation
+        self.experts = {task: notation.lesson(lesson) for task, lesson in self.experts.items()}
+        self.subject.made[0] = SpokenEnv(self.subject.gym, notation)
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
         """Return what the expert does on tasks, and take the frame of its answers from them."""

@@ -41,11 +41,11 @@ from .attackers import (
     text_of,
 )
 from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
-from .dialects import Dialect
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
+from .notation import Notation
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -250,9 +250,9 @@ class _Attack:
         known = subject.gym.reset(seed=seed, options={"task": self.attacked[0].id})[1]
         briefing = known.get("briefing")
         if isinstance(briefing, Briefing):
-            report.dialect = Dialect.of(briefing, self.key.experts.values())
-        if report.dialect is not None:
-            self.key.speak(report.dialect)
+            report.notation = Notation.of(briefing, self.key.experts.values())
+        if report.notation is not None:
+            self.key.speak(report.notation)
         self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:

@@ -11,8 +11,8 @@ from ludus.envs import Task
 from ludus.estimates import Estimate
 
 from .attackers import Action, Attacker, AttackKind
-from .dialects import Dialect
 from .exploits import Exploit
+from .notation import Notation
 from .pressure import Pressure
 
 RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
@@ -111,7 +111,7 @@ class Audit:
     """What training by the reward alone led to; None where no policy was trained."""
     is_remote: bool = False
     """Whether gold and expert stay on a server."""
-    dialect: Dialect | None = None
+    notation: Notation | None = None
     """How calls are written as text; None where an environment takes them as they are."""
     fault: str = ""
     """What kept the environment from being played at all."""
@@ -134,9 +134,9 @@ class Audit:
 
     def written(self, actions: Sequence[Action]) -> tuple[Action, ...]:
         """Return actions as the environment takes them."""
-        if self.dialect is None:
+        if self.notation is None:
             return tuple(actions)
-        return tuple(text for action in actions for text in self.dialect.write(action))
+        return tuple(text for action in actions for text in self.notation.write(action))
 
     def exploits(self, seed: int) -> list[Exploit]:
         """Return the best episode of each winner, to be played again."""

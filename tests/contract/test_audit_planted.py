@@ -22,7 +22,6 @@ import pytest
 
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
-from ludus.agent.audit.dialects import Dialect
 from ludus.agent.audit.farms import Farm, farms_of
 from ludus.agent.audit.forgeries import Forgery, laws_of
 from ludus.agent.audit.moves import (
@@ -34,6 +33,7 @@ from ludus.agent.audit.moves import (
     moves_of,
     variants,
 )
+from ludus.agent.audit.notation import Notation
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
@@ -820,7 +820,7 @@ def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
     assert any("status=" in told and "order" not in told for told in first)
 
 
-DIALECTS = {
+NOTATIONS = {
     "a name in each object": (
         '{"do": "open", "door": 2}, {"do": "look"} or {"do": "paint", "door": ID, "in": "red"}.',
         ['{"do": "look"}', '{"do": "open", "door": 3}'],
@@ -844,21 +844,21 @@ DIALECTS = {
 }
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NOTATIONS)
 def test_written_actions_are_calls_and_are_written_back(name: str) -> None:
-    prompt, said, tools = DIALECTS[name]
-    dialect = Dialect.of(Briefing(system_prompt=prompt), [Lesson("t", "", tuple(said))])
-    assert dialect is not None
-    named = {tool.name: [*tool.parameters["properties"]] for tool in dialect.tools}
+    prompt, said, tools = NOTATIONS[name]
+    notation = Notation.of(Briefing(system_prompt=prompt), [Lesson("t", "", tuple(said))])
+    assert notation is not None
+    named = {tool.name: [*tool.parameters["properties"]] for tool in notation.tools}
     assert named == tools
-    calls = [dialect.read(text) for text in said]
+    calls = [notation.read(text) for text in said]
     assert [len(as_action(each).tool_calls) for each in calls] == [1] * len(said)
-    assert [text for each in calls for text in dialect.write(each)] == said
-    assert dialect.read("I do not know.") == "I do not know."
+    assert [text for each in calls for text in notation.write(each)] == said
+    assert notation.read("I do not know.") == "I do not know."
 
 
 @pytest.mark.parametrize(
     "said", [["north", "take lamp"], ['{"answer": 3}'], ["Let me think.", "<a>1</a>", "So be it."]]
 )
 def test_commands_answers_and_talk_are_no_calls(said: list[str]) -> None:
-    assert Dialect.of(Briefing(), [Lesson("t", "", tuple(said))]) is None
+    assert Notation.of(Briefing(), [Lesson("t", "", tuple(said))]) is None

@@ -35,7 +35,7 @@ _BARE = re.compile(r":\s*(?!true\b|false\b|null\b)<?([A-Za-z_][\w ]*)>?\s*([,}])
 """A value in the example of a prompt that is named and not written: `{"open": ID}`."""
 
 
-class Form(Protocol):
+class Syntax(Protocol):
     """How a call is written."""
 
     def read(self, text: str) -> ToolCall | None:
@@ -131,14 +131,14 @@ def _object(text: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Notation:
     """The form of an environment's actions, and the tools that they mean."""
 
-    form: Form
+    form: Syntax
     tools: tuple[ToolSpec, ...]
 
     @classmethod
-    def of(cls, briefing: Briefing, lessons: Iterable[Lesson]) -> Dialect | None:
+    def of(cls, briefing: Briefing, lessons: Iterable[Lesson]) -> Notation | None:
         """Find the form of what an expert writes; None where it calls tools, writes something else,
         or says one thing alone.
         """
@@ -148,7 +148,7 @@ class Dialect:
             return None
         rows = [row for each in said if (row := _object(each.text))]
         is_objects = len(rows) >= FEWEST_READ * len(said)
-        form: Form = Objects.of(rows) if is_objects else Tags()
+        form: Syntax = Objects.of(rows) if is_objects else Tags()
         calls = [call for each in said if (call := form.read(each.text))]
         names = {call.name for call in calls}
         if len(calls) < FEWEST_READ * len(said) or not 1 <= len(names) <= MOST_VERBS:
@@ -201,11 +201,11 @@ def _schema(value: Any) -> dict[str, Any]:
 
 
 class SpokenEnv(PatientEnv):
-    """A view of an environment in which calls are written in its dialect, one a turn."""
+    """A view of an environment in which calls are written in its notation, one a turn."""
 
-    def __init__(self, gym: PatientEnv, dialect: Dialect) -> None:
+    def __init__(self, gym: PatientEnv, notation: Notation) -> None:
         self.__dict__.update(gym.__dict__)
-        self._gym, self._dialect = gym, dialect
+        self._gym, self._notation = gym, notation
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -214,7 +214,7 @@ class SpokenEnv(PatientEnv):
         observation, info = self._gym.reset(seed=seed, options=options)
         briefing = info.get("briefing")
         if isinstance(briefing, Briefing):
-            tools = [*briefing.tools, *self._dialect.tools]
+            tools = [*briefing.tools, *self._notation.tools]
             info = {**info, "briefing": msgspec.structs.replace(briefing, tools=tools)}
         return observation, info
 
@@ -223,7 +223,7 @@ class SpokenEnv(PatientEnv):
         and the sum of the rewards.
         """
         steps = list[Stepped]()
-        for written in self._dialect.write(action):
+        for written in self._notation.write(action):
             steps.append(self._gym.step(written))
             if any(steps[-1][2:4]):
                 break
