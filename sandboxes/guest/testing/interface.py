@@ -379,9 +379,10 @@ class Interface:
         gives in turn: `a, b = b, a`.
         """
         seen = (*seen, key)
-        others = [value for value in values if value is None or variable_of(value) not in seen]
+        known = {variable_of(value) or value: value for value in values if value}
+        others = [value for each, value in known.items() if each not in seen]
         origins = {self.origin(value, seen, loose=loose) for value in others}
-        return origins.pop() if len(origins) == 1 else ""
+        return origins.pop() if len(origins) == 1 and None not in values else ""
 
     def _values_given(self, key: str, *, loose: bool = False) -> list[ast.expr | None]:
         """Return what a variable is given, except values reached from itself, as by `node =
