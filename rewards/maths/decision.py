@@ -320,8 +320,9 @@ def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
     >>> _in_natural_logarithms("", r"\ln x + C", r"\log x + C")
     '\\ln x + C'
     """
-    calculus = _INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)
-    if not calculus or "ln" not in gold or "log" in gold or "log" not in answer:
+    if "log" not in answer or "ln" not in gold or "log" in gold:
+        return ""
+    if not (_INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)):
         return ""
     natural = _LOGARITHM.sub(r"\\ln", answer)
     return "" if natural == answer else natural
@@ -442,7 +443,7 @@ def _unmarked(text: str) -> str:
 
 def _without_parts(text: str) -> str:
     """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
-    labels = _PART.findall(text) if "(" in text else []
+    labels = _PART.findall(text) if text.count("(") > 1 else []
     in_order = "".join(labels) in {row[: len(labels)] for row in ("abcdefgh", "12345678")}
     # In `f (1) = 3, f (2) = 5` the numbers are no labels.
     if len(labels) < 2 or not in_order or (labels[0] == "1" and not text.startswith("(1)")):

@@ -268,7 +268,8 @@ class MathsVerifier:
         if prompt:
             extraction = _as_asked(extraction, response, prompt, golds)
             answer = extraction.text or ""
-        best, still_open = _NOTHING, list[str]()
+        best = _NOTHING
+        still_open: list[str] = []
         for gold in golds:
             try:
                 wanted = locale.gold(gold) if by_language else gold
@@ -354,9 +355,7 @@ class MathsVerifier:
         }
 
 
-def _as_asked(
-    extraction: Extraction, response: str, prompt: str, golds: list[str]
-) -> Extraction:
+def _as_asked(extraction: Extraction, response: str, prompt: str, golds: list[str]) -> Extraction:
     """Return an extraction with the value that its question makes of what was said: a bound, the
     value of a name, a loss where the gain is asked.
     """

@@ -190,7 +190,7 @@ def quoted(body: str, start: int, end: int) -> bool:
     prose.
     """
     line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
-    open_quotes = sum(1 for _ in _QUOTES.finditer(body, line, start))
+    open_quotes = sum(body.count(quote, line, start) for quote in '"“”')
     if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
         return True
     # A fenced code block that text follows quotes as well.

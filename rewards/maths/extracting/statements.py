@@ -54,6 +54,8 @@ _OR_BEFORE = re.compile(
 
 _IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?\n。]|$")
+_WHEN = re.compile(r"(?:if|when|wenn|falls|si|se|если)\b")
+"""A word that begins a case; without one no cases are looked for."""
 _QUIET = re.compile(r"[\s$.\\\])}*]*\Z")
 """What closes a formula at the end of a response and says nothing."""
 
@@ -230,7 +232,7 @@ class Statements:
     def _check_alternative(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
         begin = max(0, last.said_from - 160, len(self.body) - CASES_REACH)
-        if CASES.search(self.body, begin):
+        if _WHEN.search(lowered(self.body[begin:])) and CASES.search(self.body, begin):
             return replace(last, void=SEVERAL_OFFERED)
         if last.kind is CandidateKind.ANNOUNCED and any(
             candidate.kind in MARKS and not candidate.ignored and candidate.end <= last.start
@@ -239,7 +241,9 @@ class Statements:
             begin = max(self.seen[0].said_to, last.said_from - 300)
             if HEDGE.search(self.body[begin : last.said_from]):
                 return replace(last, void=SEVERAL_OFFERED)
-        tail = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
+        tail = ""
+        if not _QUIET.match(self.body, last.said_to):
+            tail = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
         if last.kind is CandidateKind.BOX and (alternative := _OR.match(tail)):
             phrase = spoken(self.body, last.said_to + alternative.end())
             self.rivals.append(phrase.text.rstrip(" )"))
