@@ -24,6 +24,7 @@ from .comparing.renotation import same_shape, sides_asked
 from .comparing.rewording import in_other_words
 from .comparing.wording import by_head_noun, same_words
 from .conventions import Conventions
+from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
@@ -360,6 +361,8 @@ def _beside(prompt: str, answer: str) -> str:
 
     `Maria is the tallest` answers `Who is the tallest?` by `Maria`.
     """
+    if name := subject_asked(prompt, as_words(answer)):
+        return name
     sentence = _SUBJECT.fullmatch(answer.strip(" .*"))
     if sentence is None or sentence[1].lower() in prompt.lower():
         return ""

@@ -33,6 +33,7 @@ from .extracting.golds import boxed_apart, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
 from .extracting.rows import parts_of
 from .extracting.stance import Stance
+from .extracting.surface import with_dollars
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
@@ -242,6 +243,9 @@ class MathsVerifier:
         if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
             claimed = _FOR_EXAMPLE.sub(lambda words: " " * len(words[0]), response)
             extraction = self.extract(claimed, truncated=truncated, several=has_parts)
+        if "\\(" in response:  # the same places, in the notation of `surface`
+            offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+            response = response[:offset] + with_dollars(response[offset:])
         named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
             extraction.text or ""
         )

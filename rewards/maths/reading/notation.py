@@ -223,6 +223,13 @@ def _bounded(phrase: str) -> str:
     )
 
 
+def _bounded_too(phrase: str) -> str:
+    return (
+        r"^([a-z]) (<|>|\\[lg]e) +(-?[\d\\][^,;A-Z]{0,40}?)[\s}$]*,?\s*(?:\\text\s*\{\s*)?"
+        rf"\b(and|but|or) (?:also )?(?:is )?(?:{phrase})\b[\s}}$]*(?=-?[\d\\])"
+    )
+
+
 _SAID = tuple(
     (sign, re.compile(pattern, re.IGNORECASE), meaning)
     for sign, pattern, meaning in (
@@ -232,6 +239,15 @@ _SAID = tuple(
         (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
         ("per cent", r"\bper cent\b", "percent"),
         *((sign, _bounded(phrase), rf"\1 {relation} ") for sign, phrase, relation in _BOUNDS),
+        *(
+            (sign, _bounded_too(phrase), rf"\1 \2 \3 \4 \1 {relation} ")
+            for sign, phrase, relation in _BOUNDS
+        ),
+        (
+            " but ",
+            r"^([a-z] (?:<|>|\\[lg]e) [^,;A-Z]{1,40}?) but (?=[a-z] (?:<|>|\\[lg]e))",
+            r"\1 and ",
+        ),
         (":", r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
         (":", r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
         (" in ", r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
