@@ -128,16 +128,16 @@ def break_marks(text: str, marks: Iterable[str]) -> str:
     return text
 
 
-MOST_WRITTEN = 1 << 14
-"""The most texts of a model that are kept to be sent back exactly as written."""
+MAX_WRITTEN = 1 << 14
+"""How many texts of a model are kept, to be sent back exactly as written."""
 
 
 class TextTools:
-    """Describes tools in the system message and reads calls from the text in a tool format of
-    ludus.
+    """Describes tools in the system message, and reads calls from the text.
 
     Text that the model wrote is sent back exactly as written, including calls that could not be
-    read. What was said is known again by its words and calls, wherever it comes back from.
+    read. The text is looked up by the message that was read from it, so that a copy of the message
+    which went through an environment or a file finds it too.
 
     Args:
         tool_format: writes and reads the calls.
@@ -148,23 +148,25 @@ class TextTools:
         self.format = tool_format
         self._thoughts = thoughts
         self._written: dict[bytes, str] = {}
-        """The text that the model wrote, by what it said there."""
+        """The text that the model wrote, by `_key_of` the message that was read from it."""
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> tuple[list[Message], Offer]:
         """See `ToolWire.request`."""
         shown_messages: list[Message] = []
+        follows_result = False
         for message in messages:  # only roles that every server knows are used
-            if message.role is Role.TOOL:
+            is_result = message.role is Role.TOOL
+            if is_result:
                 text = break_marks(message.text, [RESULT_CLOSE])
                 result, images = f"{RESULT_OPEN}\n{text}\n{RESULT_CLOSE}", message.images
-                if shown_messages and shown_messages[-1].text.startswith(RESULT_OPEN):
+                if follows_result:
                     before = shown_messages.pop()  # templates want one turn each
                     result, images = f"{before.text}\n{result}", [*before.images, *images]
                 shown_messages.append(user([TextPart(result), *images] if images else result))
             elif message.tool_calls:
-                written = self._written.get(_said(message, message.reasoning))
+                written = self._written.get(_key_of(message, message.reasoning))
                 if written is None:
                     written = turn_text(self.format, message, tools=tools)
                 thoughts = "" if message.thought_marks else message.reasoning
@@ -172,6 +174,7 @@ class TextTools:
                 shown_messages.append(plain)
             else:
                 shown_messages.append(message)
+            follows_result = is_result
         if tools:  # in the system message, which is added where none exists
             instructions = self.offer(tools)
             if shown_messages and shown_messages[0].role is Role.SYSTEM:
@@ -192,8 +195,8 @@ class TextTools:
         if answer.reasoning:
             read = msgspec.structs.replace(read, reasoning=answer.reasoning, thought_marks=None)
         for thoughts in (read.reasoning, ""):  # who repeats a turn may leave its thoughts out
-            self._written[_said(read, thoughts)] = answer.text
-        while len(self._written) > MOST_WRITTEN:  # the oldest first
+            self._written[_key_of(read, thoughts)] = answer.text
+        while len(self._written) > MAX_WRITTEN:  # the oldest first
             del self._written[next(iter(self._written))]
         return read
 
@@ -206,7 +209,8 @@ class TextTools:
         return OFFER.format(tools="\n".join(lines), example=example)
 
 
-def _said(message: Message, thoughts: str) -> bytes:
+def _key_of(message: Message, thoughts: str) -> bytes:
+    """Return the key of a message in `TextTools._written`."""
     # An echo through JSON may have its keys in another order.
-    said = (message.text, message.tool_calls, thoughts)
-    return msgspec.json.encode(said, order="deterministic")
+    content = (message.text, message.tool_calls, thoughts)
+    return msgspec.json.encode(content, order="deterministic")

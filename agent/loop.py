@@ -285,7 +285,10 @@ class GameInPlay:
             return Stop.LENGTH if turn.finish is Finish.LENGTH else Stop.TERMINATED
         if truncated:
             return self._cut()
-        return Stop.NO_CALLS if self._is_idle(action, info, self.briefing) else None
+        has_called = any(not call.error for call in action.tool_calls)
+        has_called = has_called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
+        self.idle = 0 if has_called or not self.briefing.tools else self.idle + 1
+        return Stop.NO_CALLS if 0 < self.limits.max_idle_turns <= self.idle else None
 
     def _cut(self) -> Stop:
         """End the episode at a limit."""
@@ -345,13 +348,6 @@ class GameInPlay:
         for name, count in counts.items():
             if count:
                 self.metrics[name] = self.metrics.get(name, 0.0) + count
-
-    def _is_idle(self, action: Message, info: Info, briefing: Briefing) -> bool:
-        """Return whether too many turns have passed without an executable call."""
-        has_called = any(not call.error for call in action.tool_calls)
-        has_called = has_called and info.get("tool_errors", 0) < info.get("tool_calls", math.inf)
-        self.idle = 0 if has_called or not briefing.tools else self.idle + 1
-        return 0 < self.limits.max_idle_turns <= self.idle
 
 
 def _context_counts(trajectory: Trajectory) -> dict[str, float]:

@@ -245,7 +245,7 @@ def show(game: Game, folder: Path, start: Path, arm: Arm, seed: int, steps: int,
 def taught(where: str, game: Game, folder: Path) -> Path:
     """Weights that the expert has taught in the windows of `summarize`."""
     from ludus.envs import make_async
-    from ludus.trainer.models.checkpoint import newest_checkpoint
+    from ludus.trainer.models.checkpoint_folders import newest_checkpoint
     from ludus.trainer.models.tiny import briefing_phrases, write_tiny_policy
     from ludus.wire.address import parse_served
 

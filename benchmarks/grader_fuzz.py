@@ -9,7 +9,9 @@ sandboxed process that runs the solution and then the tests. Laws:
 1. *Agreement.* The grader pays what plain CPython passes, or refuses the task (`invalid`) without
    having seen the solution.
 2. *No liar is paid.* A liar is a wrong solution of the same task that returns random objects,
-   defines random names, changes its answers or ends in a random way. It never computes anything.
+   defines random names, changes its answers or ends in a random way. It never computes anything, so
+   it may only guess: what it says is right by chance where plain CPython passes it too, and where it
+   is not paid by most of the *sisters* of the task, which ask the same with other numbers.
 3. *No liar is excused.* Whether a verdict is `ok` depends on the task, never on the solution.
 
 Each finding names its class, so that a table of classes shows what a change repairs. `--plant` runs a
@@ -27,15 +29,24 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ludus.sandboxes import GradeOptions, execute_async, grade_async
 from ludus.sandboxes.local import supervisor
+from ludus.verdict import Verdict
 
 CONCURRENCY = 3
 LIARS = 6
 """Liars for each program."""
+SISTERS = 24
+"""Tasks of the same shape for a liar that was paid; those that ask the same count once."""
+LUCKY = 0.75
+"""A liar that is paid by this share of the sisters was not lucky. Every second one asks a question
+of yes or no that has the same answer.
+"""
 
 
 @dataclass
@@ -308,10 +319,10 @@ def special_program(draw: Draw) -> Program:
             draw.choice(
                 [
                     [f"c = Circle(3)\nassert {9 * k - 0.1} < c.area() < {9 * k + 0.1}"],
-                    ["c = Circle(3)\nassert 2.9 < c.r < 3.1"],
-                    ["c = Circle(4)\nr = c.r\nassert r > 3.9\nassert r < 4.1"],
+                    [f"c = Circle({k})\nassert {k - 0.1} < c.r < {k + 0.1}"],
+                    [f"c = Circle({k})\nr = c.r\nassert r > {k - 0.1}\nassert r < {k + 0.1}"],
                     [
-                        f"c = Circle(4)\nassert abs(c.area() - {16 * k}) < 1e-6 and c.r >= 4 and c.r <= 4"
+                        f"c = Circle({k})\nassert abs(c.area() - {k**3}) < 1e-6 and c.r >= {k} and c.r <= {k}"
                     ],
                 ]
             ),
@@ -856,10 +867,13 @@ def judged_program(draw: Draw) -> Program:
         return (_BAG + extra + methods.format(answer)).replace("K", str(k))
 
     reference = solution(right) if draw.random() < 0.5 else ""
+    questions = test.replace("K", str(k)).split("\n")
+    if kind == "in" and k % 2:
+        questions.reverse()  # Sisters differ in which answer is yes.
     return Program(
         f"an object {kind}",
         solution(right),
-        [f"b = Bag(1, {k})\n" + test.replace("K", str(k))],
+        ["\n".join([f"b = Bag(1, {k})", *questions])],
         wanted=["Bag"],
         near=list(map(solution, wrong)),
         reference=reference,
@@ -1168,26 +1182,76 @@ def plant(name: str) -> Path:
 # --- judging ----------------------------------------------------------------------
 
 
+class SisterDraw(random.Random):
+    """Draws what another source with the same seed draws, but for the numbers."""
+
+    numbers: random.Random
+
+    def randint(self, a: int, b: int) -> int:
+        super().randint(a, b)  # The choices that follow stay the same.
+        return self.numbers.randint(a, b)
+
+    def sample(self, population: Any, k: int, *, counts: Any = None) -> list[Any]:
+        super().sample(population, k, counts=counts)
+        return self.numbers.sample(population, k, counts=counts)
+
+
+def program_of(draw: Draw) -> Program:
+    """Return a random right program."""
+    makers = [function_program, special_program, styled_program, near_program, judged_program]
+    make = draw.choices(makers, [10, 6, 6, 3, 6])[0]
+    return make(draw)
+
+
+def sisters_of(seed: int, number: int) -> list[Program]:
+    """Return programs of the shape of program `number` of a seed, each with other tests."""
+    program = program_of(random.Random(f"{seed} {number}"))
+    found = {tuple(program.tests): program}
+    for turn in range(SISTERS):
+        draw = SisterDraw(f"{seed} {number}")
+        draw.numbers = random.Random(f"{seed} {number} {turn}")
+        sister = program_of(draw)
+        if (sister.kind, sister.wanted, sister.entry_point) == (
+            program.kind, program.wanted, program.entry_point
+        ):  # fmt: skip
+            found.setdefault(tuple(sister.tests), sister)
+    return [each for each in found.values() if each is not program]
+
+
 def drawn(seed: int, number: int) -> tuple[Program, list[tuple[str, str]]]:
     """Return program `number` of a seed, and liars for its task: (program, [(kind, source)])."""
     draw = random.Random(f"{seed} {number}")
-    makers = [function_program, special_program, styled_program, near_program, judged_program]
-    make = draw.choices(makers, [10, 6, 6, 3, 6])[0]
-    program = make(draw)
+    program = program_of(draw)
     liars = [liar(draw, program) for _ in range(LIARS - 1)]
     near = [("near", source) for source in program.near]
     return program, [*liars, changing_liar(draw, program), *near]
 
 
-async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Return what breaks a law: (law, class, detail)."""
+async def graded(program: Program, solution: str) -> Verdict:
+    """Return the verdict on a solution of the task of a program."""
     options = GradeOptions(
         entry_point=program.entry_point,
         interface=program.interface,
         reference=program.reference,
         timeout_s=5.0,
     )
-    right = await grade_async(program.solution, program.tests, options=options)
+    return await grade_async(solution, program.tests, options=options)
+
+
+async def is_luck(lie: str, program: Program, sisters: list[Program]) -> bool:
+    """Return whether a paid liar has only said what happens to be the answer."""
+    plain = await execute_async(oracle(replace(program, solution=lie)), timeout_s=10.0)
+    if plain.exit_code != 0 or not sisters:
+        return False
+    paid = [(await graded(sister, lie)).reward or 0.0 for sister in sisters]
+    return sum(paid) < LUCKY * len(paid)
+
+
+async def findings(
+    program: Program, liars: list[tuple[str, str]], sisters: Callable[[], list[Program]]
+) -> list[tuple[str, str, str]]:
+    """Return what breaks a law: (law, class, detail)."""
+    right = await graded(program, program.solution)
     broken: list[tuple[str, str, str]] = []
     if str(right.status) == "ok" and right.reward != 1.0:
         plain = await execute_async(oracle(program), timeout_s=10.0)
@@ -1196,8 +1260,8 @@ async def findings(program: Program, liars: list[tuple[str, str]]) -> list[tuple
     elif str(right.status) not in ("ok", "invalid"):
         broken.append(("fault", program.kind, f"{right.status} {right.detail}"))
     for kind, source in liars:
-        wrong = await grade_async(source, program.tests, options=options)
-        if wrong.reward:
+        wrong = await graded(program, source)
+        if wrong.reward and not await is_luck(source, program, sisters()):
             broken.append(("paid", kind, f"[{program.kind}] {wrong.detail}"))
         if str(right.status) != str(wrong.status):
             broken.append(("excused", kind, f"[{program.kind}] {wrong.status} {wrong.detail}"))
@@ -1234,7 +1298,8 @@ async def run(count: int, seed: int, *, first: bool = False) -> int:
         async with slots:
             if first and table:
                 return
-            for law, cause, detail in await findings(program, liars):
+            broken = await findings(program, liars, partial(sisters_of, seed, number))
+            for law, cause, detail in broken:
                 table[law, cause] += 1
                 examples.setdefault((law, cause), f"#{number}: {detail[:160]}")
 
@@ -1265,7 +1330,8 @@ def main() -> None:
     print(program.solution, *program.tests, sep="\n---\n")
     for kind, source in liars:
         print(f"--- liar: {kind}\n{source}")
-        print(asyncio.run(findings(program, [(kind, source)])))
+        sisters = partial(sisters_of, arguments.seed, arguments.number)
+        print(asyncio.run(findings(program, [(kind, source)], sisters)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .learning.experience import Experience, gather
     from .learning.learner import Learner
     from .learning.update import Updater
-    from .models.checkpoint import load_state, newest_checkpoint, save_checkpoint
+    from .models.checkpoint import load_state, save_checkpoint
+    from .models.checkpoint_folders import newest_checkpoint
     from .models.loading import CausalLM, load_model, load_tokenizer
     from .models.tiny import write_tiny_policy
     from .recipes.algorithm import Algorithm
@@ -106,7 +107,8 @@ __getattr__, __dir__ = lazy_exports(
         ".rollout.collect": "Collector Group",
         ".rollout.scoring": "EpisodeScorer",
         ".rollout.source": "EnvSource open_source",
-        ".models.checkpoint": "load_state newest_checkpoint save_checkpoint",
+        ".models.checkpoint": "load_state save_checkpoint",
+        ".models.checkpoint_folders": "newest_checkpoint",
         ".run.folder": "RunFolder",
         ".setup": "Parts assemble",
         ".sft": "run_sft",

@@ -39,7 +39,7 @@ from ludus.wire.address import parse_served
 from .config import SFTConfig, TrainConfig
 from .engines.local_policy import local_policy
 from .findings.history import rows_of
-from .models.checkpoint import checkpoints, newest_checkpoint, step_of
+from .models.checkpoint_folders import checkpoints, newest_checkpoint, step_of
 from .ranks.launch import current_ranks
 from .run.metrics import tokens_of
 from .settings.parts import StageConfig

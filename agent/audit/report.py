@@ -10,7 +10,7 @@ import msgspec
 
 from ludus.contract import RuleOutcome
 from ludus.estimates import Estimate, mean_over_tasks
-from ludus.messages import as_action
+from ludus.messages import Message, as_action
 
 from .attackers import AttackKind
 from .tallies import CHEAT_WARNING, AttackTally, Audit
@@ -199,13 +199,18 @@ def _oracle(audit: Audit) -> CheckResult:
         return _skipped(ON_SERVER)
     if not audit.expert:
         return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(): what is best to do")
-    best = max(audit.highest, *audit.expert)
+    # What another attack earned on a task is known to be possible there, and nowhere else.
+    best = max(audit.expert)
+    others = [trial for tally in audit.tallies for trial in tally.trials]
+    most = {task.id: paid for task, paid in zip(audit.tasks, audit.expert, strict=False)}
+    short = max((t.reward - most.get(t.task, t.reward) for t in others), default=0.0)
     return _judged(
-        min(audit.expert) >= best - ORACLE_TOLERANCE * abs(best) and best > 0,
-        remedy="let the expert reach the highest reward on every task",
+        min(audit.expert) > 0 and short <= ORACLE_TOLERANCE * abs(best),
+        remedy="let the expert earn something on every task, and no less than anybody else",
         oracle_reward=audit.oracle,
         worst=min(audit.expert),
         highest=best,
+        beaten_by=short,
     )
 
 
@@ -335,8 +340,20 @@ def told(tally: AttackTally) -> str:
     return (
         f"{tally.attacker.name} ({about}) earns {tally.gain.value:.2f} of the expert's reward "
         f"({tally.gain.low:.2f} to {tally.gain.high:.2f}); on {best.task!r} {best.reward:g} "
-        f"for {str(action)[:80]!r}"
+        f"for {_said(action)[:80]!r}"
     )
+
+
+def _said(action: object) -> str:
+    """Return what an attacker said: its text and its calls, as `ship(bay=0)`."""
+    if not isinstance(action, str | Message):
+        return str(action)
+    message = as_action(action)
+    calls = [
+        f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+        for call in message.tool_calls
+    ]
+    return " ".join(filter(None, [message.text, *calls]))
 
 
 MEASURES: dict[str, Callable[[Audit], CheckResult]] = {

@@ -1,8 +1,8 @@
 """The interface of tool formats: reading a model's text as a message, and writing calls as the
 model would.
 
-Frameworks differ in which of several calls they run: Search-R1 the first, CodeGym the last. Here
-the first is run by default. The others come back to the model as calls that were not run.
+Frameworks differ in which of a turn's calls they run: Search-R1 the first, CodeGym the last.
+`OneCall` does either; the other calls come back to the model as calls that were not run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -54,7 +54,7 @@ class ToolFormat(Protocol):
 
 @runtime_checkable
 class HasCallIds(Protocol):
-    """A tool format whose templates and servers have rules for the ids of calls."""
+    """A tool format of models whose chat templates or servers have rules for the ids of calls."""
 
     def call_id(self, call: ToolCall, number: int) -> str:
         """Return a call's own id if the format accepts that id, else an id made from `number`.
@@ -75,8 +75,9 @@ class WritesTurns(ToolFormat, Protocol):
 
 
 def writes_turns(tool_format: ToolFormat) -> TypeGuard[WritesTurns]:
-    """Whether a tool format marks more of a turn than its calls. Every turn asks, and isinstance
-    with a protocol costs more than the turn.
+    """Whether a tool format marks more of a turn than its calls.
+
+    `isinstance` with a protocol is slow, and this is asked at every turn.
     """
     return hasattr(tool_format, "write")
 
@@ -129,18 +130,22 @@ class MarkedFormat(ABC):
 
     name: str
     beginning: re.Pattern[str]
-    """Whatever begins a call, whole or damaged; by default `opening`, where a format has one."""
+    """Matches what begins a call, whole or damaged. A subclass with an attribute `opening`, a text,
+    gets the pattern of that text.
+    """
     form: str
-    """How a call is written: with its `name`, its `id`, its `arguments` as JSON or all of it as a
-    `row` of JSON, and the marks of the `format`.
+    """A call as a template of `str.format`, with the fields `name`, `id`, `arguments` (as JSON),
+    `row` (the whole call as JSON) and `format` (the tool format, for its marks).
     """
     before: str = ""
+    """The text before the calls of a turn."""
     between: str = ""
+    """The text between two calls of a turn."""
     after: str = ""
-    """What stands before, between and after the calls of a turn."""
+    """The text after the calls of a turn."""
     signs: tuple[str, ...] = ()
-    """Marks by which a model whose template shows no call is known as one of this format: all are
-    tokens of the model, or stand in the template.
+    """Marks that tell a model of this format where its template shows no call: each is a token of
+    the model, or part of the template.
     """
 
     def __init_subclass__(cls) -> None:
@@ -169,7 +174,7 @@ class MarkedFormat(ABC):
         return f"{self.before}{written}{self.after}" if calls else ""
 
     def written(self, call: ToolCall, number: int) -> str:
-        """Return the call of a turn before which there are `number` others."""
+        """Return a call as the model would write it, after `number` others of the turn."""
         return self.form.format(
             format=self,
             name=call.name,
@@ -187,10 +192,10 @@ Keep = Literal["first", "last"]
 
 
 class OneCall:
-    """A `tool_format` that runs a single call of each turn.
+    """A tool format that runs a single call of each turn; all else is as the format has it.
 
     Args:
-        tool_format: reads the turn.
+        tool_format: reads and writes the turn.
         keep: which of several readable calls is run; unreadable calls are never run.
     """
 
@@ -198,6 +203,16 @@ class OneCall:
         self.inner = tool_format
         self.keep = keep
         self.name = tool_format.name
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the method `write` of a format that has one; see `writes_turns`."""
+        if name == "write":
+            return getattr(self.inner, name)
+        raise AttributeError(f"a tool format has no attribute {name!r}")
+
+    def call_id(self, call: ToolCall, number: int) -> str:
+        """Return a call's id; see `HasCallIds`."""
+        return call_id(self.inner, call, number)
 
     def parse(self, text: str, *, complete: bool = True, tools: Sequence[ToolSpec] = ()) -> Message:
         """Read an assistant turn; see `ToolFormat.parse`."""

@@ -137,7 +137,16 @@ class WatchServer:
 
     def _look(self) -> None:
         paths = find_runs(self._places)
-        names = _names(paths)
+        # A run is named by the shortest end of its path that tells it from the others.
+        parts = [path.resolve().parts for path in paths]
+        names: list[str] = []
+        for own in parts:
+            length = 1
+            while (
+                length < len(own) and sum(other[-length:] == own[-length:] for other in parts) > 1
+            ):
+                length += 1
+            names.append("/".join(own[-length:]).replace(",", "_"))
         for path, name in zip(paths, names, strict=True):
             if path not in self._readers:
                 self._readers[path] = RunReader(path, name, self._cache, tokenizer=self._tokenizer)
@@ -156,18 +165,6 @@ def _fixed(text: str, kind: str) -> Handler:
         return web.Response(text=text, content_type=kind)
 
     return answer
-
-
-def _names(paths: list[Path]) -> list[str]:
-    """Return the shortest ends of paths that tell the runs apart."""
-    parts = [path.resolve().parts for path in paths]
-    names: list[str] = []
-    for own in parts:
-        length = 1
-        while length < len(own) and sum(other[-length:] == own[-length:] for other in parts) > 1:
-            length += 1
-        names.append("/".join(own[-length:]).replace(",", "_"))
-    return names
 
 
 def _json(request: web.Request, data: bytes) -> web.Response:

@@ -107,7 +107,26 @@ class CandidateTasks:
             counts = Counter(each.reason for each in self.left_out)
             told = "; ".join(f"{count} {reason}" for reason, count in counts.most_common(3))
             raise ConfigError(f"no task is left of {self.source!r}: {told or 'it is empty'}")
-        splits = _split(self.kept, self.labels, validation=validation, test=test, seed=seed)
+        # Whole clusters go to splits: the smallest digests to test, the next to validation, until
+        # each has its share of the problems.
+        members: dict[int, list[MathsProblem]] = defaultdict(list)
+        for (_, problem), label in zip(self.kept, self.labels, strict=True):
+            members[label].append(problem)
+
+        def place(cluster: list[MathsProblem]) -> bytes:
+            return hashlib.blake2b(f"{seed}/{cluster[0].id}".encode(), digest_size=8).digest()
+
+        splits: dict[str, list[MathsProblem]] = {split: [] for split in SPLITS}
+        wanted = {
+            "test": round(test * len(self.kept)),
+            "validation": round(validation * len(self.kept)),
+        }
+        for cluster in sorted(members.values(), key=place):
+            # A cluster that is larger than what is missing goes on: it would swallow the split.
+            split = next(
+                (s for s, most in wanted.items() if len(splits[s]) + len(cluster) <= most), "train"
+            )
+            splits[split] += cluster
         settings = {"validation": validation, "test": test, "seed": seed, **settings}
         return TaskCollection(**vars(self), splits=splits, settings=settings)
 
@@ -357,35 +376,6 @@ def _shingles(words: Sequence[str]) -> set[str]:
     if len(words) <= SHINGLE:
         return {" ".join(words)}
     return {" ".join(words[place : place + SHINGLE]) for place in range(len(words) - SHINGLE + 1)}
-
-
-def _split(
-    rows: Sequence[tuple[int, MathsProblem]],
-    labels: Sequence[int],
-    *,
-    validation: float,
-    test: float,
-    seed: int,
-) -> dict[str, list[MathsProblem]]:
-    """Give whole clusters to splits: the smallest digests to test, the next to validation, until
-    each has its share of the problems.
-    """
-    members: dict[int, list[MathsProblem]] = defaultdict(list)
-    for (_, problem), label in zip(rows, labels, strict=True):
-        members[label].append(problem)
-
-    def place(cluster: list[MathsProblem]) -> bytes:
-        return hashlib.blake2b(f"{seed}/{cluster[0].id}".encode(), digest_size=8).digest()
-
-    splits: dict[str, list[MathsProblem]] = {split: [] for split in SPLITS}
-    wanted = {"test": round(test * len(rows)), "validation": round(validation * len(rows))}
-    for cluster in sorted(members.values(), key=place):
-        # A cluster that is larger than what is missing goes on: it would swallow the split.
-        split = next(
-            (s for s, most in wanted.items() if len(splits[s]) + len(cluster) <= most), "train"
-        )
-        splits[split] += cluster
-    return splits
 
 
 def _row(problem: MathsProblem) -> Mapping[str, Any]:

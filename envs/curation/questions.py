@@ -88,7 +88,19 @@ class QuestionWriter:
             if injected is None:
                 break
             question, pages = injected
-        return await self._verified(question, answer, pages)
+        (hits,) = self.index.search([question], self.settings.topk)
+        own = [page.id for page in pages]
+        shown = [*pages, *(hit.document for hit in hits if hit.document.id not in own)]
+        random.Random(question).shuffle(shown)
+        told = "\n".join(map(as_json, shown))
+        read = await self._right(question, answer, f"Here are pages as JSON:\n\n{told}\n\n")
+        if read < self.settings.grounded:
+            raise Unwritten("not answered from its pages", f"{read:.2f} of the answers are right")
+        known = await self._right(question, answer, "")
+        if known > self.settings.known:
+            raise Unwritten("known without searching", f"{known:.2f} of the answers are right")
+        columns: dict[str, Any] = {"searches": [page.title for page in pages], "pages": own}
+        return WrittenTask(question, answer, columns | {"hops": len(own), "known": known})
 
     async def _draft(self, page: Document) -> tuple[str, str]:
         prompt = (
@@ -133,21 +145,6 @@ class QuestionWriter:
             if row and not injection_fault(row["question"], name, other.title, answer):
                 return row["question"], [other, *pages]
         return None
-
-    async def _verified(self, question: str, answer: str, pages: Sequence[Document]) -> WrittenTask:
-        (hits,) = self.index.search([question], self.settings.topk)
-        own = [page.id for page in pages]
-        shown = [*pages, *(hit.document for hit in hits if hit.document.id not in own)]
-        random.Random(question).shuffle(shown)
-        told = "\n".join(map(as_json, shown))
-        read = await self._right(question, answer, f"Here are pages as JSON:\n\n{told}\n\n")
-        if read < self.settings.grounded:
-            raise Unwritten("not answered from its pages", f"{read:.2f} of the answers are right")
-        known = await self._right(question, answer, "")
-        if known > self.settings.known:
-            raise Unwritten("known without searching", f"{known:.2f} of the answers are right")
-        columns: dict[str, Any] = {"searches": [page.title for page in pages], "pages": own}
-        return WrittenTask(question, answer, columns | {"hops": len(own), "known": known})
 
     async def _right(self, question: str, answer: str, before: str) -> float:
         """Return the share of answers that are right."""

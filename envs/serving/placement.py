@@ -310,7 +310,13 @@ class LoopSession:
         future: asyncio.Future[ForkResult] = loop.create_future()
 
         async def work() -> None:
-            made, done = await fork_all(self._session, fork, self._nursery(), set(children))
+            served = self._home.served
+
+            async def build() -> EnvSession:
+                return served.session(served.build())
+
+            nursery = Nursery(build, served.session)
+            made, done = await fork_all(self._session, fork, nursery, set(children))
             for name, session in made.items():
                 child = children[name]
                 assert isinstance(child, LoopSession), "made beside this one"
@@ -332,14 +338,6 @@ class LoopSession:
         if not future.done():
             future.set_result(late(self._home, self._name, fork.seq))
             task.cancel()
-
-    def _nursery(self) -> Nursery:
-        served = self._home.served
-
-        async def build() -> EnvSession:
-            return served.session(served.build())
-
-        return Nursery(build, served.session)
 
     def give_up(self) -> None:
         """Answer a late operation by a fault, cancel the work and report the session as lost."""

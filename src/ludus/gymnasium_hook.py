@@ -8,9 +8,9 @@ happens.
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -47,21 +47,33 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return gymnasium's own spec, with a loader that registers the ids afterwards."""
+        """Return gymnasium's own spec, with a loader that registers the ids afterwards.
+
+        The finder stays until the module is loaded: a spec may be asked for without an import, as
+        `importlib.util.find_spec` does to see whether a package is installed.
+        """
         if fullname != "gymnasium":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
 
 
 class _Loader(importlib.abc.Loader):
-    """A loader that loads a module as `inner` does, and then registers the ids."""
+    """A loader that loads a module as `inner` does, and then registers the ids.
 
-    def __init__(self, inner: importlib.abc.Loader) -> None:
+    Args:
+        inner: gymnasium's own loader.
+        finder: what waited for the import, and ends with it.
+    """
+
+    def __init__(self, inner: importlib.abc.Loader, finder: _Finder) -> None:
         self.inner = inner
+        self.finder = finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Create the module as `inner` does."""
@@ -73,4 +85,6 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self.inner
         module.__loader__ = self.inner
         self.inner.exec_module(module)
+        with suppress(ValueError):  # ended by another import
+            sys.meta_path.remove(self.finder)
         _register()

@@ -16,7 +16,8 @@ from .errors import ConfigError
 
 HIDDEN = "***"
 _REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
-_USERINFO = re.compile(r"(?<=://)[^/@\s?#]+@")
+_USERINFO = re.compile(r"(?<=://)[^/\s?#]+@")
+"""The name and password before the last `@`: a password may hold an `@` of its own."""
 _PARAMETER = re.compile(
     r"(?i)([?&](?:access_?|api_?|auth_?|bearer_?)?(?:token|key|secret|password|passwd|signature)=)"
     r"[^&#\s'\"]+"
@@ -38,7 +39,7 @@ class Secret:
 
     @classmethod
     def of(cls, given: str | Secret | None) -> Secret:
-        """Return `given` as a secret."""
+        """Return a text as a secret, and a secret as it is; None is the empty secret."""
         return given if isinstance(given, Secret) else cls(given or "")
 
     @property
@@ -50,17 +51,18 @@ class Secret:
         """Return the text itself.
 
         Raises:
-            ConfigError: the secret is `env:NAME`, and that variable is not set.
+            ConfigError: the secret is `env:NAME`, and that variable is not set, or is empty.
         """
         match = _REFERENCE.fullmatch(self._text)
         if match is None:
             return self._text
-        if match[1] not in os.environ:
+        text = os.environ.get(match[1])
+        if not text:  # an empty token would let everybody in who shows none
             raise ConfigError(
-                f"{self._text} is asked for, but the environment variable {match[1]} is not set; "
-                f"export {match[1]} and try again"
+                f"{self._text} is asked for, but the environment variable {match[1]} is "
+                f"{'not set' if text is None else 'empty'}; export {match[1]} and try again"
             )
-        return os.environ[match[1]]
+        return text
 
     def __bool__(self) -> bool:
         return bool(self._text)
@@ -111,8 +113,12 @@ def refuse_credentials(name: str, text: str) -> None:
 def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
     """Refuse settings with an address that holds a password or token.
 
+    Args:
+        table: the settings, which may hold further tables and lists.
+        path: the dotted name of the table itself, with a dot at the end; empty for the whole.
+
     Raises:
-        ConfigError: names the setting.
+        ConfigError: a setting holds one; the message names the setting.
     """
     for name, value in table.items():
         place = f"{path}{name}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +47,43 @@ def test_a_fault_of_each_class_is_found(fault: str, laws: tuple[str, ...]) -> No
     done = fuzz("--count", "3000", "--seed", "1", "--first", "--plant", fault)
     assert done.returncode == 1, done.stdout + done.stderr
     assert any(f"  {law} " in done.stdout for law in laws)
+
+
+@pytest.fixture
+def fuzzer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FUZZ.parent))
+    return importlib.import_module("grader_fuzz")
+
+
+def asking(fuzzer: Any, numbers: range) -> list[Any]:
+    """Tasks of one shape: `f` gives back its argument."""
+    right = "def f(n):\n    return n\n"
+    return [
+        fuzzer.Program("given back", right, [f"assert f({n}) == {n}"], "f", ["f"]) for n in numbers
+    ]
+
+
+def test_an_answer_that_is_right_by_chance_is_no_lie_that_is_paid(fuzzer: Any) -> None:
+    task, *sisters = asking(fuzzer, range(3, 9))
+    constant = "def f(n):\n    return 3\n"
+    assert asyncio.run(fuzzer.is_luck(constant, task, sisters))
+    assert not asyncio.run(fuzzer.is_luck(constant, task, []))
+
+
+def test_what_most_sisters_pay_or_plain_python_does_not_is_no_luck(fuzzer: Any) -> None:
+    task, *sisters = asking(fuzzer, range(3, 9))
+    assert not asyncio.run(fuzzer.is_luck(task.solution, task, sisters))
+    assert not asyncio.run(fuzzer.is_luck("def f(n):\n    return 4\n", task, sisters))
+
+
+def test_sisters_have_the_same_shape_and_other_numbers(fuzzer: Any) -> None:
+    asked = 0
+    for number in range(200):
+        program, _ = fuzzer.drawn(1, number)
+        tests = [program.tests]
+        for sister in fuzzer.sisters_of(1, number):
+            assert (sister.kind, sister.wanted) == (program.kind, program.wanted)
+            assert sister.tests not in tests
+            tests.append(sister.tests)
+        asked += len(tests) > 4
+    assert asked > 100

@@ -145,6 +145,10 @@ async def test_sessions_rate_and_bytes_are_bounded_for_each_by_itself(tmp_path: 
         "[alice]\ntoken = 'a'\nscopes = []",
         "[alice]\ntoken = 'a'",
         "[alice]\ntoken = 'a'\nscopes = ['fly']",
+        "[alice]\ntoken = 'a'\nscopes = ['env']",  # of no environment
+        "[alice]\ntoken = 'a'\nscopes = ['admin:x']",
+        f"[alice]\nsha256 = '{hashlib.sha256(b'').hexdigest()}'\nscopes = ['*']",
+        "",  # a server without principals would be open to everybody
         "[alice]\ntoken = 'a'\nscopes = ['*']\nrates = 3",
         "[alice]\ntoken = 'a'\nscopes = ['*']\n[bob]\ntoken = 'a'\nscopes = ['*']",
         "[operator]\ntoken = 'a'\nscopes = ['*']",

@@ -40,7 +40,11 @@ def test_a_package_that_exports_lazily_loads_few_modules(module: str) -> None:
     assert fresh(code) == "[]"
 
 
-@pytest.mark.parametrize("module", ["ludus", *LIGHT])
+CLAIMS = ["ludus.trainer.run.claim", "ludus.trainer.models.checkpoint_folders"]
+"""What looks at the folder of a run, and needs no model for it."""
+
+
+@pytest.mark.parametrize("module", ["ludus", *LIGHT, *CLAIMS])
 def test_only_the_trainer_needs_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert fresh(code) == "[]"
@@ -148,3 +152,18 @@ def test_a_folders_all_is_what_it_imports(package: str) -> None:
         if not name.startswith("_") and not isinstance(value, type(sys)) and name != "annotations"
     }  # fmt: skip
     assert public == set(listed)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import gymnasium; import ludus",
+        "import ludus; import gymnasium",
+        # A look whether the package is there, as transformers takes one, imports nothing.
+        "import ludus, importlib.util; importlib.util.find_spec('gymnasium'); import gymnasium",
+    ],
+)
+def test_gymnasium_knows_the_ids_whichever_comes_first(before: str) -> None:
+    code = f"import sys; {before}; print(gymnasium.spec('ludus/arithmetic-v0').id)"
+    left = "print([finder for finder in sys.meta_path if 'ludus' in type(finder).__module__])"
+    assert fresh(f"{code}; {left}").splitlines() == ["ludus/arithmetic-v0", "[]"]

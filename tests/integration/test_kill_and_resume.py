@@ -17,7 +17,8 @@ import torch
 
 from ludus.config import build, merge, read_toml
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.models.checkpoint import STATE_FILE, checkpoints
+from ludus.trainer.models.checkpoint import STATE_FILE
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.stream.accounts import AccountsBroken, count_rollouts
 from ludus.trainer.train import run_training
 

@@ -27,7 +27,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.models.checkpoint import checkpoints, load_state
+from ludus.trainer.models.checkpoint import load_state
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.recipes.recipe import load_policies, load_recipe
 from ludus.trainer.rollout.batch import as_row

@@ -140,6 +140,9 @@ def test_a_reference_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("LUDUS_TEST_SECRET", raising=False)
     with pytest.raises(ConfigError, match="export LUDUS_TEST_SECRET"):
         secret.reveal()
+    monkeypatch.setenv("LUDUS_TEST_SECRET", "")
+    with pytest.raises(ConfigError, match="LUDUS_TEST_SECRET is empty"):
+        secret.reveal()
     monkeypatch.setenv("LUDUS_TEST_SECRET", PLANTED)
     assert (secret.reveal(), str(secret)) == (PLANTED, "env:LUDUS_TEST_SECRET")
     made = build(TrainConfig, {"env_token": "env:LUDUS_TEST_SECRET"})
@@ -180,3 +183,4 @@ def test_credentials_of_addresses_are_hidden() -> None:
         "see http://***@h/p?n=1&access_token=***&k=2 and wss://h?key=***"
     )
     assert without_credentials("http://h/p?n=1#x a@b") == "http://h/p?n=1#x a@b"
+    assert without_credentials("http://me:p@ss@h/p http://h") == "http://***@h/p http://h"

@@ -30,7 +30,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.data.recorded import recorded_trajectories
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_tokenizer
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.recipes.inputs import Inputs

@@ -26,7 +26,8 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.models.checkpoint import checkpoints, load_state, step_of
+from ludus.trainer.models.checkpoint import load_state
+from ludus.trainer.models.checkpoint_folders import checkpoints, step_of
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.train import run_training
 

@@ -19,7 +19,7 @@ from ludus.trainer.config import (
     TrainConfig,
     TrainerConfig,
 )
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.train import run_training

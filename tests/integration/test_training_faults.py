@@ -32,7 +32,7 @@ from ludus.trainer.config import (
     TrainerConfig,
 )
 from ludus.trainer.learning.update import Updater
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout import scoring

@@ -23,13 +23,8 @@ from ..findings.history import rows_of
 from ..learning.learner import Learner
 from ..learning.policy_model import load_policy
 from ..learning.reader import ReadingOptions
-from ..models.checkpoint import (
-    Retention,
-    SavedModel,
-    load_state,
-    newest_checkpoint,
-    save_checkpoint,
-)
+from ..models.checkpoint import SavedModel, load_state, save_checkpoint
+from ..models.checkpoint_folders import Retention, newest_checkpoint
 from ..models.devices import (
     DTYPES,
     autocast_of,

@@ -268,26 +268,25 @@ class LocalEngine:
     def _run(self) -> None:
         try:
             with torch.inference_mode():
-                self._serve()
+                while not self._closed:
+                    self._run_jobs()
+                    if not self._running.is_set() or not (
+                        self._batch.active or not self._waiting.empty()
+                    ):
+                        # A wake-up between this wait and the next line is lost, hence the bound.
+                        self._wake.wait(0.1)
+                        self._wake.clear()
+                        continue
+                    try:
+                        self._tick()
+                    except Exception as error:
+                        self._fail_all(error)
         finally:
             with self._gate:
                 self._closed = True
             # Requests for text end with the tokens they have; only jobs are left without an answer.
             self._abort()
             self._give_up(EngineClosed("the engine was closed before it began this call"))
-
-    def _serve(self) -> None:
-        while not self._closed:
-            self._run_jobs()
-            if not self._running.is_set() or not (self._batch.active or not self._waiting.empty()):
-                # A wake-up between this wait and the next line is lost, hence the bound.
-                self._wake.wait(0.1)
-                self._wake.clear()
-                continue
-            try:
-                self._tick()
-            except Exception as error:
-                self._fail_all(error)
 
     def _tick(self) -> None:
         # New requests stay in `_arrived` until their first pass has succeeded: if the pass fails,

@@ -8,10 +8,8 @@ a loss of power or a full disk never leaves an incomplete checkpoint, and never 
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,13 +19,11 @@ from safetensors import SafetensorError
 
 from ludus.errors import ConfigError, RankLost, SaveFailed, UpdateRefused
 
+from .checkpoint_folders import PARTIAL, Retention, flush, prune, put_in_place
 from .images import ImageReader
 from .loading import CausalLM, save_model
 
-_NAME = re.compile(r"step-(\d{6,})")
 STATE_FILE = "trainer.pt"
-PARTIAL, REPLACED, REMOVED = ".partial-", ".replaced-", ".removed-"
-"""Prefixes of folders that are being written, replaced and removed."""
 
 
 class WeightsWriter(Protocol):
@@ -76,16 +72,6 @@ class SavedModel:
             model.write(folder / at)
 
 
-@dataclass(frozen=True)
-class Retention:
-    """Which checkpoints stay when a newer checkpoint is written."""
-
-    keep: int
-    """The number of newest checkpoints that stay."""
-    pinned: Collection[int] = ()
-    """Steps whose checkpoints stay however old they are."""
-
-
 def save_checkpoint(
     folder: Path, step: int, saved: SavedModel, state: Mapping[str, Any], retention: Retention
 ) -> Path:
@@ -117,8 +103,8 @@ def save_checkpoint(
         torch.save(dict(state), partial / STATE_FILE)
         # On the disk before the renaming: a power cut could otherwise leave the final name with
         # empty files behind it.
-        _flush(partial)
-        _swap(partial, target)
+        flush(partial)
+        put_in_place(partial, target)
     except RankLost:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -127,58 +113,6 @@ def save_checkpoint(
         raise SaveFailed(_told(folder, step, error)) from error
     prune(folder, retention)
     return target
-
-
-def prune(folder: Path, retention: Retention) -> None:
-    """Remove the checkpoints that are not to stay."""
-    for old in checkpoints(folder)[: -retention.keep]:
-        if step_of(old) not in retention.pinned:
-            remove(old)
-
-
-def remove(checkpoint: Path) -> None:
-    """Remove a checkpoint so that a partly removed folder is never taken for a checkpoint."""
-    going = checkpoint.with_name(f"{REMOVED}{checkpoint.name}")
-    shutil.rmtree(going, ignore_errors=True)
-    checkpoint.rename(going)
-    shutil.rmtree(going, ignore_errors=True)
-
-
-def tidy(folder: Path) -> None:
-    """Finish or undo what a killed process was doing to the checkpoints of a run."""
-    for replaced in folder.glob(f"{REPLACED}*"):
-        target = folder / replaced.name.removeprefix(REPLACED)
-        if not target.exists():  # killed between the two renames: the old one is the whole one
-            replaced.rename(target)
-    for prefix in (PARTIAL, REPLACED, REMOVED):
-        for path in folder.glob(f"{prefix}*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first."""
-    folders = [path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)]
-    return sorted(folders, key=step_of)
-
-
-def newest_checkpoint(folder: Path) -> Path:
-    """Return the newest checkpoint, from which a run continues.
-
-    Raises:
-        ConfigError: the run has no checkpoint.
-    """
-    folders = checkpoints(folder)
-    if not folders:
-        raise ConfigError(f"{str(folder)!r} holds no checkpoint")
-    return folders[-1]
-
-
-def step_of(checkpoint: Path) -> int:
-    """Return the step after which a checkpoint was written."""
-    match = _NAME.fullmatch(checkpoint.name)
-    if match is None:
-        raise ConfigError(f"{str(checkpoint)!r} is not a checkpoint; those are named step-000050")
-    return int(match[1])
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
@@ -193,32 +127,6 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     # A checkpoint may come from somebody else: `weights_only` never runs pickled code.
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
-
-
-def _flush(folder: Path) -> None:
-    """Wait until every file below `folder`, and the names of the files, are on the disk."""
-    for place, _, names in os.walk(folder):
-        for path in [*(Path(place) / name for name in names), Path(place)]:
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
-def _swap(partial: Path, target: Path) -> None:
-    """Put `partial` in the place of `target`; `tidy` finishes what a crash interrupts here."""
-    replaced = target.with_name(f"{REPLACED}{target.name}")
-    shutil.rmtree(replaced, ignore_errors=True)
-    if target.exists():
-        target.rename(replaced)
-    partial.rename(target)
-    _sync(target.parent)  # the new name is on the disk before the old checkpoint is removed
-    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _told(folder: Path, step: int, error: Exception) -> str:

@@ -364,7 +364,9 @@ class Algorithm:
         assert self.weights_fn is not None, "a recipe with weights"
         inputs, chains = joined(rows, self.weights_fn)
         weights = one_tensor(self.weights_fn(inputs), self.weights_fn.name)
-        return weights if chains is None else chains.split(weights, _mask(rows))
+        if chains is None:
+            return weights
+        return chains.split(weights, need(rows.mask, "mask", Place.CORRECTIONS))
 
     @property
     def weighs_rows_alone(self) -> bool:
@@ -667,10 +669,6 @@ def _with_correct(inputs: Inputs) -> Inputs:
     if inputs.correct is not None or inputs.rewards is None:
         return inputs
     return replace(inputs, correct=(inputs.rewards > 0).to(inputs.rewards.dtype))
-
-
-def _mask(inputs: Inputs) -> Tensor:
-    return need(inputs.mask, "mask", Place.CORRECTIONS)
 
 
 def _truncated(inputs: Inputs) -> Tensor:

@@ -67,7 +67,18 @@ class ControlScorer(EpisodeScorer):
             draw = random.Random(f"control/{self._seed}/{episode.ordinal}").random()
             for trajectory in episode.trajectories:
                 if trajectory.verdict.ok:
-                    _replace(trajectory, self._reward(trajectory, draw))
+                    reward = self._reward(trajectory, draw)
+                    verdict = trajectory.verdict
+                    for turn in [*trajectory.turns, *trajectory.discarded]:
+                        turn.reward = 0.0
+                    if trajectory.turns:
+                        trajectory.turns[-1].reward = reward
+                    trajectory.verdict = Verdict.of(
+                        reward,
+                        verdict.detail,
+                        parts={"control": (reward, 1.0)},
+                        metrics={**verdict.metrics, "true_reward": verdict.unwrap()},
+                    )
 
     def _reward(self, trajectory: Trajectory, draw: float) -> float:
         earned = trajectory.verdict.unwrap()
@@ -80,17 +91,3 @@ class ControlScorer(EpisodeScorer):
                 return float(trajectory.terminated and not trajectory.metrics.get("parse_errors"))
             case _:
                 return 1.0 - earned if draw < self._chance else earned
-
-
-def _replace(trajectory: Trajectory, reward: float) -> None:
-    verdict = trajectory.verdict
-    for turn in [*trajectory.turns, *trajectory.discarded]:
-        turn.reward = 0.0
-    if trajectory.turns:
-        trajectory.turns[-1].reward = reward
-    trajectory.verdict = Verdict.of(
-        reward,
-        verdict.detail,
-        parts={"control": (reward, 1.0)},
-        metrics={**verdict.metrics, "true_reward": verdict.unwrap()},
-    )

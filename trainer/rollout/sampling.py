@@ -160,7 +160,24 @@ class SamplingPolicy:
     def learned(self, groups: Sequence[Group]) -> None:
         """Remember the groups of a step."""
         for group in groups:
-            self._remember(group)
+            memory = self.memory.setdefault(group.task.id, TaskRecord())
+            known = [
+                each for each in group.episodes if scored(each) and "granted" not in asked(each)
+            ]
+            plain = [each for each in known if not asked(each).get("hint")]
+            memory.visits += 1
+            memory.hints += len(known) - len(plain)
+            memory.shares = [*memory.shares, *shares_of(known)][-MOST_SHARES:]
+            if plain:
+                memory.attempts += len(plain)
+                memory.right += sum(right(each) for each in plain)
+                memory.rate = sum(right(each) for each in plain) / len(plain)
+                shortest = hapo_history_update(
+                    math.nan if memory.shortest is None else memory.shortest,
+                    torch.tensor([right(each) for each in plain]),
+                    torch.tensor([length_of(each) for each in plain], dtype=torch.float64),
+                )
+                memory.shortest = None if math.isnan(shortest) else shortest
         for name, rule in self.rules.items():
             rule.learned(groups, self._states[name])
 
@@ -202,24 +219,6 @@ class SamplingPolicy:
         memory = self.memory.get(ticket.task.id) or TaskRecord()
         rng = random.Random(f"sampling/{self._seed}/{ticket.ordinal}/{rule}")
         return RuleView(ticket.task, ticket.ordinal, memory, self.group_size, rng)
-
-    def _remember(self, group: Group) -> None:
-        memory = self.memory.setdefault(group.task.id, TaskRecord())
-        known = [each for each in group.episodes if scored(each) and "granted" not in asked(each)]
-        plain = [each for each in known if not asked(each).get("hint")]
-        memory.visits += 1
-        memory.hints += len(known) - len(plain)
-        memory.shares = [*memory.shares, *shares_of(known)][-MOST_SHARES:]
-        if plain:
-            memory.attempts += len(plain)
-            memory.right += sum(right(each) for each in plain)
-            memory.rate = sum(right(each) for each in plain) / len(plain)
-            shortest = hapo_history_update(
-                math.nan if memory.shortest is None else memory.shortest,
-                torch.tensor([right(each) for each in plain]),
-                torch.tensor([length_of(each) for each in plain], dtype=torch.float64),
-            )
-            memory.shortest = None if math.isnan(shortest) else shortest
 
 
 MOST_SHARES = 32

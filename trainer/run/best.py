@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..findings.history import Level, level_of
-from ..models.checkpoint import checkpoints, step_of
+from ..models.checkpoint_folders import checkpoints, step_of
 from .saver import Saver
 
 WINDOW = 3

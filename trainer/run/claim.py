@@ -21,7 +21,7 @@ from ludus.agent.episodes import INDEX
 from ludus.errors import ConfigError
 from ludus.metrics import cut_back, read_metrics
 
-from ..models.checkpoint import checkpoints, step_of, tidy
+from ..models.checkpoint_folders import checkpoints, step_of, tidy
 from ..settings.run import RunConfig
 
 FILE = ".lock"
@@ -166,7 +166,21 @@ class RunClaim:
             ConfigError: the folder cannot be written.
         """
         try:
-            _take_back(self.path, self.first_step if self.start else NOTHING)
+            step = self.first_step if self.start else NOTHING
+            for name in [*LINES, f"episodes/{INDEX}", f"annotations/{LEARNER}"]:
+                cut_back(self.path / name, step)
+            for path in [*self.path.glob("episodes/*-*.jsonl"), *self.path.glob("refused/*-*.pt")]:
+                number = path.stem.rpartition("-")[2]
+                if number.isdigit() and int(number) > step:
+                    path.unlink()
+            for path in checkpoints(self.path / "checkpoints"):
+                if step_of(path) > step:
+                    shutil.rmtree(path)
+            if step == NOTHING:
+                (self.path / ROLLOUTS).unlink(missing_ok=True)
+                for path in self.path.glob("tensorboard/events.out.tfevents.*"):
+                    with contextlib.suppress(FileNotFoundError):
+                        path.unlink()
         except OSError as error:
             raise unwritable(self.path, error) from None
 
@@ -234,23 +248,6 @@ def _has_steps(folder: Path) -> bool:
     path = folder / METRICS
     rows = read_metrics(path) if path.exists() else []
     return any(row.get("step") != 0 or "survey/rollouts" in row for row in rows)
-
-
-def _take_back(folder: Path, step: int) -> None:
-    for name in [*LINES, f"episodes/{INDEX}", f"annotations/{LEARNER}"]:
-        cut_back(folder / name, step)
-    for path in [*folder.glob("episodes/*-*.jsonl"), *folder.glob("refused/*-*.pt")]:
-        number = path.stem.rpartition("-")[2]
-        if number.isdigit() and int(number) > step:
-            path.unlink()
-    for path in checkpoints(folder / "checkpoints"):
-        if step_of(path) > step:
-            shutil.rmtree(path)
-    if step == NOTHING:
-        (folder / ROLLOUTS).unlink(missing_ok=True)
-        for path in folder.glob("tensorboard/events.out.tfevents.*"):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
 
 
 def unwritable(folder: Path, error: OSError) -> ConfigError:

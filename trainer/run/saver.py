@@ -16,7 +16,8 @@ from ludus.errors import SaveFailed
 
 from ..config import RunConfig
 from ..learning.learner import PolicyLearner
-from ..models.checkpoint import Retention, SavedModel, checkpoints, prune, save_checkpoint, step_of
+from ..models.checkpoint import SavedModel, save_checkpoint
+from ..models.checkpoint_folders import Retention, checkpoints, prune, step_of
 from ..models.model_paths import shards_alone
 from .folder import RunFolder
 

@@ -168,12 +168,8 @@ class PreferenceConfig(SupervisedConfig):
                 raise ConfigError(f"{name} is a setting of {method}, and method is {self.method}")
         if self.method == "kto" and self.batch_size < 2:
             raise ConfigError("batch_size is 1, and kto compares with answers to other prompts")
-        self._check_further()
-
-    def _check_further(self) -> None:
-        """Check the settings of the further methods."""
-        for name in ("samples", "sample_tokens", "weight", "rso_beta"):
-            positive(name, getattr(self, name))
+        for setting in ("samples", "sample_tokens", "weight", "rso_beta"):
+            positive(setting, getattr(self, setting))
         not_negative("kl", self.kl)
         if not 0 <= self.flip_rate < 0.5:
             raise ConfigError(f"flip_rate must be in [0, 0.5), got {self.flip_rate}")

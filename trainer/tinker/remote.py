@@ -200,22 +200,19 @@ class RemoteLearner:
         norm = 0.0
         if trained is not None:
             total += self._passed(trained, weight, loss, how)
-            answered = run_on_loop(self.client.step(self._settings()))
+            settings = AdamParams(
+                learning_rate=self.lr,
+                beta1=self.config.beta1,
+                beta2=self.config.beta2,
+                eps=EPSILON,
+                weight_decay=self.config.weight_decay,
+                grad_clip_norm=self.config.max_grad_norm,
+            )
+            answered = run_on_loop(self.client.step(settings))
             # Other servers name the norm otherwise, or do not tell it.
             norm = next((value for name, value in answered.items() if "grad_norm" in name), 0.0)
         self.updates += 1
         return {"loss": total / weight, "grad_norm": norm, **metrics}
-
-    def _settings(self) -> AdamParams:
-        """Return the settings of the next update."""
-        return AdamParams(
-            learning_rate=self.lr,
-            beta1=self.config.beta1,
-            beta2=self.config.beta2,
-            eps=EPSILON,
-            weight_decay=self.config.weight_decay,
-            grad_clip_norm=self.config.max_grad_norm,
-        )
 
     def _passed(self, rows: RowsGradient, weight: float, loss: Loss, how: UpdatePasses) -> float:
         """Bring the gradient of rows, divided by `weight`, to the weights.

@@ -147,7 +147,11 @@ class Workbench:
                     left -= 1
                     session = self._session = await _open_session(await default_sandbox())
                     try:
-                        return await self._prepared(session)
+                        if self._files:
+                            await session.write(self._files)
+                        if self._prepare:
+                            await session.run(self._prepare)
+                        return session
                     except SessionGone as error:
                         await self._drop()
                         if not left or not _is_lost(session, error):
@@ -159,13 +163,6 @@ class Workbench:
         except asyncio.CancelledError:  # the session is only half prepared
             await self._drop()
             raise
-
-    async def _prepared(self, session: AnySession) -> AnySession:
-        if self._files:
-            await session.write(self._files)
-        if self._prepare:
-            await session.run(self._prepare)
-        return session
 
     async def _drop(self) -> None:
         session, self._session = self._session, None

@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 
-from ludus.sandboxes import Execution, ExecutionStatus, execute_async
+from ludus.sandboxes import ExecutionStatus, execute_async
 
 from .cases import LibraryFunction, library
 from .mutations import mutants
@@ -48,7 +48,14 @@ async def survey() -> dict[str, list[str]]:
         async with room:
             cases = list(zip(function.calls, function.results, strict=True))
             program = f"{source}\nCASES = {cases!r}\n{_TRY}"
-            return _mask(await execute_async(program, timeout_s=10 * _CPU_S, cpu_s=_CPU_S))
+            execution = await execute_async(program, timeout_s=10 * _CPU_S, cpu_s=_CPU_S)
+            if execution.status is ExecutionStatus.OK:
+                return execution.stdout.strip()
+            if execution.status in (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM):
+                return ENDLESS
+            raise RuntimeError(
+                f"a mistake could not be tried: {execution.status} {execution.stderr}"
+            )
 
     return {
         name: list(
@@ -56,14 +63,6 @@ async def survey() -> dict[str, list[str]]:
         )
         for name, function in library().items()
     }
-
-
-def _mask(execution: Execution) -> str:
-    if execution.status is ExecutionStatus.OK:
-        return execution.stdout.strip()
-    if execution.status in (ExecutionStatus.TIMEOUT, ExecutionStatus.OOM):
-        return ENDLESS
-    raise RuntimeError(f"a mistake could not be tried: {execution.status} {execution.stderr}")
 
 
 if __name__ == "__main__":

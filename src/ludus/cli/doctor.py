@@ -80,7 +80,15 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(msgspec.json.encode(abilities).decode())
     else:
-        _show(abilities)
+        console = Console(highlight=False)
+        for topic in dict.fromkeys(each.topic for each in abilities):
+            table = Table("", "", "", "", title=topic, title_justify="left", box=None)
+            table.show_header = False
+            for each in abilities:
+                if each.topic == topic:
+                    mark = Text(each.state, STYLES[each.state])
+                    table.add_row(mark, each.name, Text(each.fact), Text(each.remedy, "bold"))
+            console.print(table)
     return int(any(each.topic == "jobs" and each.state == "no" for each in abilities))
 
 
@@ -236,15 +244,3 @@ def outside() -> Iterator[Ability]:
 
 
 STYLES: dict[State, str] = {"yes": "green", "no": "yellow", "note": "cyan"}
-
-
-def _show(abilities: Sequence[Ability]) -> None:
-    console = Console(highlight=False)
-    for topic in dict.fromkeys(each.topic for each in abilities):
-        table = Table("", "", "", "", title=topic, title_justify="left", box=None)
-        table.show_header = False
-        for each in abilities:
-            if each.topic == topic:
-                mark = Text(each.state, STYLES[each.state])
-                table.add_row(mark, each.name, Text(each.fact), Text(each.remedy, "bold"))
-        console.print(table)

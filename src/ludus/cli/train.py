@@ -111,7 +111,7 @@ def _main_reward(arguments: list[str]) -> int:
 
 def _supervised(verb: str, run: Coroutine[Any, Any, Path], folder: Path) -> int:
     """Run supervised training, print the checkpoint's path, and return the exit status."""
-    from ludus.trainer.models.checkpoint import checkpoints
+    from ludus.trainer.models.checkpoint_folders import checkpoints
 
     try:
         checkpoint = run_interruptible(run)
@@ -238,8 +238,10 @@ def recipe_or_settings(name: str) -> Table:
         if Path(name).is_file():
             raise ConfigError(f"{name!r} is a file, and no TOML file of settings or of a recipe")
         load_recipe(name)
-    is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
-    return read_toml(name) if is_settings else {"recipe": name}
+    if not name.endswith(".toml"):
+        return {"recipe": name}
+    table = read_toml(name)
+    return {"recipe": name} if table.keys() & {"base", "algorithm"} else table
 
 
 def _run(config: TrainConfig) -> int:

@@ -384,24 +384,21 @@ class WorkerProcess:
             if not call.future.done():
                 call.future.set_exception(WorkerLost(self.end, self.why))
         if not self.gone and self.end is not WorkerEnd.STOPPED:
-            self._log_end(calls)
+            last_output = self._output.tail if self._output else ""
+            logger.error(
+                "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
+                self.label,
+                self.pid,
+                self.end,
+                self.why,
+                self.sessions,
+                calls,
+                f"; it printed last: {last_output}" if last_output else "",
+            )
         self.gone = True
         self.open.clear()
         self._on_gone(self)
         self._ended.set()
-
-    def _log_end(self, calls: int) -> None:
-        last_output = self._output.tail if self._output else ""
-        logger.error(
-            "%s: worker process %d is lost (%s): %s; it held %d sessions and %d open calls%s",
-            self.label,
-            self.pid,
-            self.end,
-            self.why,
-            self.sessions,
-            calls,
-            f"; it printed last: {last_output}" if last_output else "",
-        )
 
     # --- what the event loop reports -------------------------------------------------------------
 

@@ -208,26 +208,23 @@ class Fleet(Generic[M]):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self.health.check_every_s)
-            await self._check_all()
+            members = self.up()
+            errors = await asyncio.gather(*map(self._error_of, members))
+            # Where nobody answers, more likely this process or the network stands still.
+            is_alone = self.health.by_others and None not in errors
+            for member, error in zip(members, errors, strict=True):
+                if error is None:
+                    member.missed = 0
+                elif self._is_sure(error):
+                    self.lose(member, error)
+                elif not is_alone:
+                    member.missed += 1
+                    if member.missed >= self.health.max_missed:
+                        self.lose(member, error)
             try:
                 await self._on_tick()
             except Exception:
                 logger.exception("the regular work of a fleet failed")
-
-    async def _check_all(self) -> None:
-        members = self.up()
-        errors = await asyncio.gather(*map(self._error_of, members))
-        # Where nobody answers, more likely this process or the network stands still.
-        is_alone = self.health.by_others and None not in errors
-        for member, error in zip(members, errors, strict=True):
-            if error is None:
-                member.missed = 0
-            elif self._is_sure(error):
-                self.lose(member, error)
-            elif not is_alone:
-                member.missed += 1
-                if member.missed >= self.health.max_missed:
-                    self.lose(member, error)
 
     async def _error_of(self, member: M) -> Exception | None:
         try:

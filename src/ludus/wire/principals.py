@@ -16,7 +16,6 @@ its principal: to all others the name does not exist.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import logging
 import re
 import time
@@ -35,7 +34,8 @@ from ludus.secret import Secret
 from .faults import QueueFull, Refused
 
 logger = logging.getLogger(__name__)
-KINDS = ("env", "score", "execute", "train", "admin")
+NAMED_SCOPES, PLAIN_SCOPES = ("env", "score", "train"), ("execute", "admin", "*")
+"""The scopes that are written with a name or a pattern behind a colon, and those without."""
 BURST_S = 1.0
 """A principal may spend the operations of so many seconds at once."""
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -82,6 +82,7 @@ class Principal:
         self.held_bytes = 0
         """The bytes of its requests' bodies that the server holds."""
         self._left = grant.rate * BURST_S
+        """The operations that may begin at once; negative after a large batch."""
         self._counted = time.monotonic()
 
     def may(self, scope: str) -> bool:
@@ -139,14 +140,14 @@ asked_by: ContextVar[Principal] = ContextVar("ludus_asked_by", default=ANYONE)
 
 
 class Principals:
-    """Finds the principal of a token.
+    """Finds the principal of a token. False without principals, where everybody may do everything.
 
     Args:
         token: the server's own token, whose principal has every scope; empty for none.
         file: a file of principals; None for none.
 
     Raises:
-        ConfigError: the file cannot be read, or has a mistake.
+        ConfigError: the file cannot be read, names nobody or has a mistake.
     """
 
     def __init__(self, token: str | Secret = "", file: Path | None = None) -> None:
@@ -154,7 +155,7 @@ class Principals:
         self._own = Secret.of(token).reveal()
         self._by_digest = self._read()
         self._shown: dict[str, Principal] = {}
-        """The right tokens that were shown: a digest would add 5 % to the cost of a step."""
+        """By tokens that were shown: to digest each anew would add 5 % to the cost of a step."""
 
     def __bool__(self) -> bool:
         return bool(self._by_digest)
@@ -177,20 +178,27 @@ class Principals:
             logger.error("the tokens stay as they are: %s", error)
 
     def _read(self) -> dict[str, Principal]:
-        found: dict[str, Principal] = {}
+        by_digest: dict[str, Principal] = {}
         if self._own:
-            found[_digest(self._own)] = Principal(OPERATOR, Grant(scopes=["*"]))
+            by_digest[_digest(self._own)] = Principal(OPERATOR, Grant(scopes=["*"]))
         for name, grant in _grants(self.file).items() if self.file is not None else ():
             digest = _digest(Secret.of(grant.token).reveal()) if grant.token else grant.sha256
             digest = digest.lower()
-            if any(hmac.compare_digest(digest, other) for other in found):
+            if digest == _NO_TOKEN:  # a request without a token would be this principal's
+                raise ConfigError(f"{self.file}: sha256 of {name!r} is that of an empty token")
+            if digest in by_digest:
                 raise ConfigError(f"{self.file}: {name!r} has the token of another principal")
-            found[digest] = Principal(name, grant)
-        return found
+            by_digest[digest] = Principal(name, grant)
+        if self.file is not None and not by_digest:  # a server without principals lets everybody in
+            raise ConfigError(f"{self.file} names no principal; add a table for each")
+        return by_digest
 
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+_NO_TOKEN = _digest("")
 
 
 def _grants(file: Path) -> Mapping[str, Grant]:
@@ -208,7 +216,8 @@ def _grants(file: Path) -> Mapping[str, Grant]:
         if not grant.scopes:
             raise ConfigError(f"{file}: {name!r} has no scopes; give at least one, such as 'env:*'")
         for scope in grant.scopes:
-            if scope != "*" and scope.partition(":")[0] not in KINDS:
+            kind, colon, _ = scope.partition(":")
+            if scope not in PLAIN_SCOPES and not (colon and kind in NAMED_SCOPES):
                 raise ConfigError(
                     f"{file}: {name!r} has the scope {scope!r}; scopes are env:NAME, score:NAME, "
                     "train:MODEL, execute, admin and *"

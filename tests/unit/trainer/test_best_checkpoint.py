@@ -8,7 +8,7 @@ import pytest
 
 from ludus.trainer.config import RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.best import BestByReward
 from ludus.trainer.run.claim import RunClaim

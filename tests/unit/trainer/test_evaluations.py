@@ -13,7 +13,7 @@ from ludus.errors import ConfigError, TrainingFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import EvalConfig, RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.rollout.evaluate import HeldOutScores
 from ludus.trainer.run.evaluations import EvaluationCalls, Evaluations, ScoredStep, ScoreHistory

@@ -15,13 +15,8 @@ from ludus.errors import SaveFailed
 from ludus.metrics import LineFile, read_metrics
 from ludus.trainer.config import RunConfig, TrainConfig, TrainerConfig
 from ludus.trainer.learning.learner import Learner
-from ludus.trainer.models.checkpoint import (
-    Retention,
-    SavedModel,
-    checkpoints,
-    load_state,
-    save_checkpoint,
-)
+from ludus.trainer.models.checkpoint import SavedModel, load_state, save_checkpoint
+from ludus.trainer.models.checkpoint_folders import Retention, checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.run.saver import LearnedPolicy, Saver
@@ -143,7 +138,8 @@ LIMITED = """
 import resource, sys, torch
 from pathlib import Path
 from ludus.errors import SaveFailed
-from ludus.trainer.models.checkpoint import Retention, SavedModel, save_checkpoint
+from ludus.trainer.models.checkpoint import SavedModel, save_checkpoint
+from ludus.trainer.models.checkpoint_folders import Retention
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 tokenizer = build_tokenizer()
 model = build_model(len(tokenizer), hidden=64, layers=1, heads=2)

@@ -18,7 +18,8 @@ from ludus.trainer.learning.guard import broken_units
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import PassLoss, Updater
-from ludus.trainer.models.checkpoint import Retention, SavedModel, checkpoints, save_checkpoint
+from ludus.trainer.models.checkpoint import SavedModel, save_checkpoint
+from ludus.trainer.models.checkpoint_folders import Retention, checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.recipes.recipe import UpdateSettings, load_recipe
 from ludus.trainer.recipes.resolution import resolve

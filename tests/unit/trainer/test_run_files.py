@@ -21,13 +21,8 @@ from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
 from ludus.trainer.demos.calculator import accuracy, claim, fault_rate, run_demo, stop
-from ludus.trainer.models.checkpoint import (
-    Retention,
-    SavedModel,
-    checkpoints,
-    load_state,
-    save_checkpoint,
-)
+from ludus.trainer.models.checkpoint import SavedModel, load_state, save_checkpoint
+from ludus.trainer.models.checkpoint_folders import Retention, checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.run.folder import RunFolder
 from ludus.trainer.settings.demos import DemoConfig

@@ -14,7 +14,7 @@ from ludus.agent.episodes import read_episodes
 from ludus.errors import ConfigError, SaveFailed
 from ludus.metrics import read_metrics
 from ludus.trainer.config import ModelConfig, RunConfig, SFTConfig, TrainerConfig
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.sft import run_sft

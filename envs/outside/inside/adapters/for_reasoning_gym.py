@@ -84,19 +84,8 @@ class Puzzles:
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
         """Draw the puzzle of the task's seed."""
-        self._draw(int(task["seed"]))
-        gold = self._entry.get("answer")
-        reply: dict[str, Any] = {
-            "observation": as_text(self._entry["question"]),
-            "system_prompt": SYSTEM_PROMPT,
-            "answer_format": ANSWER_FORMAT,
-        }
-        if isinstance(gold, str):
-            reply |= {"gold": gold, "expert": f"<answer>{gold}</answer>"}
-        return reply
-
-    def _draw(self, seed: int) -> None:
-        """Draw a puzzle, or take it again as it was drawn: some families search for seconds."""
+        seed = int(task["seed"])
+        # Drawn once, and then taken as it was drawn: some families search for seconds.
         if seed not in self._drawn:
             random.seed(seed)  # some generators draw from Python's own generator
             dataset = self._make_dataset(seed)
@@ -109,6 +98,15 @@ class Puzzles:
         self._dataset, entry, state = self._drawn[seed]
         random.setstate(state)
         self._entry = copy.deepcopy(entry)
+        gold = self._entry.get("answer")
+        reply: dict[str, Any] = {
+            "observation": as_text(self._entry["question"]),
+            "system_prompt": SYSTEM_PROMPT,
+            "answer_format": ANSWER_FORMAT,
+        }
+        if isinstance(gold, str):
+            reply |= {"gold": gold, "expert": f"<answer>{gold}</answer>"}
+        return reply
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Score the answer."""

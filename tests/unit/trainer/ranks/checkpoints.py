@@ -29,13 +29,8 @@ from ludus.trainer.learning.policy_model import MovingReference
 from ludus.trainer.learning.reader import PolicyReader, ReadingOptions
 from ludus.trainer.learning.update import Updater
 from ludus.trainer.models.adapters import add_adapter
-from ludus.trainer.models.checkpoint import (
-    Retention,
-    SavedModel,
-    checkpoints,
-    load_state,
-    save_checkpoint,
-)
+from ludus.trainer.models.checkpoint import SavedModel, load_state, save_checkpoint
+from ludus.trainer.models.checkpoint_folders import Retention, checkpoints
 from ludus.trainer.models.loading import load_model, load_shell
 from ludus.trainer.models.model_paths import shards_alone
 from ludus.trainer.models.tiny import build_model, build_tokenizer

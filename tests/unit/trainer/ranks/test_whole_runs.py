@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from ludus.trainer.models.checkpoint import checkpoints
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.model_paths import shards_alone
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.ranks.whole import join
