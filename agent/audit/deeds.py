@@ -43,8 +43,6 @@ MOST_OTHERS = 5
 """Other values that a place may have, of which all would have to be right."""
 PEEKS = 4
 """Looks that cost together what a task pays."""
-MOSTLY = 0.8
-"""Share of what a look names that has to be right, if it names the right ones."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 
@@ -368,7 +366,7 @@ def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
 
 def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether the look after wrong deeds names most of the right values, which nothing said before,
-    and hardly any others of their kind: a list of all there is names the right ones, too.
+    and no others of their kind: a list of all there is names the right ones, too.
     """
     columns = [[v for at, v in _places(action) if at == place] for action in lesson.actions]
     nths = [n for n, column in enumerate(columns) if column]
@@ -379,8 +377,7 @@ def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
     wrong = {str(_fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
     fresh = news - known - wrong
-    hits = len(fresh & values)
-    return hits >= MOSTLY * len(fresh) and 2 * hits >= max(len(values), 1)
+    return fresh <= values and 2 * len(fresh) >= max(len(values), 1)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
