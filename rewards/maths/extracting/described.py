@@ -192,6 +192,27 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+_AT = re.compile(
+    r"(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))",
+    re.IGNORECASE,
+)
+
+
+def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the time of day in `It is 11 p.m. in Tokyo`, if the sentence has only one."""
+    # The points of `p.m.` end no sentence.
+    line = body.rfind("\n", 0, end) + 1
+    begin = line if body[line:start].count(". ") <= body[line:start].lower().count("m. ") else start
+    times = list(_AT.finditer(body, begin, end))
+    if len({time["time"] for time in times}) != 1 or _denied(body[begin : times[0].start()]):
+        return None
+    if re.search(
+        r"\b(?:not|if|before|after|until|from|than|or)\s*$", body[begin : times[0].start()]
+    ):
+        return None
+    return Described(times[0]["time"], *times[0].span("time"))
+
+
 _Finder = Callable[[str, str, int, int], Described | None]
 _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (
@@ -207,6 +228,12 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
     (_ASKED, _twice),
     (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
+    (
+        re.compile(
+            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b", re.I
+        ),
+        _time,
+    ),
     (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
 )
 """What a question has to say for each kind of description."""

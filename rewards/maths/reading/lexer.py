@@ -78,7 +78,11 @@ def tokenize(source: str) -> list[Token]:
             token, after = tokens[place], tokens[place + 1].kind
             if (
                 token[:2] == ("func", "min")
-                and (tokens[place - 1].kind == "num" or tokens[place - 1].value == "/")
+                and (
+                    tokens[place - 1].kind == "num"
+                    or tokens[place - 1].value == "/"
+                    or tokens[place + 1].value == "^"
+                )
                 and after not in _OPENS
             ):
                 tokens[place] = Token("word", "min", token.spaced)
@@ -190,7 +194,9 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
-_SPACED_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi"})
+_SPACED_UNITS = frozenset(
+    {"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi", "pc", "kpc", "Mpc", "ly", "dB", "AU"}
+)
 """Units that behind a number and a space are no product, as `3 MN` may be."""
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _PREFIXED = frozenset({"Pa", "mM"} | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"})
