@@ -867,10 +867,13 @@ def judged_program(draw: Draw) -> Program:
         return (_BAG + extra + methods.format(answer)).replace("K", str(k))
 
     reference = solution(right) if draw.random() < 0.5 else ""
+    questions = test.replace("K", str(k)).split("\n")
+    if kind == "in" and k % 2:
+        questions.reverse()  # Sisters differ in which answer is yes.
     return Program(
         f"an object {kind}",
         solution(right),
-        [f"b = Bag(1, {k})\n" + test.replace("K", str(k))],
+        ["\n".join([f"b = Bag(1, {k})", *questions])],
         wanted=["Bag"],
         near=list(map(solution, wrong)),
         reference=reference,

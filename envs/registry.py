@@ -223,7 +223,7 @@ def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
         if arguments:
             raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
         raise
-    except ValueError as error:  # what a constructor raises about its arguments
+    except (ValueError, OSError) as error:  # about an argument, or the file that it names
         if isinstance(error, LudusError) or not arguments:
             raise
         raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error

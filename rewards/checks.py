@@ -133,15 +133,24 @@ def rewards_right_answers(subject: VerifierUnderCheck) -> str:
     for case in subject.cases:
         verdict = subject.score(case)
         if verdict.reward != 1.0:
-            raise CheckFailed(f"{shown(case)} must earn 1, got {verdict}")
+            raise CheckFailed(f"{shown(case)} must earn 1, got {_said(verdict)}")
     return f"{len(subject.cases)} right answers earn 1"
+
+
+def _said(verdict: Verdict) -> str:
+    worth = verdict.status.value if verdict.reward is None else f"reward {verdict.reward:g}"
+    return f"{worth} ({verdict.detail})" if verdict.detail else worth
 
 
 def tells_right_from_wrong(subject: VerifierUnderCheck) -> str:
     """An empty answer earns less than a right answer."""
     if not subject.cases:
         raise NotApplicable("no cases given (--cases FILE: right answers)")
-    for case in subject.cases:
+    # A right answer that earns nothing fails the rule before; an empty one cannot earn less.
+    paid = [case for case in subject.cases if subject.score(case).reward]
+    if not paid:
+        raise NotApplicable("no right answer earns anything")
+    for case in paid:
         empty = msgspec.structs.replace(case, response="")
         if subject.score(empty).reward == subject.score(case).reward:
             raise CheckFailed(f"with gold {case.gold!r:.40} an empty response is as good as right")

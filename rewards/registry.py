@@ -188,9 +188,10 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
                 f"verifier {name!r} does not take these options {options!r}: {error}; it takes: "
                 f"{known}"
             ) from error
-        except ValueError as error:
-            # A constructor raises ValueError about the value of an option. An error of ludus has a
-            # good message already, and without options the value cannot be the caller's.
+        except (ValueError, OSError) as error:
+            # A constructor raises ValueError about the value of an option, or OSError about a file
+            # that it names. An error of ludus has a good message already, and without options the
+            # value cannot be the caller's.
             if isinstance(error, LudusError) or not options:
                 raise
             raise ConfigError(

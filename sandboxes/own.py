@@ -2,8 +2,8 @@
 
     LUDUS_SANDBOX=my_tier:MySandbox ludus --import my_tier.py score coding ...
 
-Such a sandbox is never chosen automatically, and its isolation is not probed: a probe that succeeds
-would do its harm to this machine. Whoever names it answers for it.
+Such a sandbox is never chosen automatically, and its isolation is not probed: a probe that breaks
+out would harm this machine. Whoever names such a sandbox is responsible for it.
 """
 
 from __future__ import annotations

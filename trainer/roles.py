@@ -1,8 +1,9 @@
-"""The policies of roles that the run's own policy does not play: frozen ones, and ones that learn.
+"""The policies of roles that the run's own policy does not play: frozen policies, and those that
+learn.
 
 A role that learns has a learner, an optimizer and an engine of its own, with the recipe and the
-settings of the run. Its rollouts go to its learner alone. Its model lies in the folder
-`roles/NAME` of each checkpoint.
+settings of the run. Only its own learner is given its rollouts. Each checkpoint keeps its model in
+the folder `roles/NAME`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RolePolicies:
     playing: Mapping[str, TokenPolicy] = field(default_factory=dict[str, TokenPolicy])
     """The policy of each such role."""
     updaters: Mapping[str, Updater] = field(default_factory=dict[str, Updater])
-    """What learns from each role that learns by itself."""
+    """The updater of each role that learns by itself."""
 
     @property
     def frozen(self) -> Collection[str]:
@@ -57,12 +58,12 @@ class RolePolicies:
         return self.playing.keys() - self.updaters.keys()
 
     def own(self, groups: Sequence[Group], role: str = "") -> list[Group]:
-        """Return the groups of a role that learns by itself; by default, all that the run's own
-        learner is given.
+        """Return the groups that one learner is given.
 
         Args:
-            groups: each of one role, as `compared` makes them.
-            role: a role of `updaters`.
+            groups: groups of one role each, as `compared` makes them.
+            role: a role of `updaters`; empty is the run's own learner, which is given the groups of
+                all other roles.
         """
         return [
             group
@@ -77,12 +78,12 @@ class RolePolicies:
 
         Args:
             groups: all groups of the step, each of one role.
-            lead: the run's own updater, whose moving numbers, given texts and watched rollouts hold
-                for all.
+            lead: the run's own updater, whose moving numbers, texts and watched rollouts are used
+                for all roles.
             step: the number of finished steps.
-            seed: draws mini-batches, as for the run's own policy.
+            seed: the seed of the mini-batches, as for the run's own policy.
         """
-        numbers: dict[str, float] = {}
+        role_metrics: dict[str, float] = {}
         for name, updater in self.updaters.items():
             updater.texts, updater.watched = lead.texts, lead.watched
             updater.adopt(lead.values)
@@ -93,8 +94,8 @@ class RolePolicies:
             with updater.learner.steady.changing(to=step + 1):
                 generator = torch.Generator().manual_seed(seed)
                 metrics = updater.step(experience, generator=generator)
-            numbers |= {f"role/{name}/{metric}": value for metric, value in metrics.items()}
-        return numbers
+            role_metrics |= {f"role/{name}/{metric}": value for metric, value in metrics.items()}
+        return role_metrics
 
     async def publish(self, step: int) -> None:
         """Hand the new weights of each role that learns to its engine."""
@@ -120,18 +121,18 @@ def role_of(group: Group) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RolesStart:
-    """What the policies of roles start from."""
+    """What the policies of roles are opened with."""
 
     config: TrainConfig
     algorithm: Algorithm
     plan: UpdatePlan
     policy: TokenPolicy
-    """The run's policy, whose chat format and budgets hold for all roles."""
+    """The run's policy, whose chat format and token budgets are used for all roles."""
     folder: RunFolder
     version: int
     """The number of finished steps."""
     checkpoint: Path | None = None
-    """The checkpoint that the run goes on from."""
+    """The checkpoint that the run continues from; None for a new run."""
 
 
 async def open_roles(start: RolesStart, stack: AsyncExitStack) -> RolePolicies:
@@ -161,29 +162,28 @@ async def open_roles(start: RolesStart, stack: AsyncExitStack) -> RolePolicies:
 
 
 def refuse_learners(config: TrainConfig, recipe: Recipe) -> None:
-    """Refuse settings that roles with a learner of their own cannot have.
+    """Refuse settings that do not work beside roles with a learner of their own.
 
     Raises:
-        ConfigError: with the settings.
+        ConfigError: a role learns by itself, and there is such a setting; the message names both.
     """
     learning = [role.name for role in config.role if role.learns]
     place = place_of()
-    wrong = {
+    unsupported = {
         "several ranks": place is not None and place.world > 1,
         "learner": bool(config.learner),
         "sampling.vocabulary": recipe.sampling.vocabulary is not None,
     }
-    if learning and (given := [name for name, used in wrong.items() if used]):
+    if learning and (given := [name for name, used in unsupported.items() if used]):
         raise ConfigError(
-            f"role {learning[0]!r} learns by itself, in this process, which cannot be with "
+            f"role {learning[0]!r} learns by itself, in this process, which does not work with "
             f"{', '.join(given)}: leave out role.learns, or that"
         )
 
 
 async def _learning(start: RolesStart, role: RoleConfig) -> tuple[Updater, LocalEngine]:
-    first = str(find_model(role.model or start.config.model.path))
-    config = replace(start.config, model=replace(start.config.model, path=first))
-    path, kept = first, None
+    path = str(find_model(role.model or start.config.model.path))
+    config, kept = replace(start.config, model=replace(start.config.model, path=path)), None
     if start.checkpoint is not None:
         path = str(start.checkpoint / FOLDER / role.name)
         kept = load_state(start.checkpoint).get("roles", {}).get(role.name)
@@ -215,6 +215,11 @@ async def _learning(start: RolesStart, role: RoleConfig) -> tuple[Updater, Local
 
 
 def _same_tokens(config: TrainConfig, name: str, path: str) -> str:
+    """Return `path` if the model there has the tokenizer of the run's model.
+
+    Raises:
+        ConfigError: it has another one.
+    """
     own: Any = load_tokenizer(path)
     runs: Any = load_tokenizer(config.model.path)
     if own.get_vocab() != runs.get_vocab():

@@ -26,6 +26,7 @@ from .learning.learner import Learner, PolicyLearner
 from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
 from .models.checkpoint import load_state
+from .models.checkpoint_folders import step_of
 from .models.devices import chosen_precision, pick_device, settled_dtype, slow_precision
 from .models.images import ImageReader
 from .models.loading import load_images, load_tokenizer, open_chat
@@ -38,7 +39,7 @@ from .ranks.updater import follow, obey
 from .recipes.algorithm import Algorithm
 from .recipes.effects import idle_settings
 from .recipes.recipe import Recipe, load_policies, load_recipe, merge
-from .recipes.resolution import corrected, plan_updates, resolve, uncorrected
+from .recipes.resolution import UpdatePlan, corrected, plan_updates, resolve, uncorrected
 from .recipes.schedules import Numbers
 from .roles import RolePolicies, RolesStart, open_roles, refuse_learners
 from .rollout.collect import Collector, Drawing, Group, PlayBounds, compared
@@ -212,25 +213,11 @@ async def _open_claimed(
     plan = plan_updates(
         algorithm, groups=config.rollout.tasks_per_step, wanted=config.trainer.updates_per_step
     )
-    sampling = _sampling(config, algorithm.recipe)
-    tasks = _tasks(config, algorithm.recipe, source, sampling)
-    numbers = Numbers(algorithm.recipe.schedules, step=first_step)
-    stream_state = None
-    elsewhere = await open_remote(config, plan, stack) if config.learner else None
-    with opening(model_path, start):
-        learner = elsewhere or _learner_here(
-            config,
-            algorithm,
-            model_path,
-            images,
-            updates=plan.settings.count,
-            resumed=start is not None,
-        )
-        tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
-        updater = open_updater(config, algorithm, learner, tracker, plan)
-        if start is not None:
-            stream_state = _restore(start, updater, tasks, sampling, numbers)
-        take_numbers(updater, sampling, numbers.values)
+    learning = await _open_learning(
+        config, algorithm, plan, source, model_path, images, start=start, stack=stack
+    )
+    updater, sampling = learning.updater, learning.sampling
+    learner = updater.learner
     learner.steady.version = first_step
     start_of_engines = EngineStart(
         config=config, path=model_path, learner=learner, folder=folder, version=first_step
@@ -272,12 +259,12 @@ async def _open_claimed(
         updater=updater,
         collector=collector,
         evaluator=evaluator,
-        tasks=tasks,
+        tasks=learning.tasks,
         sampling=sampling,
         roles=roles,
-        numbers=numbers,
+        numbers=learning.numbers,
         first_step=first_step,
-        stream_state=stream_state,
+        stream_state=learning.stream_state,
         notes=(
             *(f"the run continues with another setting: {change}" for change in changed),
             *filter(None, [claim.note, finished_note(first_step, config.steps) if start else ""]),
@@ -289,6 +276,52 @@ async def _open_claimed(
         ),
         closing=stack,
     )
+
+
+@dataclass(frozen=True)
+class _Learning:
+    """Who learns, what is learned from, and where a run that goes on stands in it."""
+
+    updater: Updater
+    tasks: Tasks
+    sampling: SamplingPolicy | None
+    numbers: Numbers
+    stream_state: StreamState | None
+
+
+async def _open_learning(
+    config: TrainConfig,
+    algorithm: Algorithm,
+    plan: UpdatePlan,
+    source: EnvSource,
+    model_path: str,
+    images: ImageReader | None,
+    *,
+    start: Path | None,
+    stack: AsyncExitStack,
+) -> _Learning:
+    """Open the learner, here or elsewhere, and restore the state of the checkpoint at `start`."""
+    rules, size = algorithm.recipe.sampling.rules, config.rollout.group_size
+    sampling = SamplingPolicy(rules, group_size=size, seed=config.seed) if rules else None
+    tasks = _tasks(config, algorithm.recipe, source, sampling)
+    numbers = Numbers(algorithm.recipe.schedules, step=0 if start is None else step_of(start))
+    stream_state = None
+    elsewhere = await open_remote(config, plan, stack) if config.learner else None
+    with opening(model_path, start):
+        learner = elsewhere or _learner_here(
+            config,
+            algorithm,
+            model_path,
+            images,
+            updates=plan.settings.count,
+            resumed=start is not None,
+        )
+        tracker = tasks.tracker if isinstance(tasks, TaskPool) else None
+        updater = open_updater(config, algorithm, learner, tracker, plan)
+        if start is not None:
+            stream_state = _restore(start, updater, tasks, sampling, numbers)
+        take_numbers(updater, sampling, numbers.values)
+    return _Learning(updater, tasks, sampling, numbers, stream_state)
 
 
 def _learner_here(
@@ -407,13 +440,6 @@ async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
                 f"split {split!r} of {source.id} holds no task; name another by --{setting}"
             )
         await source.tasks(split, [0])
-
-
-def _sampling(config: TrainConfig, recipe: Recipe) -> SamplingPolicy | None:
-    sampling = recipe.sampling
-    if not sampling.rules:
-        return None
-    return SamplingPolicy(sampling.rules, group_size=config.rollout.group_size, seed=config.seed)
 
 
 def take_numbers(

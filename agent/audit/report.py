@@ -10,7 +10,7 @@ import msgspec
 
 from ludus.contract import RuleOutcome
 from ludus.estimates import Estimate, mean_over_tasks
-from ludus.messages import as_action
+from ludus.messages import Message, as_action
 
 from .attackers import AttackKind
 from .tallies import CHEAT_WARNING, AttackTally, Audit
@@ -335,8 +335,20 @@ def told(tally: AttackTally) -> str:
     return (
         f"{tally.attacker.name} ({about}) earns {tally.gain.value:.2f} of the expert's reward "
         f"({tally.gain.low:.2f} to {tally.gain.high:.2f}); on {best.task!r} {best.reward:g} "
-        f"for {str(action)[:80]!r}"
+        f"for {_said(action)[:80]!r}"
     )
+
+
+def _said(action: object) -> str:
+    """Return what an attacker said: its text and its calls, as `ship(bay=0)`."""
+    if not isinstance(action, str | Message):
+        return str(action)
+    message = as_action(action)
+    calls = [
+        f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+        for call in message.tool_calls
+    ]
+    return " ".join(filter(None, [message.text, *calls]))
 
 
 MEASURES: dict[str, Callable[[Audit], CheckResult]] = {

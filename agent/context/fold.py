@@ -1,4 +1,4 @@
-"""Managers with which the policy itself folds past steps into a summary.
+"""Context managers with which the policy itself decides what is folded into a summary, or kept.
 
     main       ... branch(prompt)                       | result of the branch ...
     branch                        work ... return(message)
@@ -15,19 +15,20 @@ directive covers a range that ends with the newest step. Where the range is that
 block is added; where it begins with an earlier block, that block and all later ones become one. The
 paper trains by imitation; here the directive is sampled and trained with the action.
 
-What the paper leaves open: a directive that is missing or cannot be read folds the newest step into
-a block without a text, so that a policy pays for it and the window stays bounded.
+The paper does not say what a missing directive does. Here it folds the newest step into a block
+without a text, as one that cannot be read does: the policy loses the step, and the window stays
+bounded.
 
     window t     s_1, state t-1, the newest exchange      ->  <IS>state t</IS> action t
 
 After "MEM1: Learning to Synergize Memory and Reasoning for Efficient Long-Horizon Agents" (arXiv
 2506.15841): before each turn everything is removed but the state and the newest action with its
-answer, so the window stays as long whatever the episode's length. Each turn is a segment. The paper
-packs the turns of a rollout into one sequence with a two-dimensional attention mask; rows of their
-own give every token the same context, and so the same gradient.
+answer, so that the window does not grow with the episode. Each turn is a segment. The paper packs
+the turns of a rollout into one sequence with a two-dimensional attention mask; here each turn is a
+row, in which every token has the same context as there, and so the same gradient.
 
-The state is taken out of the action before the environment hears the action. An action without a
-state leaves none: what the policy does not write down is gone.
+The state is taken out of the action before the environment sees the action. After an action without
+a state, the state is empty: what the policy does not write down is lost.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ FOLD_INSTRUCTION = (
     "is to be joined with all after it. Only the blocks and the newest step stay in view."
 )
 NOTHING = "(nothing was kept)"
+"""The text of a block for which the policy gave none."""
 
 
 class Directive(msgspec.Struct, frozen=True):

@@ -35,11 +35,11 @@ from .conversations import (
 
 _HH_TURN = re.compile(r"\n\n(Human|Assistant): ?")
 _SIDES = {"chosen": "chosen_response", "rejected": "rejected_response"}
-_NAMED = "say what they are, such as --fields chosen=NAME rejected=NAME"
+_NAME_FIELDS = "say what they are, such as --fields chosen=NAME rejected=NAME"
 SINGLE = ("answer", "completion", "response")
 """The columns with an answer by itself."""
 TIES = frozenset({"tie", "both", "equal", "neither"})
-"""What rows say of pairs in which no answer is better."""
+"""The values of the column `preference` of a pair in which no answer is better."""
 
 
 class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +48,14 @@ class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
     prompt: list[Message]
     answers: list[list[Message]]
     ranks: list[float]
-    """The rank of each answer, the least is the best; equal ranks are a tie."""
+    """The rank of each answer; the least is the best, and equal ranks are a tie."""
     tools: list[ToolSpec] = []
     margin: float = 0.0
-    """By how much the first answer is better than the last, where the row says so."""
+    """By how much the first answer is better than the last; 0 where the row does not say."""
     numbers: list[float] = []
-    """A number for each answer, where the reader was told to read one: rewards, or win rates."""
+    """A reward or win rate of each answer, where the reader was told to read one; else empty."""
     annotator: str = ""
+    """Who ranked the answers; empty where the row does not say."""
 
     def conversation(self, index: int) -> Conversation:
         """Return the conversation with one of the answers."""
@@ -83,7 +84,8 @@ class PreferenceReader:
 
     Args:
         folder: the folder that paths of images are relative to.
-        numbers: the column with a number for each answer; empty reads none.
+        numbers: the column with a number for each answer, "rewards" or "win_rates"; empty reads
+            none.
     """
 
     def __init__(self, folder: Path, *, numbers: str = "") -> None:
@@ -165,8 +167,7 @@ class PreferenceReader:
         if len(answers) < 2 or (ranks is not None and len(answers) != len(ranks)):
             count = "no" if ranks is None else len(ranks)
             raise UnusableRow(f"with {len(answers)} answers and {count} ranks")
-        numbers = None if ranks is None else [_number(rank, "rank") for rank in ranks]
-        return list(answers), numbers
+        return list(answers), None if ranks is None else [_number(rank, "rank") for rank in ranks]
 
     def _ranked(
         self,
@@ -239,11 +240,12 @@ class PreferenceReader:
                 asked, sides = _split(*sides)
                 prompt = self._conversations.messages(asked, row)
             whole = [self.answer(side, row) for side in sides]
-        # With messages on both sides the prompt may be repeated in each.
+        # Conversations on both sides may hold the prompt, also that of a column of its own. Without
+        # a column, the prompt is what both begin with, the turns of the assistant too.
         shared = _common(*whole)
-        if shared:
-            return with_system(whole[0][:shared], row), [side[shared:] for side in whole]
-        return prompt, whole
+        if not shared or (prompt and whole[0][0].role is Role.ASSISTANT):
+            return prompt, whole
+        return with_system(whole[0][:shared], row), [side[shared:] for side in whole]
 
     def _numbers_of(self, row: Mapping[str, Any], count: int) -> list[float]:
         """Return the numbers of the answers of a row; empty where it has none."""
@@ -278,7 +280,7 @@ def _showing(image: ImagePart) -> Message:
 
 
 def _without_preferences(row: Mapping[str, Any]) -> UnusableRow:
-    hint = "kto learns from labels of single answers" if "label" in row else _NAMED
+    hint = "kto learns from labels of single answers" if "label" in row else _NAME_FIELDS
     columns = ", ".join(map(str, row))
     return UnusableRow(f"without preferences: its columns are {columns}; {hint}")
 
@@ -286,45 +288,50 @@ def _without_preferences(row: Mapping[str, Any]) -> UnusableRow:
 def circles(rankings: Iterable[RankedAnswers]) -> int:
     """Return the number of prompts whose preferences go round in a circle, such as a > b > c > a.
 
-    A pair that was judged both ways is the smallest circle. Losses take circles for noise; many of
-    them say that the answers cannot be ranked, or that annotators disagree.
+    A pair that was judged both ways is the smallest circle. Losses treat circles as noise; many
+    circles mean that the answers cannot be ranked, or that annotators disagree.
     """
     edges: dict[bytes, dict[bytes, set[bytes]]] = defaultdict(lambda: defaultdict(set))
     for ranking in rankings:
         better = edges[msgspec.msgpack.encode(ranking.prompt)]
         keys = [msgspec.msgpack.encode(answer) for answer in ranking.answers]
-        for i, one in enumerate(keys):
-            for j, other in enumerate(keys):
-                if ranking.ranks[i] < ranking.ranks[j] and one != other:
-                    better[one].add(other)
+        for i, upper in enumerate(keys):
+            for j, lower in enumerate(keys):
+                if ranking.ranks[i] < ranking.ranks[j] and upper != lower:
+                    better[upper].add(lower)
     return sum(_has_circle(better) for better in edges.values())
 
 
 def doubts(source: str, rankings: Sequence[RankedAnswers]) -> list[str]:
-    """Return what should be told of preferences before they are learned: those that no score can
-    satisfy, and those of a single person.
+    """Return warnings about preferences, to be shown before these are learned: that no score can
+    satisfy them all, or that they are all of one person.
+
+    Args:
+        source: the name of the data, for the warnings.
+        rankings: the preferences.
     """
-    told: list[str] = []
+    warnings: list[str] = []
     if count := circles(rankings):
-        told.append(f"{source}: the preferences of {count} prompts go round in a circle")
+        warnings.append(f"{source}: the preferences of {count} prompts go round in a circle")
+    # Rows that name nobody are taken for the same person's: nothing says that others judged too.
     annotators = {ranking.annotator for ranking in rankings if ranking.annotator}
     if len(annotators) == 1:
-        told.append(
+        warnings.append(
             f"{source}: all preferences are of one annotator, {annotators.pop()}: the model learns "
             "one person's taste, and nobody knows how far others would agree"
         )
-    return told
+    return warnings
 
 
 def _has_circle(better: Mapping[bytes, set[bytes]]) -> bool:
-    """Whether a graph has a circle: nodes without an edge to what is left are removed in turn."""
-    left = {node: set(below) for node, below in better.items()}
-    while left:
-        ends = [node for node, below in left.items() if not below & left.keys()]
+    """Whether a graph has a circle, by removing nodes without an edge to those that remain."""
+    remaining = {node: set(below) for node, below in better.items()}
+    while remaining:
+        ends = [node for node, below in remaining.items() if not below & remaining.keys()]
         if not ends:
             return True
         for node in ends:
-            del left[node]
+            del remaining[node]
     return False
 
 
@@ -337,8 +344,8 @@ def _transcript(text: str) -> list[Message]:
 
 
 def _split(chosen: str, rejected: str) -> tuple[str, list[str]]:
-    """Return what two texts begin with, and the rests, which keep the space before them (as in
-    TRL).
+    """Return what two texts begin with, and the remainders. A space between the two belongs to the
+    remainders, as in TRL.
     """
     both = enumerate(zip(chosen, rejected, strict=False))
     shared = next((n for n, (a, b) in both if a != b), min(len(chosen), len(rejected)))
@@ -348,11 +355,11 @@ def _split(chosen: str, rejected: str) -> tuple[str, list[str]]:
     return chosen[:shared], [chosen[shared:], rejected[shared:]]
 
 
-def _common(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """Return how many messages two conversations begin with, all of an answer excepted."""
+def _common(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:
+    """Return how many messages both conversations begin with; the last of each is an answer."""
     shared = 0
-    for mine, theirs in zip(one[:-1], other[:-1], strict=False):
-        if mine != theirs:
+    for left, right in zip(chosen[:-1], rejected[:-1], strict=False):
+        if left != right:
             break
         shared += 1
     return shared

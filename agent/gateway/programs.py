@@ -1,5 +1,5 @@
-"""Agents: functions, programs of this machine, and programs in a sandbox that reach the gateway
-and nothing else.
+"""Agents: functions, programs that run on this machine, and programs in a sandbox from which only
+the gateway can be reached.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,9 +34,11 @@ MAX_ANSWER_BYTES = 1 << 20
 KILL_AFTER_S = 0.5
 """Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
 MAX_PROMPT_BYTES = 100_000
-"""The longest prompt in a variable, of which Linux takes 128 KiB; longer ones are in the file."""
+"""The longest prompt that is given in a variable, for which Linux allows 128 KiB. A longer prompt,
+or one with a null character, is only in the file of the task.
+"""
 SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
-"""Ends of the names of variables that an agent's process does not inherit."""
+"""Endings of the names of variables that an agent's process does not inherit."""
 
 
 class AgentFailed(LudusError, RuntimeError):
@@ -56,16 +58,17 @@ class AgentTask:
     """What an agent is given."""
 
     base_url: str
-    """For OpenAI's clients; it ends with /v1."""
+    """The gateway's address for OpenAI's clients, which ends with /v1."""
     anthropic_url: str
-    """For Anthropic's clients."""
+    """The gateway's address for Anthropic's clients."""
     key: str
     """The API key, which names the rollout."""
     task: str
     """The id of the task."""
     messages: list[Message]
-    """The opening of the environment."""
+    """The messages with which the environment opens the episode."""
     model: str = "policy"
+    """The name of the model, for clients that need one; the gateway takes any."""
 
     @property
     def prompt(self) -> str:
@@ -79,8 +82,8 @@ class AgentTask:
 
 Result = str | Message | None
 Agent = Callable[[AgentTask], Result | Awaitable[Result]]
-"""Returns the final answer; None where the policy's last words are the answer. A plain function
-runs on a thread.
+"""A function that plays a task and returns the final answer; None where the policy's last words are
+the answer. A plain function runs on a thread.
 """
 
 
@@ -111,22 +114,21 @@ class AgentCommand:
             AgentFailed: the program ended with another status than 0.
         """
         with tempfile.TemporaryDirectory(prefix="ludus-agent-") as folder:
-            given, answer = Path(folder, "task.json"), Path(folder, "answer")
-            await asyncio.to_thread(given.write_bytes, task.row())
-            # Pipes of our own: asyncio's would let the end of a program wait for its children's.
-            async with _piped() as (printed, out), _piped() as (complaints, err):
-                inherited = {
-                    name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
-                }
-                gateway = _variables(task, task.base_url, task.anthropic_url)
-                own = {"LUDUS_TASK": str(given), "LUDUS_ANSWER": str(answer)}
-                environment = inherited | gateway | own | self.variables
+            task_file, answer_file = Path(folder, "task.json"), Path(folder, "answer")
+            await asyncio.to_thread(task_file.write_bytes, task.row())
+            inherited = {
+                name: value for name, value in os.environ.items() if not name.endswith(SECRETS)
+            }
+            gateway = _variables(task, task.base_url, task.anthropic_url)
+            files = {"LUDUS_TASK": str(task_file), "LUDUS_ANSWER": str(answer_file)}
+            # Our own pipes: with asyncio's, a program would not end before its last child ends.
+            async with _piped() as (output, output_end), _piped() as (errors, errors_end):
                 process = await asyncio.create_subprocess_exec(
                     *shlex.split(self.command),
-                    env=environment,
+                    env=inherited | gateway | files | self.variables,
                     stdin=asyncio.subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
+                    stdout=output_end,
+                    stderr=errors_end,
                     start_new_session=True,
                 )
                 try:
@@ -134,44 +136,47 @@ class AgentCommand:
                 finally:
                     await _end_group(process)
             if process.returncode:
-                tail = complaints.decode("utf-8", "replace").strip()[-400:]
+                tail = errors.decode("utf-8", "replace").strip()[-400:]
                 raise AgentFailed(f"the agent ended with status {process.returncode}: {tail}")
-            return await asyncio.to_thread(_read_answer, answer, printed)
+            return await asyncio.to_thread(_read_answer, answer_file, output)
 
 
 @asynccontextmanager
 async def _piped() -> AsyncGenerator[tuple[bytearray, int]]:
-    """Open a pipe for a program's output; yields what was said, complete at the end, and the
-    program's end of the pipe.
+    """Open a pipe for a program's output.
+
+    Yields:
+        The output, complete once the context has ended, and the file descriptor of the end of the
+        pipe that the program writes to.
     """
-    ours, theirs = os.pipe()
-    stream, said = asyncio.StreamReader(), bytearray()
+    reading_end, writing_end = os.pipe()
+    stream, output = asyncio.StreamReader(), bytearray()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(ours, "rb")
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(reading_end, "rb")
     )
-    reading = asyncio.create_task(_drain(stream, said))
+    reading = asyncio.create_task(_drain(stream, output))
     try:
-        yield said, theirs
+        yield output, writing_end
     finally:
-        os.close(theirs)
+        os.close(writing_end)
         # The pipe ends with the group. A process that has left the group may hold it open.
         await asyncio.wait([reading], timeout=KILL_AFTER_S)
         await end_task(reading)
         transport.close()
 
 
-async def _drain(stream: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read a stream to the end, and keep the last part of the output."""
+async def _drain(stream: asyncio.StreamReader, output: bytearray) -> None:
+    """Read a stream to the end into `output`, of which the last `MAX_ANSWER_BYTES` are kept."""
     while piece := await stream.read(1 << 16):
-        kept += piece
-        del kept[:-MAX_ANSWER_BYTES]
+        output += piece
+        del output[:-MAX_ANSWER_BYTES]
 
 
-def _read_answer(file: Path, printed: bytearray) -> str:
+def _read_answer(file: Path, output: bytearray) -> str:
     if not file.is_file():
-        return printed.decode("utf-8", "replace").strip()
-    with file.open("rb") as written:
-        return written.read(MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
+        return output.decode("utf-8", "replace").strip()
+    with file.open("rb") as stream:
+        return stream.read(MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
 
 
 async def _end_group(process: asyncio.subprocess.Process) -> None:
@@ -222,8 +227,8 @@ def _words(command: str) -> list[str]:
 def _variables(task: AgentTask, base_url: str, anthropic_url: str) -> dict[str, str]:
     """Return the environment variables by which a program finds the gateway and the task."""
     prompt = task.prompt
-    shown = {"LUDUS_PROMPT": prompt} if len(prompt.encode()) <= MAX_PROMPT_BYTES else {}
-    return shown | {
+    fits = len(prompt.encode()) <= MAX_PROMPT_BYTES and "\0" not in prompt
+    return ({"LUDUS_PROMPT": prompt} if fits else {}) | {
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_BASE": base_url,
         "OPENAI_API_KEY": task.key,
@@ -238,17 +243,17 @@ class AgentSandbox:
     """The sandbox of an agent's program, from which only the gateway can be reached."""
 
     tier: str = ""
-    """The isolation tier: auto takes the strongest that holds here, as slots-root names one. Empty
-    runs the program as a process of this machine.
+    """The isolation tier, such as slots-root; auto takes the strongest that holds here. Empty runs
+    the program as a process of this machine.
     """
     image: str = ""
     """An image of the container engine to run the program in; implies the tier docker."""
     readable: tuple[str, ...] = ()
     """Folders that the program may read, at the same paths, such as its virtual environment. Files
-    that the command names are put beside it.
+    outside these that the command names are copied into the program's working folder.
     """
     memory_mb: int = 2048
-    """The most memory of the program and all that it starts."""
+    """The most memory in MiB of the program and of all processes that it starts."""
 
     @property
     def is_wanted(self) -> bool:
@@ -257,14 +262,14 @@ class AgentSandbox:
 
 
 _SCRIPT = """
-way=$http_proxy
+gateway=$http_proxy
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
-export OPENAI_BASE_URL=$way/v1 OPENAI_API_BASE=$way/v1 ANTHROPIC_BASE_URL=$way
+export OPENAI_BASE_URL=$gateway/v1 OPENAI_API_BASE=$gateway/v1 ANTHROPIC_BASE_URL=$gateway
 export LUDUS_TASK=$PWD/task.json LUDUS_ANSWER=$PWD/answer
 exec env "$@"
 """
-"""Runs the agent. The way out of the sandbox is the gateway, so that its address is that of the
-gateway, and no proxy is left to ask.
+"""Runs the agent. The sandbox names its only way out as a proxy, behind which lies the gateway: the
+proxy's address is used as the gateway's, and clients are shown no proxy.
 """
 _OWN_FILES = ("task.json", "answer")
 _SET_INSIDE = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
@@ -279,6 +284,8 @@ class SandboxedCommand:
     """The files beside it, by name."""
     sandbox: SlotSandbox
     limits: Limits
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further variables of the program; see `AgentCommand`."""
 
     async def __call__(self, task: AgentTask) -> str:
         """Run the program.
@@ -288,11 +295,12 @@ class SandboxedCommand:
             AgentHostFailed: the sandbox failed.
             AgentTimeout: the program was out of time.
         """
-        variables = [
-            f"{name}={value}"
+        gateway = {
+            name: value
             for name, value in _variables(task, "", "").items()
             if name not in _SET_INSIDE
-        ]
+        }
+        variables = [f"{name}={value}" for name, value in (gateway | {**self.variables}).items()]
         execution = await self.sandbox.run_command(
             ["sh", "-c", _SCRIPT, "sh", *variables, *self.words],
             limits=self.limits,
@@ -313,8 +321,10 @@ class SandboxedCommand:
 
 
 def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
-    """Return the command line for the sandbox, and by name the files to copy in: files that the
-    command names and that are in no readable folder.
+    """Return the command line for the sandbox, and by name the files to copy in.
+
+    Words that name something in a readable folder become absolute paths. Other files that the
+    command names are copied in, and named there as they lie beside the program.
     """
     words = shlex.split(command)
     if words[0] == sys.executable:  # its virtual environment is not in the sandbox
@@ -323,9 +333,12 @@ def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str,
     names: dict[Path, str] = {}
     for index, word in enumerate(words[1:], start=1):
         path = Path(os.path.abspath(word))
+        # os.path, since a whole script may be a word: it answers False where a name is too long.
+        if not os.path.exists(path):
+            continue
         if any(path.is_relative_to(place) for place in shown):
             words[index] = str(path)
-        elif os.path.isfile(path):  # a whole script may be a word: too long for a name is no error
+        elif os.path.isfile(path):
             if path not in names:
                 taken = {*names.values(), *_OWN_FILES}
                 names[path] = f"{index}-{path.name}" if path.name in taken else path.name
@@ -366,7 +379,7 @@ async def sandboxed(
                 "auto, slots-root, slots-userns or docker"
             )
         limits = Limits(timeout_s=timeout_s, cpu_s=timeout_s, memory_bytes=settings.memory_mb * MIB)
-        yield SandboxedCommand(words, files, sandbox, limits)
+        yield SandboxedCommand(words, files, sandbox, limits, command.variables)
     finally:
         await sandbox.close()
 
@@ -393,10 +406,12 @@ def _function_of(place: str, name: str) -> Agent:
     try:
         if place.endswith(".py"):
             path = Path(place)
-            spec = importlib.util.spec_from_file_location(path.stem, path)
+            spec = importlib.util.spec_from_file_location(f"ludus_agent_{path.stem}", path)
             if spec is None or spec.loader is None or not path.is_file():
                 raise ConfigError(f"agent {place}:{name}: no such file")
             module = importlib.util.module_from_spec(spec)
+            # Known by a name of its own: dataclasses and pickle look their module up there.
+            sys.modules[spec.name] = module
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(place)

@@ -1,4 +1,8 @@
-"""The conversations that a probe renders, made of words that no template writes by itself."""
+"""The conversations that the probe of a chat template renders.
+
+They are made of words that no template writes by itself, so that a word in the rendered text comes
+from a message.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +41,14 @@ OTHER_CALL = ToolCall(name=TOOL.name, arguments={"egretat": OTHER_VALUE}, id="ca
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A conversation, and the words that must be shown."""
+    """A conversation, and the words that the rendered text must contain."""
 
     messages: Sequence[Message]
     words: Sequence[str]
+    """The words that must be shown."""
     tools: Sequence[ToolSpec] = ()
     twice: Sequence[str] = ()
-    """Words that stand in two messages and must be shown at least twice."""
+    """Words of two messages, which must be shown at least twice."""
 
 
 def thinking(answer: Message, *, apart: bool = False) -> Message:
@@ -96,15 +101,15 @@ EPISODES = [
     ),
     Case([system(SYSTEM), assistant(ANSWER), user(SECOND)], [SYSTEM, ANSWER, SECOND], [TOOL]),
 ]  # fmt: skip
-"""Whole episodes with everything an environment may do, none of which may be an error first met
-there.
+"""Whole episodes with everything that an environment may do: a template that cannot render some of
+it is found by the probe, and not in the middle of a run.
 """
 
 
 def of_one_call(case: Case) -> Case:
-    """Return a case in which turns make one call at most, and think apart from the text.
+    """Return a case with at most one call in each turn, whose thoughts are in their own field.
 
-    Formats that mark whole turns end a turn with its first call.
+    In formats that mark whole turns, a turn ends with its first call.
     """
     other_messages = {OTHER_VALUE, OTHER_RESULT}
     messages = [
@@ -121,14 +126,17 @@ def of_one_call(case: Case) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The messages that follow a turn of the policy."""
+    """A turn of the policy, and the messages that follow it."""
 
     name: str
     said: Message
+    """The turn of the policy."""
     new: Sequence[Message]
+    """The messages that follow."""
     ended: bool = True
+    """Whether the policy ended its turn; a turn that was cut has no end mark."""
     thought: bool = False
-    """Whether thoughts stand before the turn."""
+    """Whether the turn begins with thoughts."""
 
 
 CONTINUATIONS = [

@@ -1,8 +1,8 @@
-"""Chat templates by themselves: rendered as transformers renders them, without a tokenizer's files.
+"""Rendering chat templates as transformers does, without a tokenizer's files.
 
-`TemplateTokenizer` stands in for a tokenizer where a template is all there is, in the probe of a
-bare file and in tests. It encodes the marks of the template as one token each and anything else as
-bytes.
+`TemplateTokenizer` stands in for a tokenizer where there is only a template: in the probe of a
+template's file, and in tests. It encodes each mark of the template as one token, and all other text
+as bytes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,21 @@ class TemplateRefused(ConfigError):
 
 
 FROZEN = datetime.date(2026, 1, 1)
-"""The date that templates are told. Some write today's date into the prompt, which would change a
-policy's prompts from day to day.
+"""The date that templates are given as today's. Some write it into the prompt, and prompts must not
+change from day to day.
 """
+
+
+RENDERING_ERRORS = (
+    jinja2.TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,  # a division by zero, or a range longer than the sandbox allows
+    RecursionError,
+)
+"""What a template may raise, about as Python code may."""
 
 
 class AppliesTemplate(Protocol):
@@ -45,7 +57,7 @@ class AppliesTemplate(Protocol):
 def source_of(tokenizer: AppliesTemplate) -> str | None:
     """Return the source of a tokenizer's chat template; None for a tokenizer without one.
 
-    A tokenizer with several named templates is asked for the one for tools, else the default.
+    Of several named templates, the one for tools is taken, or else the default.
     """
     source = getattr(tokenizer, "chat_template", None)
     if isinstance(source, Mapping):
@@ -67,8 +79,8 @@ def apply_template(
         tokenizer: renders.
         rows: the messages as chat templates read them.
         tools: the tools as chat templates read them, or None.
-        prompt: whether to add what stands before an answer.
-        today: the date that the template is told.
+        prompt: whether to add the text before an answer (`add_generation_prompt`).
+        today: the date that the template is given as today's.
 
     Raises:
         TemplateRefused: the template raised an error.
@@ -76,7 +88,7 @@ def apply_template(
     source = source_of(tokenizer)
     variables: dict[str, Any] = {"tools": tools, "add_generation_prompt": prompt}
     try:
-        if source is None:  # a tokenizer that renders in code of its own
+        if source is None:  # the tokenizer renders in code of its own
             rendered = str(tokenizer.apply_chat_template(rows, tokenize=False, **variables))
         else:
             # Tokenizers do not let a caller set the date, so the template is rendered here.
@@ -84,7 +96,7 @@ def apply_template(
             rendered = compile_template(source)(
                 messages=rows, documents=None, strftime_now=today.strftime, **variables, **special
             )
-    except (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+    except RENDERING_ERRORS as error:
         roles = ", ".join(str(row["role"]) for row in rows)
         raise TemplateRefused(
             f"the chat template refuses a conversation of {roles}: {error}; `ludus model probe` "
@@ -165,7 +177,10 @@ class TemplateTokenizer:
 
     Args:
         template: the source of the chat template.
-        marks: special tokens besides those that can be recognised in the source.
+        marks: special tokens besides those that are recognised in the source.
+
+    Raises:
+        TemplateRefused: the source is not a template.
     """
 
     verified = False
@@ -185,15 +200,16 @@ class TemplateTokenizer:
         self.eos_token_id: int = self._marks[EOS]
 
     def _unknown_end(self, known: Sequence[str]) -> list[str]:
-        """Return the mark in brackets that ends an assistant's turn, unless a known one does.
+        """Return the mark in brackets that ends an assistant's turn, unless a known mark does.
 
-        Families write special tokens in many ways (`<seed:eos>`, `[e~[`, `<|{role}|>`), and only
-        the tokenizer knows them all. Where nothing ends a turn, the mark is the one that opens the
-        next.
+        Model families write special tokens in many ways (`<seed:eos>`, `[e~[`, `<|{role}|>`), and
+        only the tokenizer knows them all. Where nothing ends a turn, the mark is the one that opens
+        the next turn. The list is empty if there is none.
         """
-        asked, answer = {"role": "user", "content": "knot"}, "kittiwake"
-        talk = [asked, {"role": "assistant", "content": answer}, asked]
-        for rows in (talk[:2], talk):
+        # Words that no template writes by itself.
+        question, answer = {"role": "user", "content": "knot"}, "kittiwake"
+        conversation = [question, {"role": "assistant", "content": answer}, question]
+        for rows in (conversation[:2], conversation):
             try:
                 end = apply_template(self, rows, None, prompt=False).rpartition(answer)[2]
             except TemplateRefused:

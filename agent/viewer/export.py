@@ -91,6 +91,8 @@ def export(
     try:
         for name, content in FORMATS[to](selection):
             path = out / name
+            if path.suffix == ".parquet":
+                _arrow()  # refused before a folder is made, or an earlier file is gone
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # of an earlier export
             WRITERS[path.suffix](path, content)
@@ -183,12 +185,17 @@ def _write_lines(path: Path, rows: Iterable[Any]) -> None:
         file.writelines(msgspec.json.encode(row, enc_hook=str) + b"\n" for row in rows)
 
 
-def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def _arrow() -> Any:
     try:
         import pyarrow as arrow
         import pyarrow.parquet  # makes pyarrow.parquet an attribute
     except ImportError:
         raise MissingExtra.of("export", needed_for="writing Parquet") from None
+    return arrow
+
+
+def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    arrow = _arrow()
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     lists = {list[int]: arrow.list_(arrow.int64()), list[float]: arrow.list_(arrow.float64())}
     schema, writer, remaining = None, None, iter(rows)

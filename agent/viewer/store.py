@@ -334,7 +334,7 @@ class Store:
                 column = name if name in BETWEEN else "json_extract(parts, ?)"
                 low, dots, high = given.partition("..")
                 for sign, bound in ((">=", low), ("<=", high if dots else low)):
-                    number = _number(bound)
+                    number = as_number(bound)
                     if number is not None:
                         parts.append(f"{column} {sign} ?")
                         quoted = msgspec.json.encode(name[5:]).decode()
@@ -381,7 +381,8 @@ class Store:
         return counts
 
 
-def _number(text: str) -> float | None:
+def as_number(text: str) -> float | None:
+    """Return the number that a text is, or None."""
     try:
         return float(text)
     except ValueError:

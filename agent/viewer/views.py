@@ -21,7 +21,7 @@ from ..trajectory import Episode
 from .columns import CURATED, GROUPS, column
 from .compare import compare
 from .run import RunReader
-from .store import FILTERS, SHOWN
+from .store import BETWEEN, FILTERS, SHOWN, as_number
 from .transcript import first_difference, trajectory_data
 
 Query = Mapping[str, str]
@@ -48,6 +48,12 @@ class UnknownView(UnknownName):
     """A view that no page has."""
 
     kind = "view"
+
+
+class UnknownColumn(UnknownName):
+    """A column that no run has."""
+
+    kind = "column"
 
 
 class Runs:
@@ -426,6 +432,47 @@ SELECT *, late - early AS gain FROM (
 def filters_of(query: Query) -> dict[str, str]:
     """Return the filters of a query; see `Store.conditions`."""
     return {name: query[name] for name in query if name in FILTERS or name.startswith("part:")}
+
+
+def refuse_query(name: str, runs: Runs, query: Query) -> None:
+    """Refuse the misspelt filter of a view of episodes, or column of one of series.
+
+    Raises:
+        ConfigError: there is no such filter, or nothing to sort by.
+        UnknownColumn: no run has such a column.
+    """
+    if name == "episodes":
+        refuse_filters(query, ("run", "sort", "offset", "limit", "choices"))
+        if (sort := query.get("sort", "").lstrip("-")) and sort not in SHOWN:
+            raise ConfigError(f"nothing to sort by named {sort!r}; columns: {', '.join(SHOWN)}")
+    if name == "series":
+        known = {each for reader in runs.several(query) for each in reader.columns}
+        for each in filter(None, query.get("columns", "").split(",")):
+            if each not in known:
+                raise UnknownColumn.near(each, known, hint="ludus watch RUN --json columns")
+
+
+def refuse_filters(query: Query, beside: Sequence[str] = ()) -> None:
+    """Refuse what a page, where a query is half typed, reads past.
+
+    Args:
+        query: a query that somebody wrote in full.
+        beside: what else it may hold than filters.
+
+    Raises:
+        ConfigError: a filter does not exist, or a bound is no number.
+    """
+    filters = filters_of(query)
+    for name in query.keys() - filters.keys() - set(beside):
+        known = f"{', '.join(FILTERS)}, part:NAME"
+        raise ConfigError(f"no filter named {name!r}; filters: {known}")
+    for name, given in filters.items():
+        bounds = given.split("..", 1) if name in BETWEEN or name.startswith("part:") else ()
+        for bound in bounds:
+            if bound and as_number(bound) is None:
+                raise ConfigError(
+                    f"filter {name}={given}: {bound!r} is no number; write one number, or LOW..HIGH"
+                )
 
 
 def _episodes(reader: RunReader, query: Query) -> Any:

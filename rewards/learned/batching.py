@@ -1,5 +1,5 @@
-"""Micro-batching: samples that arrive one by one are scored many at a time, which uses a GPU or a
-CPU of many cores better.
+"""Micro-batching: samples that arrive one by one are scored many at a time, which makes better use
+of a GPU, or of a CPU with many cores.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from ..protocol import BatchVerifier, Sample, as_verdict
 
 logger = logging.getLogger(__name__)
 MAX_BATCH = 16
+"""The most samples in one batch, by default."""
 MAX_WAIT_MS = 5.0
+"""The milliseconds for which the first sample of a batch waits for others, by default."""
 PREPARING_THREADS = min(4, os.cpu_count() or 1)
+"""Threads that prepare samples, such as decoding images, while a batch runs."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,10 +34,14 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[Item, Result]):
+    """An item that a caller waits for."""
+
     item: Item
     future: asyncio.Future[Result]
     since: float
+    """When the item came, by `time.monotonic`."""
     begun: bool = False
+    """Whether its batch has begun."""
 
 
 class MicroBatcher(Generic[Item, Result]):
@@ -48,8 +55,8 @@ class MicroBatcher(Generic[Item, Result]):
     otherwise is run again item by item, so that one bad item fails alone.
 
     Args:
-        run: computes a batch; gives one result an item, in order.
-        max_batch: items in one batch, at most.
+        run: computes a batch; returns a result for each item, in order.
+        max_batch: the most items in one batch.
         max_wait_s: how many seconds the first item of a batch may wait for others.
         label: names the work in messages.
 
@@ -89,6 +96,7 @@ class MicroBatcher(Generic[Item, Result]):
         """Compute `item` in some batch.
 
         Raises:
+            RewardUnavailable: the batcher was closed before this item was computed.
             Exception: what `run` raised for this item alone.
         """
         loop = asyncio.get_running_loop()
@@ -106,9 +114,9 @@ class MicroBatcher(Generic[Item, Result]):
             # Unlike `await future`, this does not cancel the future together with the caller.
             await asyncio.wait({waiting.future})
         except asyncio.CancelledError:
-            if not waiting.begun:
+            if waiting in self._queue:  # neither begun nor given up by `close`
                 self._queue.remove(waiting)
-            elif self.holds_cancelled:
+            elif waiting.begun and self.holds_cancelled:
                 await asyncio.wait({waiting.future})
             raise
         return waiting.future.result()
@@ -272,6 +280,8 @@ class Batched:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` says that memory could not be allocated, on the host or on a device.
+
+    The errors of torch are told by name and text, so that torch is not imported here.
 
     >>> is_out_of_memory(MemoryError())
     True

@@ -6,8 +6,8 @@ Tests take every name that they do not define from the solution. `repr` of infin
 
 from __future__ import annotations
 
-import ast
 import json
+import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any
@@ -89,18 +89,8 @@ def _calling_check(source: str, entry_point: str) -> str:
     """Return `source`, with a call of `check` appended if the source defines `check` but never
     calls it.
     """
-    if not entry_point or "def check" not in source:
-        return source
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError):
-        return source
-    defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body)
-    for node in body:
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Name(id="check"))):
-                return source
-    return f"{source}\ncheck({entry_point})\n" if defines else source
+    idle = re.search(r"(?m)^def check\(", source) and not re.search(r"(?m)^check\(", source)
+    return f"{source}\ncheck({entry_point})\n" if entry_point and idle else source
 
 
 def _call_source(test: object, options: GradeOptions) -> str:

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from ludus.errors import ConfigError, SessionGone
 
-from ..guest.run.repl import LENGTH
+from ..guest.run.message_line import LENGTH
 from ..local.runs import RunOutcome
 from ..local.slot_sandbox import SESSION, SlotSandbox
 from ..paths import check_files, check_path

@@ -1,9 +1,9 @@
 """A sandbox behind a gate, for every route that runs code, with a queue and metrics.
 
-Work that finds the queue full, or waits longer than it wants to, is refused with the expected wait
-in seconds: 429 with `Retry-After`, and never a time-out that looks like the program's.
+Work that finds the queue full, or that no slot takes in time, is refused with the expected wait in
+seconds: 429 with `Retry-After`, and never a time-out that looks like the program's.
 
-All work goes through the runner: bounds are checked, waiting is bounded, and everything is counted.
+All work goes through the runner, which checks bounds, limits the waiting, and counts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from ..settings import DEFAULTS, SandboxSettings
 from .sandbox_wire import Bounds, ExecuteBody, GradeBody
 
 _SMOOTHING = 0.1
+"""The weight of the newest work in the mean time for which a slot is held."""
 _FIRST_GUESS_S = 0.01
-_MIN_RETRY_S = 0.05
-_MAX_RETRY_S = 60.0
+"""The mean before any work has ended."""
+_MIN_RETRY_S, _MAX_RETRY_S = 0.05, 60.0
+"""The bounds of the wait that a refusal tells."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +84,7 @@ class Gate:
         """Hold `weight` slots while the context is open; yields the seconds spent waiting.
 
         Args:
-            weight: how many slots the work needs.
+            weight: how many slots the work needs; all, if there are fewer.
             patience_s: how long to wait, in seconds.
             bounded: whether a full queue refuses this work at once, or only `patience_s` does.
 
@@ -141,7 +143,7 @@ class Gate:
             waiter.turn.set_result(None)
 
     def full(self, reason: str) -> QueueFull:
-        """Make the refusal, with the length of the queue."""
+        """Return the refusal of work, with the length of the queue and the expected wait."""
         retry_after_s = min(_MAX_RETRY_S, max(_MIN_RETRY_S, self.queue_s))
         return QueueFull(
             f"{reason}: {self.busy} of {self.width} slots are busy "
@@ -184,16 +186,19 @@ logger = logging.getLogger(__name__)
 MIN_SLOTS = 2
 """The fewest slots; a grading holds two at once."""
 CLOSE_TIMEOUT_S = 30.0
+"""Seconds that the sandbox may take to close."""
 
 
 class Runner:
-    """Opens a sandbox and runs work in order of arrival.
+    """Opens a sandbox, and runs work in it once the gate admits the work.
 
     Args:
-        choice: which sandbox is opened when the server starts.
-        slots: how many programs run at a time; by default twice the number of cores.
-        bounds: what clients may ask for.
-        sandbox: an open sandbox instead, which is closed with the runner.
+        tier: the isolation tier that is opened when the server starts; None takes the strongest
+            that holds here.
+        settings: the settings of the sandbox; `size` and `for_tenants` are set here.
+        slots: how many programs run at a time, at least 2; by default twice the number of cores.
+        bounds: what clients may ask for; by default those of `Bounds`.
+        sandbox: an open sandbox to use instead, which is closed with the runner.
     """
 
     def __init__(
@@ -243,7 +248,11 @@ class Runner:
                 logger.warning("not every slot started: %s", error)
 
     async def stop(self) -> None:
-        """Close the sandbox and end all programs."""
+        """Close the sandbox and end all programs.
+
+        Raises:
+            TimeoutError: the sandbox is still open after `CLOSE_TIMEOUT_S`.
+        """
         if self._sandbox is not None:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._sandbox.close()
@@ -279,6 +288,10 @@ class Runner:
             patience_s: how long to wait for a slot, in seconds.
             operation: the name of the work in the metrics.
             bounded: see `Gate.enter`.
+
+        Raises:
+            Refused: the sandbox does not know the program's language.
+            QueueFull: see `Gate.enter`.
         """
         started = time.perf_counter()
         try:
@@ -327,11 +340,19 @@ class Runner:
         self.check_room(limits)
 
     def check_time(self, name: str, seconds: float) -> None:
-        """Check a time against what is granted to a single run or cell."""
+        """Check a time against what is granted to a single run or cell.
+
+        Raises:
+            Refused: 422, naming the time.
+        """
         self._grant(name, seconds, self.bounds.max_timeout_s)
 
     def check_room(self, limits: Limits) -> None:
-        """Check memory and output against what is granted."""
+        """Check memory and output against what is granted.
+
+        Raises:
+            Refused: 422, naming the limit.
+        """
         self._grant("memory_bytes", limits.memory_bytes, self.bounds.max_memory_bytes)
         self._grant("output_bytes", limits.output_bytes, self.bounds.max_output_bytes)
 
@@ -349,6 +370,12 @@ class Runner:
             raise Refused(f"{name} is {value:g}; this server grants at most {bound:g}", "invalid")
 
     def count(self, operation: str, status: str, started: float) -> None:
-        """Record work in the metrics; `started` is the start time by `perf_counter`."""
+        """Record work in the metrics.
+
+        Args:
+            operation: the name of the work.
+            status: how the work ended.
+            started: when it began, by `time.perf_counter`.
+        """
         self.metrics.runs.labels(operation, str(status)).inc()
         self.metrics.seconds.labels(operation).observe(time.perf_counter() - started)

@@ -6,6 +6,8 @@ what it saw, raises `CheckFailed` where the contract is broken, or `NotApplicabl
 
 from __future__ import annotations
 
+import os
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +18,8 @@ from ludus.errors import CheckFailed, LudusError
 
 Subject = TypeVar("Subject")
 Rule = tuple[str, Callable[[Subject], str]]
+LIBRARIES = ("<frozen ", *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib")))
+"""How names of files begin that nobody edits who writes an environment."""
 
 
 class RuleOutcome(StrEnum):
@@ -102,8 +106,9 @@ def examine(name: str, subject: Subject, rules: Sequence[Rule[Subject]]) -> Repo
 
 
 def where(error: BaseException) -> str:
-    """Return the innermost place in the traceback, `file.py:12`."""
+    """Return the innermost place in the traceback that is in no library, `file.py:12`."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "no traceback"
-    return f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)] or frames
+    return f"{own[-1].filename.rpartition('/')[2]}:{own[-1].lineno}"

@@ -1,4 +1,4 @@
-"""Finds another project's distribution in place of ours.
+"""Finds an installed distribution of another project whose package has our name.
 
 Our distribution is `ludus-rl`. A distribution named `ludus` on PyPI belongs to others and has a
 package `ludus` too: if both are installed, the files of one overwrite those of the other.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 _INFO = re.compile(r"(?i)ludus-[^-]+\.(dist|egg)-info")
 _OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
-"""Beginning of our distribution's summary, also under the name the distribution had before."""
+"""Beginning of our distribution's summary, which tells it from another one named `ludus`."""
 
 
 def foreign_distribution(folders: Iterable[str]) -> str:
@@ -35,7 +35,7 @@ def foreign_distribution(folders: Iterable[str]) -> str:
 
 
 def warn_of_a_foreign_one(folders: Iterable[str]) -> None:
-    """Warn if another project's `ludus` is installed too."""
+    """Warn if another project's `ludus` is installed in one of the folders of `sys.path`."""
     distribution = foreign_distribution(folders)
     if distribution:
         warnings.warn(
@@ -55,4 +55,4 @@ def _is_ours(info: Path) -> bool:
             )
         except OSError:
             continue
-    return True  # nothing is known of it
+    return True  # unreadable: no reason to warn

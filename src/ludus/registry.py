@@ -184,7 +184,8 @@ class Registry(Generic[Target]):
             return target
         offered: Target | None = load_offered(self.group, name)
         if offered is None:
-            raise self.unknown.near(name, self.names(), hint=self.hint)
+            hint = "in Python options are keyword arguments" if "?" in name else self.hint
+            raise self.unknown.near(name, self.names(), hint=hint)
         return offered
 
     def descriptions(self) -> list[Description]:

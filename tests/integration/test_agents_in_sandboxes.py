@@ -15,6 +15,7 @@ from aiohttp import web
 
 from ludus.agent import Sampling, Stop
 from ludus.agent.gateway import AgentCommand, AgentLimits, AgentMaker, AgentSandbox, AgentTask
+from ludus.agent.gateway.programs import SandboxedCommand
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -84,10 +85,10 @@ async def neighbour() -> AsyncGenerator[tuple[int, list[str]]]:
         await runner.cleanup()
 
 
-def maker(command: str, tier: str, timeout_s: float = 60) -> AgentMaker:
+def maker(command: str, tier: str, timeout_s: float = 60, **variables: str) -> AgentMaker:
     engine = LoggedEngine(chat_format())
     return AgentMaker(
-        AgentCommand(command),
+        AgentCommand(command, variables),
         TokenWriter(engine.chat, engine, Sampling(max_tokens=20)),
         AgentLimits(timeout_s=timeout_s),
         sandbox=AgentSandbox(tier=tier),
@@ -163,3 +164,11 @@ async def test_a_function_cannot_be_put_into_a_sandbox() -> None:
     with pytest.raises(ConfigError, match="give the agent as a command"):
         async with agents:
             pass
+
+
+async def test_a_program_in_a_sandbox_has_the_variables_of_its_command() -> None:
+    command = "sh -c 'printf %s \"$GREETING\"'"
+    async with maker(command, "slots-root", GREETING="a word = two") as agents:
+        task = AgentTask(base_url="", anthropic_url="", key="k", task="t", messages=[user("hi")])
+        assert isinstance(agents.agent, SandboxedCommand)
+        assert await agents.agent(task) == "a word = two"

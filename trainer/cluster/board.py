@@ -1,5 +1,8 @@
 # pyright: basic
-"""What the driver knows of a run's processes, and the file that `ludus watch` shows."""
+"""The processes of a run on a cluster, as the driver knows them, and the file that shows them.
+
+`ludus watch` reads the file, `processes.json` in the run folder.
+"""
 
 from __future__ import annotations
 
@@ -15,51 +18,60 @@ from ludus.metrics import replace_file
 from .resources import answer
 
 BOARD = "processes.json"
+"""The file's name in the run folder."""
 EVENTS = 100
 """How many of the last events are kept."""
 
 
 @dataclass
 class PlacedProcess:
-    """What the driver knows of a process of the run."""
+    """A process of the run, as the driver knows it."""
 
     name: str
     actor: Any
+    """The Ray actor that runs the process."""
     url: str = ""
-    """The address of a server, the last one while the server is started again."""
+    """The address of a server; while the server is started again, its last address."""
     node: str = ""
+    """The name of the machine; empty before the process has one."""
     pid: int = 0
+    """The process's id on its machine; 0 before it has started."""
     code: int | None = None
-    """Its exit code; None while it runs."""
+    """The exit code; None while the process runs."""
     restarts: int = 0
+    """How often the process was started again."""
     state: str = "starting"
+    """starting, running, lost, or `ended with CODE`."""
     lost: bool = False
-    """Whether the actor does not answer, or the process was killed."""
+    """Whether the actor does not answer, or a signal ended the process."""
 
 
 def look(processes: Sequence[PlacedProcess]) -> None:
-    """Update the state of all processes by asking the actors at once."""
+    """Update the state of all processes, by asking all actors at the same time."""
     calls = [process.actor.state.remote() for process in processes]
     for process, call in zip(processes, calls, strict=True):
-        found = answer(call, None)
-        if found is None:
+        report = answer(call, None)
+        if report is None:
             process.state, process.lost = "lost" if process.pid else "starting", True
             continue
-        if process.pid and found.pid and found.pid != process.pid:
+        if process.pid and report.pid and report.pid != process.pid:
             process.restarts += 1
-        process.node, process.pid, process.code = found.node, found.pid, found.code
-        # A server that is being started again keeps its place until it has an address.
-        process.url = found.url or process.url
-        process.lost = found.code is not None and found.code < 0
-        ended = "running" if found.code is None else f"ended with {found.code}"
-        process.state = ended if found.ready or found.code is not None else "starting"
+        process.node, process.pid, process.code = report.node, report.pid, report.code
+        # A server that is being started again keeps its last address until it has another.
+        process.url = report.url or process.url
+        process.lost = report.code is not None and report.code < 0  # a signal, as in subprocess
+        if report.code is not None:
+            process.state = f"ended with {report.code}"
+        else:
+            process.state = "running" if report.ready else "starting"
 
 
 class Board:
-    """The file of a run's processes: the run's stage, and the place and starts of each process.
+    """The file of a run's processes: the stage of the run, where each process runs, and the last
+    events.
 
     Args:
-        folder: of the file.
+        folder: the run folder, where the file is written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,7 +82,7 @@ class Board:
         self._written: Any = None
 
     def add(self, name: str, actor: Any) -> PlacedProcess:
-        """Put a process on the board; a restarted process replaces the old entry."""
+        """Add a process; one of the same name replaces the old entry and counts as a restart."""
         before = self._processes.get(name)
         self._processes[name] = PlacedProcess(
             name, actor, restarts=before.restarts + 1 if before else 0
@@ -84,16 +96,16 @@ class Board:
         self.write()
 
     def write(self) -> None:
-        """Write the file, where something has changed."""
+        """Write the file if something has changed, and note changes of state as events."""
         rows = [
             {
-                "name": one.name,
-                "node": one.node,
-                "pid": one.pid,
-                "state": one.state,
-                "restarts": one.restarts,
+                "name": process.name,
+                "node": process.node,
+                "pid": process.pid,
+                "state": process.state,
+                "restarts": process.restarts,
             }
-            for one in self._processes.values()
+            for process in self._processes.values()
         ]
         if (rows, self.stage) == self._written:
             return
@@ -103,8 +115,8 @@ class Board:
             if (old.get("state"), old.get("pid")) != (row["state"], row["pid"]):
                 self._note(f"{row['name']}: {row['state']} on {row['node'] or 'no node yet'}")
         self._written = rows, self.stage
-        told = {"stage": self.stage, "processes": rows, "events": self.events}
-        replace_file(self.path, json.dumps(told, indent=1).encode())
+        board = {"stage": self.stage, "processes": rows, "events": self.events}
+        replace_file(self.path, json.dumps(board, indent=1).encode())
 
     def _note(self, what: str) -> None:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]

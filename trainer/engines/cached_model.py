@@ -28,7 +28,11 @@ from .requests import spans
 
 
 class PrefixStore:
-    """Kept prefixes by ids, bounded in tokens; the least recently used is dropped first."""
+    """Kept prefixes by ids, bounded in tokens; the least recently used is dropped first.
+
+    Args:
+        max_tokens: the most positions of all kept rows together.
+    """
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
@@ -43,14 +47,19 @@ class PrefixStore:
         """The lengths in ascending order, each once: `longest` tries one prefix of each length."""
 
     def put(self, ids: Sequence[int], saved: KeptPrefix) -> None:
-        """Keep the keys and values of `ids`, and drop old ones to stay within the bound."""
+        """Keep the keys and values of `ids`, and drop old prefixes to stay within the bound.
+
+        Args:
+            ids: ids that `wants` has asked for: they are not kept yet.
+            saved: their keys and values.
+        """
         self._saved[tuple(ids)] = saved
         self._count(saved, 1)
         while self.tokens > self.max_tokens:
             self._count(self._saved.popitem(last=False)[1], -1)
 
     def wants(self, ids: tuple[int, ...]) -> bool:
-        """Return whether to keep these ids: within the bound, and not kept yet."""
+        """Return whether to keep these ids: they fit within the bound, and are not kept yet."""
         return ids not in self._saved and len(ids) <= self.max_tokens
 
     def longest(self, ids: Sequence[int]) -> KeptPrefix | None:
@@ -75,11 +84,12 @@ class PrefixStore:
         self.tokens = 0
 
     def _count(self, saved: KeptPrefix, more: int) -> None:
+        """Add a prefix to the counts of its row and its length, or with `more` -1 remove it."""
         prefixes, counted = self._rows.pop(saved.row, (0, 0))
-        left = prefixes + more
-        if left:
-            self._rows[saved.row] = left, saved.row.room
-        self.tokens += (saved.row.room if left else 0) - counted
+        remaining = prefixes + more
+        if remaining:
+            self._rows[saved.row] = remaining, saved.row.room
+        self.tokens += (saved.row.room if remaining else 0) - counted
         before = self._lengths.get(saved.length, 0)
         if before == 0:
             insort(self._sorted, saved.length)
@@ -108,7 +118,7 @@ class CachedModel:
     """Runs a model on rows whose earlier keys and values are in the cache.
 
     Args:
-        model: with full attention.
+        model: a causal LM with full attention.
         prefill_tokens: the most padded prompt tokens in a forward pass; longer prompts are split.
         reader: prepares images for the model; None for a model that reads no images.
         float32_head: whether the head's product is computed in float32.
@@ -143,8 +153,8 @@ class CachedModel:
         """Run the new ids of the rows from `first` onwards.
 
         Returns:
-            Each row's last logits, [B, V], and what is added to the index of each row's later
-            tokens to have their rotary positions: not 0 after images.
+            Each row's last logits, [B, V]; and for each row what must be added to the index of a
+            later token to get its rotary position, which is not 0 after images.
         """
         passes = [
             self._compute_rows(rows[part], first + part.start)
@@ -161,7 +171,7 @@ class CachedModel:
         Args:
             tokens: the ids.
             positions: the index of each id in its row.
-            deltas: what is added to the index to have the rotary position.
+            deltas: what is added to the index to get the rotary position, for each row.
         """
         tokens_B1 = torch.tensor(tokens).unsqueeze(1)
         positions_B1 = torch.tensor(positions).unsqueeze(1)
@@ -257,8 +267,8 @@ class CachedModel:
 class MaskedModel(CachedModel):
     """A policy that may sample the likeliest tokens of a masking policy alone.
 
-    Both models compute every token, and a kept prefix would have the keys of one: rows are computed
-    from their beginning, and the engine keeps none.
+    Both models compute every token, and a kept prefix would have the keys of one model only: rows
+    are computed from their beginning, and the engine keeps no prefixes.
 
     Args:
         model: the policy, as of `CachedModel`.

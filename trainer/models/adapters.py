@@ -37,19 +37,18 @@ if TYPE_CHECKING:
 
 NAME = "default"
 """Name of the adapter inside the model's layers, peft's own."""
-WEIGHTS_FILE, CONFIG_FILE, BASE_FILE = (
-    "adapter_model.safetensors",
-    "adapter_config.json",
-    "ludus_base.json",
-)
+WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+"""Files of an adapter's folder, as peft writes and reads them."""
+BASE_FILE = "ludus_base.json"
+"""File of an adapter's folder with the path and the fingerprint of the base model."""
 SAMPLED = 64
 """Number of entries of each weight that the fingerprint of a base model reads."""
 BELOW = "base_layer."
-"""What peft writes before the name of a frozen weight inside its layer."""
+"""Prefix that peft gives to the name of a frozen weight inside its layer."""
 MARK = "_ludus_adapter"
-"""Attribute of a model with an adapter."""
+"""Attribute of a model with an adapter, which holds its `AdapterBase`."""
 PEFT_PREFIX = "base_model.model."
-"""What peft writes before the name of each matrix in a file."""
+"""Prefix that peft gives to the name of each matrix in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,8 @@ def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
 def add_adapter(
     model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
 ) -> None:
-    """Freeze a model and put an adapter into its decoder layers; a new adapter changes nothing, and
-    one that `config.adapter` names is loaded.
+    """Freeze a model and put an adapter into its decoder layers: a new one, which changes nothing,
+    or the one that `config.adapter` names.
 
     Args:
         model: a causal LM, changed in place.
@@ -94,13 +93,15 @@ def add_adapter(
 
     Raises:
         MissingExtra: peft is not installed.
-        ConfigError: `config.targets` names no layer, or `config.adapter` is of another model.
+        ConfigError: `config.targets` names no layer, or `config.adapter` is of another model, rank
+            or scale.
     """
     below = AdapterBase(base, fingerprint(model), config.save == "adapter")
     inject_adapter(model, config, base=base, seed=seed)
     setattr(model, MARK, below)
     if config.adapter:
         load_adapter(model, config.adapter)
+        _refuse_other_scale(config)
 
 
 def inject_adapter(
@@ -134,7 +135,7 @@ def has_adapter(model: PreTrainedModel) -> bool:
 
 
 def base_below(model: PreTrainedModel) -> AdapterBase:
-    """Return what `add_adapter` has kept about the model below the adapter."""
+    """Return what is known of the model below an adapter that `add_adapter` put there."""
     return getattr(model, MARK)
 
 
@@ -194,8 +195,13 @@ def without_adapter(model: PreTrainedModel) -> Iterator[None]:
 def save_adapter(
     model: PreTrainedModel, folder: Path, tensors: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the adapter as peft does, and what its base model is; `tensors` are the matrices where
-    the model holds only a part of each.
+    """Write the adapter as peft does, and the path and fingerprint of its base model.
+
+    Args:
+        model: after `add_adapter`.
+        folder: where to write; it is made if needed.
+        tensors: the whole matrices by name, of a model that holds only a part of each; by default
+            the model's own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model.peft_config[NAME].save_pretrained(str(folder))
@@ -213,12 +219,17 @@ def load_adapter(
     *,
     write: Callable[[Tensor, Tensor], object] = torch.Tensor.copy_,
 ) -> None:
-    """Load matrices that `save_adapter`, or peft, has written into the adapter of a model; `write`
-    copies the whole of a matrix into what the model holds of it.
+    """Load the matrices of a folder, written by `save_adapter` or by peft, into a model's adapter.
+
+    Args:
+        model: after `add_adapter`.
+        folder: with the adapter's files.
+        write: copies a whole matrix, the second argument, into what the model holds of it: all, or
+            the part of a rank.
 
     Raises:
         ConfigError: nothing is found, or the adapter is of another model; the message says what
-            differs.
+            differs, and the model stays as it is.
     """
     path = Path(folder)
     try:
@@ -252,11 +263,11 @@ def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
     Raises:
         ConfigError: the adapter is of another model.
     """
-    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    config = _peft_config(folder)
     targets = config["target_modules"]
     settings = LoraConfig(
         rank=int(config["r"]),
-        alpha=float(config["lora_alpha"]),
+        alpha=_scale(config, folder) * config["r"],
         targets=targets if isinstance(targets, str) else ",".join(sorted(targets)),
         adapter=str(folder),
     )
@@ -280,8 +291,7 @@ def base_of(folder: Path) -> str:
     Raises:
         ConfigError: the adapter names none.
     """
-    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    base = config.get("base_model_name_or_path")
+    base = _peft_config(folder).get("base_model_name_or_path")
     if not base:
         raise ConfigError(
             f"the adapter in {str(folder)!r} does not name its base model; add "
@@ -316,6 +326,43 @@ def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
             f"the adapter in {str(path)!r} was trained on {base['path'] or 'another model'!r} "
             f"(weights {base['fingerprint']}), and this model, {here.path or 'of the same shape'!r}"
             f", has other weights ({here.fingerprint}); load the adapter with its own base model"
+        )
+
+
+def _peft_config(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+
+
+def _scale(config: Mapping[str, Any], folder: Path) -> float:
+    """Return the factor s of a saved adapter's matrices, by which `W x + s B A x` is computed.
+
+    Raises:
+        ConfigError: the layers of the adapter differ in it.
+    """
+    if config.get("alpha_pattern"):
+        raise ConfigError(
+            f"the adapter in {str(folder)!r} has an alpha for each layer (alpha_pattern), which is "
+            "not supported; merge it with peft"
+        )
+    # Rank-stabilised LoRA, arXiv 2312.03732, divides by the root of the rank.
+    rank = config["r"] ** 0.5 if config.get("use_rslora") else config["r"]
+    return float(config["lora_alpha"] / rank)
+
+
+def _refuse_other_scale(config: LoraConfig) -> None:
+    """Refuse an adapter that these settings would multiply by another factor: its model would be
+    another one from the first token on.
+    """
+    folder = Path(config.adapter)
+    if not (folder / CONFIG_FILE).is_file():
+        return
+    trained = _scale(_peft_config(folder), folder)
+    here = (config.alpha or 2 * config.rank) / config.rank
+    if abs(trained - here) > 1e-6 * here:
+        raise ConfigError(
+            f"the adapter in {config.adapter!r} was trained with the factor {trained:g}, and "
+            f"trainer.lora.alpha = {here * config.rank:g} by rank {config.rank} gives {here:g}; "
+            f"set trainer.lora.alpha = {trained * config.rank:g}"
         )
 
 

@@ -6,8 +6,9 @@ weights, an engine, or a file in the run folder.
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -299,10 +300,24 @@ async def make_plan(config: TrainConfig) -> RunPlan:
             *slow_precision(config.model.dtype, pick_device(config.model.device)),
             *chosen_precision(asked, config.model.dtype),
             *unmeasured(verifiers),
+            *not_installed(config),
             *filter(None, [chat.report.notice()]),
             *worries(facts, path),
         ]
     return RunPlan(sections, notes)
+
+
+def not_installed(config: TrainConfig) -> Iterator[str]:
+    """Yield a note for what the run needs and this machine lacks: a plan may be for another one."""
+    starts = config.engine == "vllm" and not config.vllm.url and not config.vllm.python
+    wanted = {"vllm": "--engine vllm"} if starts else {}
+    wanted |= {name: f"run.trackers = {name}" for name in config.run.trackers}
+    for package, setting in wanted.items():
+        if importlib.util.find_spec(package) is None:
+            yield (
+                f"{setting} needs {package}, which is not installed here, so this machine would "
+                f"refuse the run: pip install 'ludus-rl[{package}]'"
+            )
 
 
 def _policy_of(

@@ -1,14 +1,14 @@
-"""How fast a GPU trains and samples a model, predicted from the data sheet, not measured.
+"""How fast GPUs train and sample a model, predicted from their data sheets, not measured.
 
     training    F t / (s C) seconds for t tokens of a rank, F = 6 A FLOPs a token forward and back,
                 2 A more for each pass without gradient, and 12 L H c of attention over c tokens;
-                but no less than FSDP takes to move 8 P bytes for each pass: the weights in bfloat16
-                twice, the gradient in float32 once (arXiv 2304.11277, section 3)
+                but at least the time in which FSDP moves 8 P bytes for each pass: the weights in
+                bfloat16 twice, the gradient in float32 once (arXiv 2304.11277, section 3)
     sampling    a step of n rows takes 2 P / (g d B) + n (k c / (g d B) + 2 A / (g s C)) seconds:
                 the weights are read once, keys and values of each row, and each row is computed
 
-for P weights, A of them active, C FLOP/s, B bytes/s, s and d the shares of them that are reached, g
-GPUs of an engine, k bytes of keys and values of a token.
+for P weights, A of them active, in L layers of size H; a GPU of C FLOP/s and B bytes/s, of which
+the shares s and d are reached; g GPUs of an engine; k bytes of keys and values of a token.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 GB = 10**9
 FREE = 0.94
-"""Share of a GPU's memory that contexts and libraries leave."""
+"""Share of a GPU's memory that is left beside CUDA contexts and libraries."""
 ENGINE_SHARE = 0.9
-"""Share of it that an engine alone on its GPU takes, vLLM's own default."""
+"""Share of the free memory that an engine takes, alone on its GPU; vLLM's own default."""
 MOST_ROWS = 256
-"""Most rows that an engine samples at a time."""
+"""The most rows that an engine samples at a time."""
 FEWEST_ROWS = 8
-"""Rows that must fit, or the engine is spread over more GPUs."""
+"""The fewest rows for which an engine must have room; else it is spread over more GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,12 @@ KINDS: dict[GpuName, GpuKind] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """How an engine samples."""
+    """How fast an engine samples."""
 
     gpus: int
+    """Number of GPUs that the engine is spread over."""
     slots: int
-    """Rows at a time, by the room for keys and values."""
+    """Rows that are sampled at a time, by the room for keys and values."""
     base_s: float
     """Seconds of a step without rows."""
     row_s: float
@@ -130,12 +131,13 @@ class ModelRates:
         return self.config.prompt_tokens + self.answer
 
     def training(self, ranks: int, tokens_per_pass: int, *, scored: int = 0) -> float:
-        """Return the sampled tokens a second that ranks train.
+        """Return how many sampled tokens ranks train per second.
 
         Args:
-            ranks: number of ranks, a GPU each.
-            tokens_per_pass: tokens of a pass of a rank.
-            scored: passes without gradient over the same tokens, of a reference for instance.
+            ranks: number of ranks, with one GPU each.
+            tokens_per_pass: tokens of a forward and backward pass of a rank.
+            scored: number of further passes without gradient over the same tokens, such as those of
+                a reference model.
         """
         trainer = self.config.trainer
         per_token: float = (6 + 2 * scored + 2 * trainer.checkpoint_layers) * self.active
@@ -144,12 +146,12 @@ class ModelRates:
         within = ranks <= self.config.gpus_per_node
         link = self.gpu.link if within else min(self.gpu.link, self.config.node_gb_s * GB)
         moved_s = 8 * self.total * (ranks - 1) / ranks / link
-        # A row is computed with its prompt; those of a group share it.
+        # A row is computed with its prompt, which the rows of a group share.
         share = self.answer / (self.answer + self.config.prompt_tokens / self._group)
         return ranks * tokens_per_pass * share / max(computing_s, moved_s)
 
     def engine(self) -> EngineRate:
-        """Return how an engine of the fewest GPUs samples.
+        """Return the rate of an engine on the fewest GPUs that have room for it.
 
         Raises:
             ConfigError: the model does not fit on the GPUs of a node.
@@ -167,13 +169,13 @@ class ModelRates:
         )
 
     def sampling(self, gpus: int, slots: int) -> EngineRate:
-        """Return how an engine samples whose number of rows is known."""
-        shares = self.config
-        bytes_s = gpus * shares.decode_share * self.gpu.bandwidth
-        flops = gpus * shares.training_share * self.gpu.flops
-        context = shares.prompt_tokens + self.answer / 2
-        # What the prompt of a group costs, on each token that it leads to.
-        prompt = shares.prompt_tokens / self._group / self.answer
+        """Return the rate of an engine on `gpus` GPUs with `slots` rows at a time."""
+        config = self.config
+        bytes_s = gpus * config.decode_share * self.gpu.bandwidth
+        flops = gpus * config.training_share * self.gpu.flops
+        context = config.prompt_tokens + self.answer / 2
+        # A group's prompt is computed once; this is its share in each sampled token.
+        prompt = config.prompt_tokens / self._group / self.answer
         row_s = self.cached * context / bytes_s + 2 * self.active * (1 + prompt) / flops
         return EngineRate(gpus, slots, 2 * self.total / bytes_s, row_s)
 
@@ -183,9 +185,11 @@ class ModelRates:
 
 
 def _active(outline: PreTrainedModel, text: Any, total: int) -> int:
-    """Return how many weights compute a token: of experts those that are chosen."""
+    """Return how many weights a token is computed with: of the experts, only the chosen ones."""
     experts = int(getattr(text, "num_experts", 0) or getattr(text, "num_local_experts", 0) or 0)
     if not experts:
         return total
-    inside = sum(one.numel() for name, one in outline.named_parameters() if ".experts." in name)
+    inside = sum(
+        weight.numel() for name, weight in outline.named_parameters() if ".experts." in name
+    )
     return total - inside + inside * int(text.num_experts_per_tok) // experts

@@ -12,8 +12,8 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+from pickle import PickleError
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -38,10 +38,14 @@ from .group import SHARDS
 from .shards import AVERAGE, WEIGHT
 
 WRITTEN_BYTES = 16_000_000
-"""Bytes of a piece of weights that is written: two of them are held, and a disk needs no larger."""
+"""Bytes of a piece of weights that is written. Two pieces are held at a time, and larger ones are
+not written faster.
+"""
 WHOLE_FILE = "model.safetensors"
 PARTIAL = ".partial-whole"
 """Folder inside the checkpoint in which the model is written before it has its name."""
+DAMAGED = (OSError, EOFError, ValueError, AttributeError, ImportError, LookupError, PickleError)
+"""What torch raises for shards that are missing, cut short or overwritten: it unpickles them."""
 _MODEL = "model."
 
 
@@ -50,7 +54,7 @@ class ShardFiles:
 
     Args:
         folder: the checkpoint.
-        average: whether to bring the moving average of each weight that has one.
+        average: whether a weight with a moving average is replaced by that average.
 
     Raises:
         ConfigError: the shards are missing or damaged.
@@ -60,14 +64,14 @@ class ShardFiles:
         self.place = folder / SHARDS_FOLDER
         try:
             stored = FileSystemReader(self.place).read_metadata().state_dict_metadata
-        except (OSError, EOFError, ValueError) as error:
+        except DAMAGED as error:
             raise ConfigError(
                 f"{str(folder)!r} holds no readable shards of ranks: {error}"
             ) from error
-        wanted = (WEIGHT, AVERAGE) if average else (WEIGHT,)
+        kinds = (WEIGHT, AVERAGE) if average else (WEIGHT,)
         self._keys: dict[str, str] = {}
         self._metadata: dict[str, TensorMeta] = {}
-        for kind in wanted:  # an average takes the place of the weight
+        for kind in kinds:  # an average takes the place of the weight
             for key, entry in stored.items():
                 name, _, what = key.removeprefix(_MODEL).rpartition("/")
                 if (
@@ -120,8 +124,10 @@ class ShardFiles:
 
 
 def join(checkpoint: Path) -> list[Path]:
-    """Write the whole model into a checkpoint of ranks, and beside it its moving average, where one
-    is kept, as a model of its own; returns the folders.
+    """Write the whole model into a checkpoint of ranks; return the folders of models.
+
+    Where the run keeps a moving average of the weights, that is written too, as a model in a folder
+    inside the checkpoint.
 
     Raises:
         ConfigError: the folder is no checkpoint of ranks, or is damaged.
@@ -144,17 +150,16 @@ def write_whole(checkpoint: Path, *, plain: bool) -> list[Path]:
     """
     folders = [checkpoint]
     if ShardFiles(checkpoint).has_average:
-        beside = write_surroundings(checkpoint)
         # The model of the checkpoint itself comes last: with it the folder counts as whole.
-        folders.insert(0, beside)
+        folders.insert(0, write_surroundings(checkpoint))
     for folder in folders:
         _write(folder, ShardFiles(checkpoint, average=folder != checkpoint), plain=plain)
     return folders[::-1]
 
 
 def write_surroundings(checkpoint: Path) -> Path:
-    """Write the folder of the moving average but for its weights, with its adapter where the model
-    has one; returns the folder.
+    """Write the folder of the moving average without its weights, but with the adapter of a model
+    that has one; return the folder.
     """
     folder = checkpoint / AVERAGE_FOLDER
     folder.mkdir(exist_ok=True)
@@ -170,8 +175,8 @@ def write_surroundings(checkpoint: Path) -> Path:
 def write_adapter(folder: Path, source: ShardFiles) -> None:
     """Write the matrices of an adapter over those in the folder."""
     path = folder / ADAPTER / ADAPTER_FILE
-    named = {name_in_file(name): tensor for name, tensor in source.tensors().items()}
-    save_file({name: named[name] for name in load_file(path)}, path)
+    in_file = {name_in_file(name): tensor for name, tensor in source.tensors().items()}
+    save_file({name: in_file[name] for name in load_file(path)}, path)
 
 
 def _write(folder: Path, source: ShardFiles, *, plain: bool) -> None:
@@ -193,16 +198,17 @@ def _write(folder: Path, source: ShardFiles, *, plain: bool) -> None:
 
 @torch.no_grad()
 def _loaded(folder: Path, source: ShardFiles) -> CausalLM:
-    """Return the model of a folder with the weights of the shards; an adapter is merged into the
-    model that it names as its base.
+    """Return the model of a folder with the weights of the shards.
+
+    Of a model with an adapter, the whole model that the folder may hold is removed, and the adapter
+    is merged into the base model that it names.
     """
     if (folder / ADAPTER).is_dir():
-        with suppress(FileNotFoundError):
-            (folder / WHOLE_FILE).unlink()  # else that would be loaded
+        (folder / WHOLE_FILE).unlink(missing_ok=True)  # else that would be loaded
         return load_model(folder)
     model = load_shell(folder, dtype=torch.float32, device="cpu")
-    here = dict(model.named_parameters()) | dict(model.named_buffers())
+    targets = dict(model.named_parameters()) | dict(model.named_buffers())
     for piece in source.pieces():
         for name, tensor in piece.items():
-            here[name].copy_(tensor)
+            targets[name].copy_(tensor)
     return model

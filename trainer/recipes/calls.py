@@ -231,7 +231,7 @@ def _find(name: str, suffix: str, where: str) -> Callable[..., object]:
         except (ImportError, AttributeError) as error:
             raise ConfigError(
                 f"{where} = {name!r}: cannot be imported: {error}; name a function of an installed "
-                f"module, or of a file by --import {module}.py"
+                f"module, or of a file by --import {module.removesuffix('.py')}.py"
             ) from error
         if not callable(imported):
             raise ConfigError(f"{where} = {name!r}: not a function but a {type(imported).__name__}")

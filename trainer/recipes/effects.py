@@ -35,8 +35,11 @@ def recipe_effects(algorithm: Algorithm, run: Circumstances) -> list[tuple[str, 
 
 def _advantage(algorithm: Algorithm, run: Circumstances) -> Iterator[tuple[str, str]]:
     name, size = algorithm.advantage_fn.name, algorithm.recipe.sampling.group_size
+    bound = algorithm.advantage_fn
     if algorithm.recipe.algorithm.advantage in GROUP_ESTIMATORS:
         yield name, f"compares {size} rollouts of a task; a group whose rewards are equal adds 0"
+    elif ":" in name and "groups" in bound.required + bound.optional:
+        yield name, f"is given the groups: {size} rollouts of a task"
     else:
         yield name, f"takes each rollout by itself ({size} a task)"
 

@@ -197,11 +197,7 @@ def effective(recipe: Recipe) -> dict[str, object]:
     flat = _flatten(msgspec.to_builtins(recipe))
     flat["algorithm.agg"] = settings.agg or (agg.name if agg is not None else "rows")
     for key, name in _called(recipe):
-        if ":" not in name:
-            flat = {
-                **{f"{key}.{option}": value for option, value in defaults(name).items()},
-                **flat,
-            }
+        flat = {**{f"{key}.{option}": value for option, value in defaults(name).items()}, **flat}
     return dict(sorted(flat.items()))
 
 

@@ -275,10 +275,41 @@ class Collector:
             stages: is told where each rollout stands.
         """
         stages = stages or NOWHERE
+        rounds, late = await self._rounds(ticket, drawing, done, cut or Cut(), stages)
+        rollouts = [rollout for row in rounds for rollout in row]
+        episodes = [rollout.episode for rollout in rollouts]
+        trees = any(episode.trajectories[0].node for episode in episodes)
+        if trees:
+            number_leaves(ticket.ordinal, episodes, drawing.group_size)
+        await self._score_group(ticket, episodes, stages)
+        if drawing.policy is not None and ticket.issue is not None:
+            drawing.policy.finish(ticket, episodes)
+        if trees:
+            own_nodes(episodes)
+        return Group(
+            ticket.task,
+            episodes,
+            sum(rollout.retries for rollout in rollouts),
+            ticket.ordinal,
+            ticket.version,
+            late,
+            {rollout.episode.index: rollout.times for rollout in rollouts},
+        )
+
+    async def _rounds(
+        self,
+        ticket: Ticket,
+        drawing: Drawing,
+        done: Callable[[Episode], None] | None,
+        cut: Cut,
+        stages: Stages,
+    ) -> tuple[list[list[_Played]], dict[int, float]]:
+        """Play rounds of rollouts until the sampling policy asks for no more; also tell the seconds
+        of those that were cut off, by their place.
+        """
         # The rollouts of a group are compared with each other, so all of them begin alike.
         env_seed = ticket.task.rng(0).randrange(1 << 31)
         policy = drawing.policy if ticket.issue is not None else None
-        cut = cut or Cut()
         each = [None] * drawing.group_size if ticket.issue is None else ticket.issue.each
         rounds, late = list[list[_Played]](), dict[int, float]()
         first = 0
@@ -307,25 +338,7 @@ class Collector:
             if policy is not None and not cut.asked:
                 further = policy.more(ticket, [[one.episode for one in row] for row in rounds])
                 each = [] if further is None else further.each
-        rollouts = [rollout for row in rounds for rollout in row]
-        episodes = [rollout.episode for rollout in rollouts]
-        trees = any(episode.trajectories[0].node for episode in episodes)
-        if trees:
-            number_leaves(ticket.ordinal, episodes, drawing.group_size)
-        await self._score_group(ticket, episodes, stages)
-        if policy is not None:
-            policy.finish(ticket, episodes)
-        if trees:
-            own_nodes(episodes)
-        return Group(
-            ticket.task,
-            episodes,
-            sum(rollout.retries for rollout in rollouts),
-            ticket.ordinal,
-            ticket.version,
-            late,
-            {rollout.episode.index: rollout.times for rollout in rollouts},
-        )
+        return rounds, late
 
     async def _score_group(
         self, ticket: Ticket, episodes: Sequence[Episode], stages: Stages

@@ -60,10 +60,11 @@ setting counts, so that a new one is never forgotten.
 COUNTED = frozenset({"local.keep_cache", "vllm.keep_cache"})
 """Settings of free sections that change what is learned: from which weights tokens are sampled."""
 SECRETS = ("token", "key", "secret")
+"""Endings of the names of settings that hold a secret, which may be another one each time."""
 
 
 def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -> list[str]:
-    """Compare settings with those of the run in `folder`, and keep the recipe there.
+    """Compare settings with those of the run in `folder`, and refuse those that differ.
 
     Args:
         folder: the folder of a run that is resumed.
@@ -78,8 +79,8 @@ def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -
         ConfigError: settings differ, and `run.resume_changed` is not set; the message names each.
     """
     new = as_table(config)
-    usual = as_table(type(config)())
-    differences = [*_changed_settings(folder, new, usual), *_changed_recipe(folder, recipe)]
+    defaults = as_table(type(config)())
+    differences = [*_changed_settings(folder, new, defaults), *_changed_recipe(folder, recipe)]
     if differences and not new["run"]["resume_changed"]:
         raise ConfigError(
             f"the run in {str(folder)!r} was made with other settings: "
@@ -96,20 +97,21 @@ def keep_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def _changed_settings(
-    folder: Path, new: Mapping[str, Any], usual: Mapping[str, Any]
+    folder: Path, new: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Iterator[str]:
     path = folder / "config.toml"
     if not path.exists():
         return
     # A run of an older version has not written settings that are newer: they had their defaults.
-    old = {**dict(_leaves(usual)), **dict(_leaves(read_toml(path)))}
+    old = {**dict(_leaves(defaults)), **dict(_leaves(read_toml(path)))}
     now = dict(_leaves(new))
+    # Rows of the old run may have no counterpart now; other old names are settings that are gone.
     rows = {name for name in old if any(part.isdigit() for part in name.split("."))}
     for name in sorted(now.keys() | rows):
         section_free = name.partition(".")[0] in FREE and name not in COUNTED
         free = name in FREE or section_free or name.endswith(SECRETS)
         if name == "steps":
-            free = now.get("trainer.lr_decay") == "constant"  # more of the same
+            free = now.get("trainer.lr_decay") == "constant"  # else the rates of all steps change
         if not free and old.get(name) != now.get(name):
             yield f"{name} was {old.get(name)!r} and is {now.get(name)!r}"
 
@@ -129,12 +131,15 @@ def _changed_recipe(folder: Path, recipe: Recipe | None) -> Iterator[str]:
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each setting by dotted name; the entries of a list of tables by their place."""
+    """Yield each setting by dotted name, and the entries of a list of tables by their place.
+
+    Settings that are None or empty are yielded too. A tuple becomes a list, as TOML has it.
+    """
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
+        elif value and isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
             for place, row in enumerate(value):
                 yield from _leaves(row, f"{prefix}{name}.{place}.")
-        elif value is not None:
-            yield f"{prefix}{name}", value
+        else:
+            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""The settings of `ludus plan`: those of a run, and of the machines that it would have."""
+"""The settings of `ludus plan`: those of a run, and those of the machines that it would have."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from ..config import TrainConfig
 from .run import not_negative, positive
 
 GpuName = Literal["h100", "h200", "b200", "a100-80", "a100-40", "l40s", "rtx-4090"]
+MAX_GPUS = 1024
+"""The most GPUs that a plan is made for."""
 
 
 @dataclass(frozen=True)
 class PlanConfig(TrainConfig):
-    """The settings of a plan: those of the run, and what follows."""
+    """The settings of a plan: those of the run, and the machines and lengths to plan with."""
 
     gpus: int = 8
-    """Number of GPUs; the plan says the best split for 1, 2, 4, ... up to this number."""
+    """Number of GPUs. The plan gives the best split between training and sampling for 1, 2, 4, ...
+    GPUs, up to this number.
+    """
     gpu: GpuName = "h100"
     """Kind of GPU, by its data sheet."""
     memory_gb: float = 0.0
@@ -26,9 +30,9 @@ class PlanConfig(TrainConfig):
     sheet's.
     """
     gpus_per_node: int = 8
-    """Number of GPUs that are connected by their fast link."""
+    """Number of GPUs of a machine, which are connected by their fast link."""
     node_gb_s: float = 50.0
-    """GB/s between nodes for each GPU: 400 Gbit/s each in a usual cluster."""
+    """GB/s between machines for each GPU; 50 is 400 Gbit/s, as in a usual cluster."""
     prompt_tokens: int = 512
     """Mean number of tokens of a prompt."""
     answer_tokens: int = 0
@@ -36,11 +40,11 @@ class PlanConfig(TrainConfig):
     spread: float = 0.8
     """Standard deviation of the logarithm of the lengths of rollouts."""
     training_share: float = 0.4
-    """Share of the data sheet's bfloat16 FLOP/s that training reaches (its MFU). Assumed;
-    benchmarks/gpu.sh measures it.
+    """Share of the data sheet's bfloat16 FLOP/s that training reaches (its MFU). The default is an
+    assumption, which benchmarks/gpu.sh checks.
     """
     decode_share: float = 0.6
-    """Share of the data sheet's memory bandwidth that sampling reaches. Assumed as well."""
+    """Share of the data sheet's memory bandwidth that sampling reaches; also an assumption."""
 
     def __post_init__(self) -> None:
         TrainConfig.__post_init__(self)
@@ -48,8 +52,5 @@ class PlanConfig(TrainConfig):
             positive(name, getattr(self, name))
         for name in ("memory_gb", "prompt_tokens", "answer_tokens", "spread"):
             not_negative(name, getattr(self, name))
-        if self.gpus > MOST:
-            raise ConfigError(f"gpus is {self.gpus}; a plan is made for at most {MOST:,}")
-
-
-MOST = 1024
+        if self.gpus > MAX_GPUS:
+            raise ConfigError(f"gpus is {self.gpus}; a plan is made for at most {MAX_GPUS:,}")

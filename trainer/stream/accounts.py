@@ -1,19 +1,19 @@
-"""The accounts of a run: the fate of every ordinal, the age and length of what is trained.
+"""The accounts of a run: what became of every rollout, and the age and length of those trained.
 
 At any moment
 
     issued = trained + masked (by reason) + waiting + in flight
 
-counted in rollouts. `Accounts.check` holds the law after every step. A rollout whose fate is final
-is a line of `rollouts.jsonl` in the run folder, so that the law can be recomputed from outside:
+counted in rollouts. `Accounts.check` checks this law after every step. A rollout whose fate is
+final is a line of `rollouts.jsonl` in the run folder, so that the law can be recomputed later:
 
     >>> from pathlib import Path
     >>> count_rollouts(Path("no/such/run")).issued
     0
 
-A bound that drops what is late drops what is long, and a run that trains on the rest learns to be
-short. Rollouts are compared in the order of issue, up to the oldest that is not final, so that the
-long ones that are still being played bias nothing for a while.
+A deadline drops long rollouts, and a run that trains on the others learns to answer shortly;
+`LengthBias` measures that. It takes rollouts in the order of issue, up to the oldest that is not
+final, so that long rollouts which are still being played do not distort the comparison.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 from ludus.agent import Episode
 from ludus.agent.trajectory import FAILURES
 from ludus.errors import LudusError
-from ludus.metrics import LineFile
+from ludus.metrics import LineFile, read_lines, replace_file
 
 from ..learning.experience import CUT
 from ..recipes.recipe import Recipe
@@ -94,7 +94,9 @@ class Accounts:
     issued: int = 0
     """Number of rollouts that were issued."""
     trained: int = 0
+    """Number of rollouts that were trained."""
     masked: Counter[str] = field(default_factory=Counter[str])
+    """Number of rollouts that were masked, by reason."""
     varies: bool = False
     """Whether groups differ in size, as a sampling policy decides."""
     groups: int = 0
@@ -119,7 +121,7 @@ class Accounts:
         self.issued += self._open[group]
 
     def grow(self, group: int, rollouts: int) -> None:
-        """Count the further rounds of an open group, which then has this number of rollouts."""
+        """Count the further rounds of an open group, which has `rollouts` rollouts with them."""
         self.issued += rollouts - self._open[group]
         self._open[group] = rollouts
 
@@ -227,10 +229,7 @@ class Accounts:
             for record in read_rollouts(path)
             if record.group < issued and record.group not in self._open
         ]
-        partial = path.with_suffix(".partial")
-        # Written beside and renamed: a crash leaves either the old file or the new one.
-        partial.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in known))
-        partial.replace(path)
+        replace_file(path, b"".join(msgspec.json.encode(record) + b"\n" for record in known))
         return known
 
 
@@ -277,14 +276,8 @@ def count_rollouts(folder: Path) -> RolloutCount:
 
 
 def read_rollouts(path: Path) -> list[RolloutRecord]:
-    """Read the lines of a `rollouts.jsonl`; a line that a crash cut short is left out."""
-    records: list[RolloutRecord] = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            records.append(msgspec.json.decode(line, type=RolloutRecord))
-        except msgspec.DecodeError:
-            continue
-    return records
+    """Read the lines of a `rollouts.jsonl`; none without the file, and no line that a crash cut."""
+    return read_lines(path, RolloutRecord) if path.exists() else []
 
 
 def _some(groups: list[int]) -> str:
@@ -297,10 +290,13 @@ class LengthBias:
 
     def __init__(self) -> None:
         self._ahead: dict[int, RolloutRecord] = {}
+        """Final rollouts behind one that is not final, by ordinal."""
         self._next = 0
+        """The ordinal of the next rollout to count."""
+        # The rates are of all rollouts that ended; the lengths of those that did not fail.
         self._tokens, self._seconds = 0, 0.0
-        self._trained, self._trained_tokens = 0, 0
         self._known, self._known_tokens = 0, 0
+        self._trained, self._trained_tokens = 0, 0
         self._cut, self._cut_seconds = 0, 0.0
 
     def add(self, records: Iterable[RolloutRecord]) -> None:
@@ -316,7 +312,7 @@ class LengthBias:
                 continue
             self._tokens += record.tokens
             self._seconds += record.seconds
-            if record.reason.startswith("failed"):  # how long it would have become is not known
+            if record.reason.startswith(FAILED):  # how long it would have become is not known
                 continue
             self._known += 1
             self._known_tokens += record.tokens
@@ -328,8 +324,8 @@ class LengthBias:
     def ratio(self) -> float | None:
         """Mean tokens of trained rollouts over mean tokens of issued rollouts; None without any.
 
-        A rollout that was cut off counts with the tokens that the others sampled in the same time,
-        which is less than its length: the true bias is at least as large.
+        A rollout that was cut off counts with as many tokens as the others sampled in the same
+        time. It would have become longer than that: the true bias is at least as large.
         """
         rate = self._tokens / self._seconds if self._seconds else 0.0
         count = self._known + self._cut
@@ -349,10 +345,14 @@ FAILED = "failed"
 """Without a reward; the stop or the verdict's status follows after a colon."""
 UNCHOSEN = "unchosen"
 """Left out by a rule of the sampling policy, which plays more rollouts than it trains."""
-EXCLUDED, OVERLONG, EMPTY, REFUSED = "excluded", "overlong", "empty", "refused"
-"""Excluded from the loss by environment or scorer; left out by the recipe for its length; without a
-trained token; in an update that was refused.
-"""
+EXCLUDED = "excluded"
+"""Excluded from the loss by the environment or the scorer."""
+OVERLONG = "overlong"
+"""Left out by the recipe for its length."""
+EMPTY = "empty"
+"""Without a sampled token."""
+REFUSED = "refused"
+"""In an update that was refused."""
 
 FateOf = Callable[[Group, Episode], str]
 
@@ -439,8 +439,8 @@ def records_of(group: Group, group_size: int, step: int, fate_of: FateOf) -> lis
     return records
 
 
-LAST = 4
-"""Ages from here on are counted together."""
+OLDEST_SHARE = 4
+"""The age in versions from which on tokens are counted together."""
 
 
 def staleness_numbers(groups: Sequence[Group], version: int) -> dict[str, float]:
@@ -465,8 +465,9 @@ def staleness_numbers(groups: Sequence[Group], version: int) -> dict[str, float]
     tokens = ages.total()
     if not tokens:
         return {}
-    shares = {str(age): ages[age] / tokens for age in range(LAST)}
-    shares[f"{LAST}_or_more"] = sum(n for age, n in ages.items() if age >= LAST) / tokens
+    shares = {str(age): ages[age] / tokens for age in range(OLDEST_SHARE)}
+    older = sum(count for age, count in ages.items() if age >= OLDEST_SHARE)
+    shares[f"{OLDEST_SHARE}_or_more"] = older / tokens
     return {
         **{f"staleness/share_{age}": share for age, share in shares.items()},
         "staleness/mean": sum(age * count for age, count in ages.items()) / tokens,

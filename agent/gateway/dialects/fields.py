@@ -1,4 +1,8 @@
-"""Reading the fields of a request, whatever the dialect."""
+"""What all dialects share: reading fields of a request, and writing events and OpenAI's errors.
+
+A field of an unexpected shape may raise AttributeError, KeyError, TypeError or ValueError: the
+service tells the client that the field has another shape than the protocol's.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,10 @@ SAMPLING = (
     "temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "min_p",
     "repetition_penalty",
 )  # fmt: skip
-"""Fields that belong to the trainer: they are counted, and change nothing."""
+"""Fields that the trainer decides: where a client sends one, it is counted and changes nothing."""
 
 Body = Mapping[str, Any]
+"""A request, or an object inside one."""
 
 
 def overridden(body: Body) -> dict[str, Any]:
@@ -27,21 +32,29 @@ def overridden(body: Body) -> dict[str, Any]:
     return {name: body[name] for name in SAMPLING if body.get(name) is not None}
 
 
-def refuse(body: Body, names: Mapping[str, str]) -> None:
+def refuse(body: Body, reasons: Mapping[str, str]) -> None:
     """Refuse fields that change the answer and that the gateway cannot honour.
 
     Args:
         body: the request.
-        names: why each field is refused.
+        reasons: why each field is refused, by the field's name. A field that is false, empty or 0
+            asks for nothing, and is not refused.
+
+    Raises:
+        GatewayRefusal: the request has such a field.
     """
-    for name, why in names.items():
+    for name, reason in reasons.items():
         if body.get(name):
             value = msgspec.json.encode(body[name]).decode()[:80]
-            raise GatewayRefusal(f"{name} = {value}: {why}; leave it out", parameter=name)
+            raise GatewayRefusal(f"{name} = {value}: {reason}; leave it out", parameter=name)
 
 
 def integer(body: Body, name: str, *, least: int = 1) -> int | None:
-    """Return a whole number, or None for an absent field."""
+    """Return the whole number in a field, or None for an absent field.
+
+    Raises:
+        GatewayRefusal: the value is something else, or below `least`.
+    """
     value = body.get(name)
     if value is None:
         return None
@@ -53,7 +66,11 @@ def integer(body: Body, name: str, *, least: int = 1) -> int | None:
 
 
 def objects(value: object, name: str) -> list[dict[str, Any]]:
-    """Return a list of objects."""
+    """Return `value` if it is a list of objects.
+
+    Raises:
+        GatewayRefusal: it is something else; the message names the field `name`.
+    """
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         kind = type(value).__name__
         raise GatewayRefusal(f"{name} must be a list of objects, and is a {kind}", parameter=name)
@@ -61,17 +78,25 @@ def objects(value: object, name: str) -> list[dict[str, Any]]:
 
 
 def strings(value: object, name: str) -> list[str]:
-    """Return a string or a list of strings as a list, without empty strings."""
-    each = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if value is not None and not all(isinstance(text, str) for text in each or [0]):
+    """Return a string or a list of strings as a list, without empty strings; [] for None.
+
+    Raises:
+        GatewayRefusal: `value` is something else; the message names the field `name`.
+    """
+    texts = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise GatewayRefusal(
             f"{name} = {value!r}: give a string or a list of strings", parameter=name
         )
-    return [text for text in each if text]
+    return [text for text in texts if text]
 
 
 def content_of(value: object, name: str) -> str | list[Part]:
-    """Return the content of a message: text, or parts if the message has an image."""
+    """Return the content of a message: its text, or its parts if one is an image.
+
+    Raises:
+        GatewayRefusal: a part is neither text nor an image.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     parts: list[Part] = []
@@ -82,30 +107,37 @@ def content_of(value: object, name: str) -> str | list[Part]:
         elif isinstance(part.get("refusal"), str):
             parts.append(TextPart(part["refusal"]))
         elif kind in ("image_url", "input_image", "image"):
-            parts.append(ImagePart(url=_image_url(part)))
+            parts.append(ImagePart(url=_image_url(part, name)))
         else:
             raise GatewayRefusal(
-                f"{name} has a part of type {kind!r}: the gateway carries text", parameter=name
+                f"{name} has a part of type {kind!r}: the gateway carries text and images",
+                parameter=name,
             )
     if any(isinstance(part, ImagePart) for part in parts):
         return parts
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def _image_url(part: Body) -> str:
+def _image_url(part: Body, name: str) -> str:
     """Return an image as a URL: OpenAI sends a URL, Anthropic also base64 with a media type."""
     source = part.get("image_url") or part.get("source") or {}
     if isinstance(source, str):
         return source
     if isinstance(source.get("data"), str):
         return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
-    return str(source.get("url") or "")
+    url = str(source.get("url") or "")
+    if not url:
+        raise GatewayRefusal(f"{name} has an image without a URL or data", parameter=name)
+    return url
 
 
 def schema_of(form: Any, name: str) -> str:
     """Return the JSON schema of a response format, as JSON; empty for text.
 
     OpenAI's chat completions keep the schema in a field `json_schema`, the others beside the type.
+
+    Raises:
+        GatewayRefusal: the format is unknown, or has no schema; the message names the field `name`.
     """
     named: dict[str, Any] = form if isinstance(form, dict) else {"type": form or "text"}
     kind = named.get("type", "text")
@@ -124,18 +156,27 @@ def schema_of(form: Any, name: str) -> str:
 
 
 def call_of(name: object, arguments: object, identity: object) -> ToolCall:
-    """Return a call of the history."""
+    """Return a call that the conversation holds; arguments that are not JSON are its `error`."""
     read, fault = read_arguments(arguments)
     return ToolCall(name=str(name or ""), arguments=read, id=str(identity or ""), error=fault)
 
 
 def tools_of(rows: Sequence[Body], parameters: str) -> Iterator[ToolSpec]:
-    """Yield the tools on offer, whose schema stands under `parameters`."""
+    """Yield the tools on offer.
+
+    Args:
+        rows: the tools as the dialect has them.
+        parameters: the key of the schema of a tool's parameters.
+
+    Raises:
+        GatewayRefusal: a tool has no name, or a schema that is no object.
+    """
     for row in rows:
         name, schema = row.get("name"), row.get(parameters) or {"type": "object", "properties": {}}
         if not isinstance(name, str) or not name or not isinstance(schema, dict):
             raise GatewayRefusal(
-                f"tools has an entry without a name or with a schema that is no object: {row}",
+                "tools has an entry without a name or with a schema that is no object: "
+                f"{row!r:.200}",
                 parameter="tools",
             )
         yield ToolSpec(name=name, description=str(row.get("description") or ""), parameters=schema)
@@ -147,12 +188,18 @@ def arguments_text(call: ToolCall) -> str:
 
 
 def event(data: Mapping[str, Any], name: str = "") -> bytes:
-    """Return a server-sent event."""
+    """Return a server-sent event with JSON; an event without a name has no line for it."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-OPENAI_ERRORS = {401: "authentication_error", 404: "not_found_error", 503: "server_error"}
+OPENAI_ERRORS = {
+    401: "authentication_error",
+    404: "not_found_error",
+    500: "server_error",
+    503: "server_error",
+}
+"""The type of an error by status; all others are an `invalid_request_error`."""
 
 
 def openai_error(refusal: GatewayRefusal) -> dict[str, Any]:

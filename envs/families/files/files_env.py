@@ -1,8 +1,8 @@
-"""A shell in a sandbox session, with a tree of files that can be read back.
+"""An environment in which shell commands put a tree of files in order, in a sandbox session.
 
-`_GUEST` is the half that runs in the sandbox: two helpers in the session's own interpreter, where
-commands cannot reach them by name, since they run in processes of their own. Only the resulting
-files are judged, and the expected files never enter the sandbox.
+`_GUEST` is the part that runs in the sandbox: two functions in the session's own interpreter, which
+commands cannot reach by name, since they run in processes of their own. Only the resulting files
+are judged, and the expected files never enter the sandbox.
 
     user       1. Delete every empty file. 2. Move every .log file ... into a new folder archive
     assistant  shell(command="find . -type f")
@@ -39,6 +39,8 @@ TOP = "top"
 """The folder of the tree, in the session's working folder; commands run there."""
 MAX_FILES, MAX_BYTES = 2_000, 512 * 1024
 """Limits of a tree that is read back, in files and bytes; no chore leads to a larger tree."""
+MAX_COMMAND_BYTES = 131_071
+"""The longest argument that Linux passes to a program, without the null byte behind it."""
 
 _GUEST = f"""
 import base64 as _b64, json as _json, os as _os, signal as _signal, subprocess as _sp
@@ -61,6 +63,11 @@ def _ludus_shell(command, timeout_s, max_bytes):
         # with nothing left to read, ends the command too.
         if limit or part == b"" or (part is None and process.poll() is not None):
             break
+    if not limit:
+        try:  # a command may close its output long before it ends
+            process.wait(max(0.0, deadline - _time.monotonic()))
+        except _sp.TimeoutExpired:
+            limit = "timeout"
     if limit:
         _os.killpg(process.pid, _signal.SIGKILL)
     code = process.wait()
@@ -70,19 +77,25 @@ def _ludus_shell(command, timeout_s, max_bytes):
 
 def _ludus_tree(max_files, max_bytes):
     files, size = {{}}, 0
-    for folder, _, names in _os.walk({TOP!r}):
-        for name in names:
+    for folder, folders, names in _os.walk({TOP!r}):
+        links = [name for name in folders if _os.path.islink(_os.path.join(folder, name))]
+        for name in names + links:
             path = _os.path.join(folder, name)
-            if _os.path.islink(path) or not _os.path.isfile(path):
-                files[_os.path.relpath(path, {TOP!r})] = None
-                continue
-            size += _os.path.getsize(path)
-            if len(files) >= max_files or size > max_bytes:
-                print(_json.dumps({{"too_large": True}}))
-                return
-            with open(path, "rb") as stream:
-                content = stream.read(max_bytes + 1)
-            files[_os.path.relpath(path, {TOP!r})] = _b64.b64encode(content).decode()
+            place = _os.path.relpath(path, {TOP!r})
+            shown = place.encode("utf-8", "replace").decode()
+            files[shown] = None
+            plain = _os.path.isfile(path) and not _os.path.islink(path) and shown == place
+            try:
+                size += _os.path.getsize(path) if plain else 0
+                if len(files) > max_files or size > max_bytes:
+                    print(_json.dumps({{"too_large": True}}))
+                    return
+                if plain:
+                    with open(path, "rb") as stream:
+                        content = stream.read(max_bytes + 1)
+                    files[shown] = _b64.b64encode(content).decode()
+            except OSError:  # it may not be read, or is gone
+                pass
     print(_json.dumps({{"files": files}}))
 
 _os.makedirs({TOP!r}, exist_ok=True)
@@ -99,7 +112,9 @@ class _CommandReply(msgspec.Struct):
 
 class _TreeReply(msgspec.Struct):
     files: dict[str, str | None] = {}
-    """Base64 by path; None for what is no plain file."""
+    """The content by path, in base64; None for what is no plain file, cannot be read, or has a name
+    that is not UTF-8.
+    """
     too_large: bool = False
 
 
@@ -125,12 +140,18 @@ class Shell:
         """Run a command; return the output, and how the command ended if not normally.
 
         Raises:
-            ToolError: the command ended the session; the next command finds the tree as it was at
-                the start.
+            ToolError: bash cannot be given the command; or the command ended the session, and the
+                next command finds the tree as it was at the start.
             RewardUnavailable: there is no sandbox, or it broke.
         """
+        encoded = command.encode("utf-8", "replace")
+        if b"\0" in encoded or len(encoded) > MAX_COMMAND_BYTES:
+            raise ToolError(
+                f"the command has {len(encoded):,} bytes; give at most {MAX_COMMAND_BYTES:,}, none "
+                "of them null"
+            )
         # In base64 no character of the command needs quoting inside the source of the call.
-        data = base64.b64encode(command.encode("utf-8", "replace")).decode()
+        data = base64.b64encode(encoded).decode()
         code = (
             f"_ludus_shell(_b64.b64decode({data!r}).decode(), {self._timeout_s}, "
             f"{8 * self._max_letters})"
@@ -146,7 +167,8 @@ class Shell:
         return "\n".join(part for part in parts if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """Return all files; None if too many, too large, or not all UTF-8 text.
+        """Return the content of all files by path; None if there are too many, if they are too
+        large, or if one is no plain file of UTF-8 text.
 
         Raises:
             ToolError: an earlier command ended the session.
@@ -169,8 +191,8 @@ class Shell:
 
     async def _run_helper(self, code: str, reply_type: type[ReplyT]) -> ReplyT:
         """Call a helper of `_GUEST` in the session, and read the printed JSON."""
-        # The helper stops a late command itself, and its answer keeps the session. The longer limit
-        # of the run is only met where the helper does not answer.
+        # The helper stops a late command itself, and the session goes on. The longer limit of the
+        # run is only reached where the helper does not answer.
         execution = await self._bench.run(code, timeout_s=self._timeout_s + 10)
         try:
             return msgspec.json.decode(execution.stdout, type=reply_type)
@@ -183,11 +205,13 @@ class Shell:
 
 
 MAX_DRAWS = 10_000
+"""How many jobs are drawn for a task before the settings are refused."""
 TOOL_TIMEOUT_S = 180.0
 """A limit above the time to open a session plus the longest command. The limits that matter are
 inside the tool, where it is known whose fault a delay is.
 """
 MAX_COMMAND_S = 60.0
+"""The longest `command_timeout_s`, in seconds."""
 NO_CALL = "Use the shell; call done when the files are as they should be."
 
 
@@ -210,7 +234,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Jobs(GeneratedTasks):
-    """A task set with a job per seed; the difficulty is the number of chores."""
+    """A task set with a job per seed; the difficulty is the number of chores.
+
+    Args:
+        split: the split of the tasks.
+        chores: the fewest and the most chores of a job.
+        files: the fewest and the most files at the start.
+        kinds: the kinds of chores to draw from.
+    """
 
     def __init__(
         self, split: str, chores: tuple[int, int], files: tuple[int, int], kinds: Sequence[str]
@@ -304,7 +335,7 @@ class Files(TextEnv):
                 "need turns >= 1, max_letters >= 100 and command_timeout_s above 0, at most "
                 f"{MAX_COMMAND_S:g}, got {turns}, {max_letters}, {command_timeout_s}"
             )
-        self._jobs = ((min_chores, max_chores), (min_files, max_files), tuple(kinds or CHORES))
+        self._bounds = ((min_chores, max_chores), (min_files, max_files), tuple(kinds or CHORES))
         self.turns = turns
         self.command_timeout_s, self.max_letters = command_timeout_s, max_letters
         self.job = Job(tree={}, chores=[])
@@ -315,7 +346,7 @@ class Files(TextEnv):
 
     def tasks(self, split: str) -> Jobs:
         """Return an endless task set; no job is in two splits."""
-        return Jobs(split, *self._jobs)
+        return Jobs(split, *self._bounds)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -1,7 +1,7 @@
 """Test cases of the library's functions: the arguments, and the result of each call.
 
-Some arguments are chosen by hand and the rest drawn with a fixed seed, so that `kills.py` can
-record beforehand which mistakes each case reveals.
+Some arguments are chosen by hand. The others are drawn with a fixed seed, so that `kills.py` can
+record in advance which mutations each case detects.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
@@ -21,6 +22,7 @@ CASES = 16
 """The number of test cases for each function."""
 
 MODULES = (sequences, text, integers, grids, records)
+"""The modules of the library, in the order in which `library` returns their functions."""
 
 Arguments = tuple[Any, ...]
 Draw = Callable[[random.Random], Arguments]
@@ -65,22 +67,21 @@ def library() -> dict[str, LibraryFunction]:
                 name=name,
                 file=f"{module.__name__.rpartition('.')[2]}.py",
                 source=normal(inspect.getsource(function)),
-                calls=tuple(f"{name}({', '.join(map(repr, given))})" for given in arguments),
-                results=tuple(_result(function, given) for given in arguments),
+                calls=tuple(f"{name}({', '.join(map(repr, values))})" for values in arguments),
+                results=tuple(_result(function, values) for values in arguments),
             )
     return functions
 
 
 def _result(function: FunctionType, arguments: Arguments) -> str:
-    # A function may change a list that it gets, and the calls are written from the same arguments.
-    copies = [[*value] if isinstance(value, list) else value for value in arguments]
+    # A copy, since a function may change what it is given, and arguments are shared by cases.
     try:
-        return repr(function(*copies))
+        return repr(function(*deepcopy(arguments)))
     except ValueError:
         return ValueError.__name__
 
 
-# --- what is drawn --------------------------------------------------------------------------------
+# --- how arguments are drawn ----------------------------------------------------------------------
 
 
 def _numbers(low: int, high: int, *, most: int = 8, fewest: int = 1) -> Draw:
@@ -88,7 +89,7 @@ def _numbers(low: int, high: int, *, most: int = 8, fewest: int = 1) -> Draw:
 
 
 def _with(draw: Draw, low: int, high: int) -> Draw:
-    """Draw what `draw` draws, and a number."""
+    """Return `draw` with a further argument: a number from `low` to `high`."""
     return lambda rng: (*draw(rng), rng.randint(low, high))
 
 

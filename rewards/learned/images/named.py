@@ -30,14 +30,16 @@ class ModelOptions(TypedDict, total=False):
     """Options of every verifier of this module."""
 
     device: str
-    """"auto" takes a GPU where there is one; or "cpu", "cuda", "cuda:1"."""
+    """"auto" (the default) takes a GPU where there is one; or "cpu", "cuda", "cuda:1"."""
     dtype: str
     """The type the encoders compute in: "float32" (the default), "bfloat16" or "float16"."""
     threads: int
-    """Threads of one batch on a CPU; 0 takes one a core."""
+    """Threads of a batch on a CPU; 0 (the default) takes one for each core."""
     any_size: bool
-    """Takes weights of other sizes than the released model's."""
+    """Whether weights of other sizes than the released model's are taken; by default they are not.
+    """
     image_root: str
+    """See `ImageVerifier`, as for the options below."""
     max_pixels: int
     upright: bool
     max_batch: int
@@ -149,8 +151,11 @@ class ClipVerifier(ModelVerifier):
     """
 
     model: ClassVar[type[ClipScorer]]
+    """The scorer that reads the weights."""
     called: ClassVar[str]
+    """The name of the verifier."""
     wanted: ClassVar[Wanted]
+    """The files of the weights, and where to get them."""
 
     def __init__(
         self, *, checkpoint: str = "", tokenizer: str = "", **options: Unpack[ModelOptions]
@@ -263,7 +268,7 @@ def choose_device(name: str) -> str:
     # GPU. With this variable torch asks the driver's library instead.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     kind, _, number = name.partition(":")
-    if name not in ("auto", "cpu") and not (kind == "cuda" and (not number or number.isdigit())):
+    if name not in ("auto", "cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
         raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
     available = name != "cpu" and torch.cuda.is_available()
     if name == "auto":

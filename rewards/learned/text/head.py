@@ -1,7 +1,7 @@
-"""The base and the settings of verifiers that read the numbers of a model's head.
+"""Transformers models with a head whose numbers a verifier reads, and the settings of verifiers.
 
-Each group is there twice: as a class with defaults, and as the typed keyword arguments of the
-verifiers' constructors.
+Most settings are here twice: as a class with defaults, and as a TypedDict that types the keyword
+arguments of the verifiers' constructors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class HeadOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class HeadSettings:
-    """The place and the bounds of a model that scores texts in batches."""
+    """The device, the number format and the bounds of a model that scores texts in batches."""
 
     max_tokens: int = 0
     """The most tokens of a conversation; 0 takes the model's own limit."""
@@ -42,7 +42,7 @@ class HeadSettings:
 
 
 class FolderOptions(TypedDict, total=False):
-    """The options of a verifier that reads probabilities: the model's folder and its place."""
+    """The options of a verifier that reads probabilities; see `AskerSettings`."""
 
     model: str
     device: str
@@ -63,7 +63,7 @@ class AskerOptions(FolderOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:
-    """The model that writes judgements: of a server, or of a folder in this process."""
+    """The settings of a model that writes judgements, on a server or in this process."""
 
     model: str = ""
     """The name of the server's model; without `base_url`, a transformers folder."""
@@ -89,12 +89,12 @@ class AskerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The kind of a model's last layer."""
+    """The kind of a model's last layer, the head."""
 
     auto_class: str
     """The transformers class, such as "AutoModelForSequenceClassification"."""
     labels: tuple[int, ...] = ()
-    """The numbers of labels that the head may have; empty where the head has no labels."""
+    """The possible counts of the head's labels; empty for a head without labels."""
 
 
 class HeadModel:

@@ -11,46 +11,33 @@ import gc
 import json
 import os
 import signal
-import socket
-import struct
 import sys
+from contextlib import suppress
 
 from . import fetch, program
+from .message_line import MessageLine
 from .request import Request
 
 PEER = 3
-LENGTH = struct.Struct("<I")
+_MAX_BYTES = 0xFFFF_FFFF
+"""Messages of the driver are bounded by the driver."""
 
 
 def run(request: Request) -> int:
     """Serve the session until the driver closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    line = socket.socket(fileno=PEER)
+    line = MessageLine(PEER)
     namespace = program.fresh_main().__dict__
     sys.argv = [""]
     gc.enable()
     program.give_full_depth()
-    while (header := _exactly(line, LENGTH.size)) is not None:
-        body = _exactly(line, LENGTH.unpack(header)[0])
-        if body is None:
-            break
-        message: dict[str, object] = json.loads(body)
-        answer = _DO[str(message["do"])](message, namespace)
-        if answer is not None:
-            data = json.dumps(answer).encode()
-            line.sendall(LENGTH.pack(len(data)) + data)
+    with suppress(EOFError):
+        while True:
+            message: dict[str, object] = json.loads(line.receive(_MAX_BYTES))
+            answer = _DO[str(message["do"])](message, namespace)
+            if answer is not None:
+                line.send(json.dumps(answer).encode())
     return 0
-
-
-def _exactly(line: socket.socket, size: int) -> bytes | None:
-    """Return the next `size` bytes of a request, or None once the driver has closed the socket."""
-    data = b""
-    while len(data) < size:
-        part = line.recv(min(size - len(data), 1 << 16))
-        if not part:
-            return None
-        data += part
-    return data
 
 
 def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str, object]:

@@ -101,7 +101,10 @@ class TestHarness(TestsLine):
             with without_solution():
                 if lacking := scopes.missing_modules(sources, own={from_module}):
                     raise BrokenTests(scopes.not_installed(lacking))
-        classes = any(word[:1].isupper() for word in words - BUILTINS)
+        with without_solution():
+            loaded, bound = scopes.global_names(tuple(sources))
+        # A name that is bound and never read, such as METADATA, is no class.
+        classes = any(word[:1].isupper() for word in words - BUILTINS - (bound - loaded))
         if (
             not classes
             and words.isdisjoint(WORDS)

@@ -225,17 +225,19 @@ class _Reader:
             return "" if name in dir(BaseException) else "call methods of the solution's exceptions"
         return ""
 
-    def _is_inside(self, node: ast.expr) -> bool:
+    def _is_inside(self, node: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
         """Return whether an expression is what an attribute or method of an object under test
-        gave.
+        gave. `seen`: the variables that led here.
         """
-        if isinstance(node, ast.Name):
-            return any(map(self._is_inside, self._interface.given(node.id)))
-        if isinstance(node, ast.Call) and last_name(node.func) not in _CHAINED:
-            return isinstance(node.func, ast.Attribute) and self._is_inside(node.func)
-        if not isinstance(node, ast.Attribute):
-            return False
-        return self._interface.is_object(node.value) or self._is_inside(node.value)
+        match node:
+            case ast.Name(id=name) if name not in seen:
+                given = {variable_of(each) or each: each for each in self._interface.given(name)}
+                return any(self._is_inside(value, seen | {name}) for value in given.values())
+            case ast.Call(func=ast.Attribute(attr=name) as method) if name not in _CHAINED:
+                return self._is_inside(method, seen)
+            case ast.Attribute(value=value):
+                return self._interface.is_object(value) or self._is_inside(value, seen)
+        return False
 
     def _of_mock(self, node: ast.Attribute) -> str:
         """Find mocks that are passed to the solution, which gets only a function without

@@ -71,6 +71,8 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 
 _COPYING = ("copy", "deepcopy")
+_LONGEST_WAY = 8
+"""The most variables and helpers through which the origin of a value is followed."""
 
 
 def _inside(node: ast.AST | None) -> Iterable[ast.AST]:
@@ -91,7 +93,7 @@ def _sides(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _is_text(node: ast.AST) -> bool:
+def _is_text(node: ast.AST | None) -> bool:
     """Return whether an expression puts values into a text by `%`."""
     match node:
         case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
@@ -338,37 +340,59 @@ class Interface:
 
     # --- where a value comes from ---------------------------------------------
 
-    def origin(self, node: ast.expr | None, depth: int = 8) -> str:
+    def origin(
+        self, node: ast.AST | None, seen: tuple[str, ...] = (), *, loose: bool = False
+    ) -> str:
         """Return the solution's name whose call made the value of `node`; empty if that is not
         sure.
+
+        Args:
+            node: an expression.
+            seen: the variables and helpers of the tests that led here.
+            loose: whether a value that is calculated from an object comes from that object.
         """
-        match node if depth else None:
-            case None:
-                return ""
+        match node if len(seen) < _LONGEST_WAY else None:
             case ast.Await(value=value) | ast.NamedExpr(value=value):
-                return self.origin(value, depth - 1)
+                return self.origin(value, seen)
             case ast.Call(func=function, args=[value]) if last_name(function) in _COPYING:
-                return self.origin(value, depth - 1)
+                return self.origin(value, seen)
             case ast.Call(func=ast.Subscript(value=kind)):
                 # `Stack[int]()` makes an object of `Stack`.
                 name = self.free(kind)
                 return name if name[:1].isupper() else ""
             case ast.Call(func=function):
-                name = self.free(function)
                 helper = function.id if isinstance(function, ast.Name) else ""
-                return name or self._same(self._helpers.get(helper, []), depth)
-            case expression:
-                key = variable_of(expression)
-                return self._same(self._values_given(key), depth) if key else ""
+                returned = self._helpers.get(helper, [])
+                return self.free(function) or self._same(f"{helper}()", returned, seen)
+            case ast.BinOp(left=left, right=right) if loose and not _is_text(node):
+                return self.origin(left, seen, loose=True) or self.origin(right, seen, loose=True)
+            case ast.UnaryOp(operand=operand) if loose:
+                return self.origin(operand, seen, loose=True)
+            case ast.expr() as variable if key := variable_of(variable):
+                return self._same(key, self._values_given(key, loose=loose), seen, loose=loose)
+        return ""
 
-    def _values_given(self, key: str) -> list[ast.expr | None]:
-        """Return what a variable is given, except values reached from itself: `node =
-        node.next`.
+    def _same(
+        self, key: str, values: list[ast.expr | None], seen: tuple[str, ...], *, loose: bool = False
+    ) -> str:
+        """Return the origin that all values of a variable or helper share, but for values that it
+        gives in turn: `a, b = b, a`.
+        """
+        seen = (*seen, key)
+        known = {variable_of(value) or value: value for value in values if value}
+        others = [value for each, value in known.items() if each not in seen]
+        origins = {self.origin(value, seen, loose=loose) for value in others}
+        return origins.pop() if len(origins) == 1 and None not in values else ""
+
+    def _values_given(self, key: str, *, loose: bool = False) -> list[ast.expr | None]:
+        """Return what a variable is given, except values reached from itself, as by `node =
+        node.next`, or, if `loose`, made of itself.
         """
         return [
             value
             for value in self._values.get(key, [])
             if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
+            and not (loose and any(isinstance(n, ast.Name) and n.id == key for n in _inside(value)))
         ]
 
     def given(self, name: str) -> list[ast.expr]:
@@ -379,28 +403,9 @@ class Interface:
             if value is not None and variable_of(value) != name
         ]
 
-    def _same(self, values: list[ast.expr | None], depth: int) -> str:
-        origins = {self.origin(value, depth - 1) for value in values}
-        return origins.pop() if len(origins) == 1 else ""
-
     def loose_origin(self, node: ast.AST | None) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""
-        match node:
-            case ast.Name(id=name):
-                values = [
-                    value
-                    for value in self._values_given(name)
-                    if not any(isinstance(n, ast.Name) and n.id == name for n in _inside(value))
-                ]
-                origins = set(map(self.loose_origin, values))
-                return origins.pop() if len(origins) == 1 else ""
-            case ast.BinOp(left=left, right=right) if not _is_text(node):
-                return self.loose_origin(left) or self.loose_origin(right)
-            case ast.UnaryOp(operand=operand):
-                return self.loose_origin(operand)
-            case ast.expr() as expression:
-                return self.origin(expression)
-        return ""
+        return self.origin(node, loose=True)
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""

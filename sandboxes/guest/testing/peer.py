@@ -7,16 +7,14 @@ arguments, and it never evaluates, compares or formats anything on the solution'
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ..run.message_line import MessageLine
 from . import value_wire, values
 
-_LENGTH = struct.Struct("<I")
-_READ_BYTES = 1 << 16
+_CORE_BYTES = 16
 _DEEPEST = 64
 """The deepest nesting of calls back and forth."""
 _MOST_COMPARED = 4096
@@ -55,8 +53,7 @@ class Peer:
         *,
         returns_changes: bool,
     ) -> None:
-        self._line = socket.socket(fileno=descriptor)
-        self._unread = b""
+        self._line = MessageLine(descriptor)
         self._serve, self._name, self._find = serve, name, find
         self._returns_changes = returns_changes
         self._depth = 0
@@ -105,12 +102,11 @@ class Peer:
 
     def tell_core(self, core: int) -> None:
         """Send the core of this process, before anything else."""
-        self._line.sendall(_LENGTH.pack(core))
+        self._line.send(b"%d" % core)
 
     def hear_core(self) -> int:
         """Receive the core of the other end's process."""
-        (core,) = _LENGTH.unpack(self._take(_LENGTH.size))
-        return int(core)
+        return int(self._received(_CORE_BYTES))
 
     def serve_forever(self) -> None:
         """Answer requests until the other end closes."""
@@ -176,15 +172,12 @@ class Peer:
         """Send a message: the kind, then the tokens."""
         data = value_wire.dumps(tokens)
         try:
-            self._line.sendall(_LENGTH.pack(len(data)) + data)
+            self._line.send(data)
         except OSError as error:
             raise Gone(str(error)) from error
 
     def _receive(self) -> tuple[str, list[value_wire.Token]]:
-        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
-        if length > value_wire.MAX_BYTES:
-            raise value_wire.Malformed(f"a message of {length} bytes")
-        tokens = value_wire.loads(self._take(length))
+        tokens = value_wire.loads(self._received(value_wire.MAX_BYTES))
         kind = tokens[0] if tokens else None
         if type(kind) is not str or kind not in ("?", "!", "~"):
             raise value_wire.Malformed("a message of no known kind")
@@ -192,17 +185,10 @@ class Peer:
             raise value_wire.Malformed("a request without a verb")
         return kind, tokens[1:]
 
-    def _take(self, size: int) -> bytes:
-        """Receive the next `size` bytes; surplus bytes are kept for later."""
-        parts, missing = [self._unread], size - len(self._unread)
-        while missing > 0:
-            try:
-                parts.append(self._line.recv(_READ_BYTES))
-            except OSError as error:
-                raise Gone(str(error)) from error
-            if not parts[-1]:
-                raise Gone("closed")
-            missing -= len(parts[-1])
-        data = b"".join(parts)
-        self._unread = data[size:]
-        return data[:size]
+    def _received(self, max_bytes: int) -> bytes:
+        try:
+            return self._line.receive(max_bytes)
+        except (EOFError, OSError) as error:
+            raise Gone(str(error)) from error
+        except ValueError as error:
+            raise value_wire.Malformed(str(error)) from error

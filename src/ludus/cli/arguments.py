@@ -13,9 +13,9 @@
 
 The text under each field is the help of that option.
 
-The command line is read by tyro, as that of all verbs, on top of what the file says. Options are
-written like those of the other verbs, `--rollout.max-tokens 16`; the names that the TOML file has,
-`--rollout.max_tokens=16`, are taken as well, and `--run.resume=true` for a switch.
+`parse_settings` reads the settings of a run: a TOML file, if the first argument names one, and then
+options, which go before the file. Besides `--rollout.max-tokens 16` it takes the names of the TOML
+file, `--rollout.max_tokens=16`, and `--run.resume=true` for a switch.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def parse(
         options: the dataclass of the verb's options.
         arguments: the words after the verb.
         help: what the help and the errors say of the verb.
-        default: the values of what the arguments do not name; by default those of the class.
+        default: the values of options that the arguments leave out; by default those of the
+            class.
 
     Raises:
         ConfigError: the arguments cannot be read; the message is a single line that says what to
@@ -148,13 +149,15 @@ def parse(
 
 
 def _with_neighbour(message: str, options: type[object], arguments: Sequence[str]) -> str:
-    """Add to a message about an unknown option `--a.b` the option of another section that has this
-    name, or nearly: those who know another trainer look for it elsewhere. What is given without
-    an option in this verb, and with one in others, is told first.
+    """Add to a message about an unknown option `--a.b` an option of another section with the same
+    name or a similar one, where users of another trainer look for it.
+
+    Two mistakes have a message of their own: `--import` behind the verb, and an option in place of
+    a positional argument.
     """
     unknown = re.match(r"unknown options: --([\w.-]+)", message)
-    lacking = ("unknown options", "Missing value", "missing from")
-    if message.startswith(lacking) and any(word.startswith("--import") for word in arguments):
+    beginnings = ("unknown options", "Missing value", "missing from")
+    if message.startswith(beginnings) and any(word.startswith("--import") for word in arguments):
         verb = message.rpartition("(ludus ")[2].partition(" ")[0]
         return f"--import stands before the verb: ludus --import FILE.py {verb} ..."
     hints = get_type_hints(options, include_extras=True)
@@ -163,12 +166,10 @@ def _with_neighbour(message: str, options: type[object], arguments: Sequence[str
         for name, hint in hints.items()
         if tyro.conf.Positional in getattr(hint, "__metadata__", ())
     ]
-    for name in positional if message.startswith(lacking) else ():
+    for name in positional if message.startswith(beginnings) else ():
         if any(word.partition("=")[0] == f"--{name}" for word in arguments):
             end = message.rpartition(" (ludus")[2]
-            return (
-                f"--{name} is no option here: its value stands alone, behind the verb (ludus{end}"
-            )
+            return f"--{name} is no option here: give its value alone, behind the verb (ludus{end}"
     if unknown is None or "did you mean" in message:
         return message
     paths = {path.rpartition(".")[2]: path for path in reversed(_paths(options))}
@@ -261,8 +262,8 @@ def parse_settings(
         cls: the config class.
         arguments: the words after the verb.
         help: what the help and the errors say of the verb.
-        named: reads the table that a first argument without dashes stands for, by default a TOML
-            file; None where the verb takes no such argument.
+        named: reads the table of settings that a first argument without dashes names, by default
+            a TOML file; None where the verb takes no such argument.
 
     Raises:
         ConfigError: a setting does not exist, a value does not fit, or settings contradict each
@@ -281,7 +282,7 @@ def parse_settings(
 
 
 def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
-    """Write `--a.b=true`, `--a.b false` and `--no-a.b` as the switches that tyro has: `--a.b` and
+    """Rewrite `--a.b=true`, `--a.b false` and `--no-a.b` as tyro's own switches, `--a.b` and
     `--a.no-b`.
     """
     spelled: list[str] = []
@@ -292,7 +293,7 @@ def _with_switches(cls: type[Any], words: Sequence[str]) -> list[str]:
         negated = name.startswith("no-")
         path = (name[3:] if negated else name).replace("-", "_").split(".")
         kind = type_at(cls, path)
-        choices = get_args(kind) if bool in get_args(kind) else ()  # a switch with further values
+        choices = get_args(kind) if bool in get_args(kind) else ()  # a switch or one of some words
         if not word.startswith("--") or not (kind is bool or choices):
             spelled.append(word)
             continue

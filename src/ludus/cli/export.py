@@ -12,9 +12,7 @@ import tyro
 
 from ludus.agent.viewer.export import FORMATS, export
 from ludus.agent.viewer.server import open_runs
-from ludus.agent.viewer.store import FILTERS
-from ludus.agent.viewer.views import filters_of
-from ludus.errors import ConfigError
+from ludus.agent.viewer.views import filters_of, refuse_filters
 
 from .arguments import VerbHelp, parse
 from .runs import run_place
@@ -48,11 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         ),
     )
     given = dict(parse_qsl(options.filter, keep_blank_values=True))
+    refuse_filters(given)
     filters = filters_of(given)
-    if unknown := set(given) - set(filters):
-        raise ConfigError(
-            f"--filter has no {sorted(unknown)[0]!r}; filters: {', '.join(FILTERS)}, part:NAME"
-        )
     source = run_place(options.run)
     (reader,) = open_runs([source], most=1).readers.values()
     beside = source if source.is_dir() else source.parent

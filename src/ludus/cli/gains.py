@@ -12,7 +12,7 @@ from rich.table import Table
 from ludus.agent.episodes import read_episodes
 from ludus.agent.viewer import RunReader
 from ludus.agent.viewer.gains import ExperienceGap, Gains, evaluations_of, experience, gains
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 
 SHOWN = 8
 """Tasks that are listed of each kind."""
@@ -57,17 +57,21 @@ def measure_gains(folder: Path, before: str, after: str) -> RunGains:
 
 def _weights(reader: RunReader) -> tuple[dict[str, Any] | None, str]:
     model = reader.settings.get("model", {})
-    first = Path(str(model.get("path", ""))) if isinstance(model, dict) else Path()
+    path = str(model.get("path", "")) if isinstance(model, dict) else ""
     last = sorted((reader.path / "checkpoints").glob("step-*"))
-    if not last or not any(first.glob("*.safetensors")):
-        return None, "the model before or the checkpoint after is not there"
     try:
         from ludus.trainer.models.changed import changed_weights
+        from ludus.trainer.models.model_paths import locate_model
     except ImportError:
         return None, "needs the extra train"
+    if not last or not path:
+        return None, "the model before or the checkpoint after is not there"
     try:
+        first = Path(locate_model(path))  # a run stands for its best checkpoint
+        if not any(first.glob("*.safetensors")):
+            return None, f"the model before, {path!r}, is not in a folder of this machine"
         return msgspec.to_builtins(changed_weights(first, last[-1])), ""
-    except ConfigError as error:
+    except LudusError as error:
         return None, str(error)
 
 

@@ -223,6 +223,8 @@ def _show_end(console: Console, session: Playable, episode: Episode, *, has_left
     if not verdict.ok:
         console.print(Text(escaped(f"no reward ({verdict.status}): {verdict.detail}"), "red"))
         return 1
+    for message in trajectory.closing:  # what the last action was answered
+        show_message(console, message)
     parts = ", ".join(f"{name} {value:g}" for name, (value, _) in verdict.parts.items())
     summary = f"reward {verdict.unwrap():g} ({parts}), {trajectory.stop}, task {episode.task}"
     console.print(Text(escaped(f"{summary}. {verdict.detail}".strip())))

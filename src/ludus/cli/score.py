@@ -101,7 +101,8 @@ def main(arguments: Sequence[str]) -> int:
             "\n  ludus score answers.jsonl --out verdicts.jsonl",
         ),
     )
-    if options.file is None and options.verifier.endswith((".jsonl", ".json")):
+    bare = options.verifier.partition("?")[0]  # an option may be a file of JSON, too
+    if options.file is None and bare.endswith((".jsonl", ".json")):
         options = replace(options, verifier="", file=Path(options.verifier))
     (verifier_options,) = from_file([options.verifier], options.options)
     name, settings = parse_served(with_options(verifier_options, _settings(options.set)))

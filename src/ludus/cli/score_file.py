@@ -125,13 +125,16 @@ def show_report(report: ScoringReport, *, out: str, wrong: int, as_json: bool) -
     """Print what was measured, and `wrong` answers whose verdict differs from the label."""
     counts = report.overall
     if as_json:
-        fields = {
+        fields: dict[str, object] = {
             "rows": report.rows, "mean_reward": report.mean_reward,
             "statuses": report.statuses, "pool_fates": report.fates,
-            "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
             "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
+        }  # fmt: skip
+        labelled = {
+            "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
             "categories": {name: count.accuracy for name, count in report.categories.items()},
         }  # fmt: skip
+        fields |= labelled if counts.total else {}  # without labels nothing is right or wrong
         print(json.dumps(fields | ({"out": out} if out else {})))
         return
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))

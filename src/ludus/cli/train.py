@@ -238,8 +238,10 @@ def recipe_or_settings(name: str) -> Table:
         if Path(name).is_file():
             raise ConfigError(f"{name!r} is a file, and no TOML file of settings or of a recipe")
         load_recipe(name)
-    is_settings = name.endswith(".toml") and "algorithm" not in read_toml(name)
-    return read_toml(name) if is_settings else {"recipe": name}
+    if not name.endswith(".toml"):
+        return {"recipe": name}
+    table = read_toml(name)
+    return {"recipe": name} if table.keys() & {"base", "algorithm"} else table
 
 
 def _run(config: TrainConfig) -> int:

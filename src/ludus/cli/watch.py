@@ -73,11 +73,13 @@ def _print_view(options: WatchOptions, places: list[Path]) -> int:
     from urllib.parse import parse_qsl
 
     from ludus.agent.viewer.server import open_runs
-    from ludus.agent.viewer.views import view, without_text
+    from ludus.agent.viewer.views import refuse_query, view, without_text
 
     name, _, words = options.json.partition("?")
     runs = open_runs(places, tokenizer=_tokenizer(options))
-    data = msgspec.to_builtins(view(name, runs, dict(parse_qsl(words))), enc_hook=str)
+    query = dict(parse_qsl(words))
+    refuse_query(name, runs, query)
+    data = msgspec.to_builtins(view(name, runs, query), enc_hook=str)
     print(msgspec.json.encode(data if options.content else without_text(data)).decode())
     return 0
 

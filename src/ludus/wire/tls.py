@@ -1,4 +1,4 @@
-"""Certificates: the server's, and what a client trusts and shows, alike for both transports."""
+"""TLS: the certificate of a server, and the authorities and certificate of a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServerTls:
-    """The certificate of a server, which may be read again.
+    """The certificate of a server, which can be renewed while the server runs.
 
     Args:
         certificate: a PEM file with the certificate and its chain.
@@ -38,7 +38,10 @@ class ServerTls:
             self.context.verify_mode = ssl.CERT_REQUIRED
 
     def read_again(self) -> None:
-        """Read the certificate again, for new connections; a faulty certificate is not used."""
+        """Read the certificate's files again, for new connections.
+
+        If they cannot be used, the present certificate stays, and an error is logged.
+        """
         try:
             # Into another context first: a key that does not fit would spoil the present one.
             ServerTls(self._certificate, self._key)
@@ -57,7 +60,7 @@ class ServerTls:
 
 
 def client_context(authority: str = "", certificate: str = "") -> ssl.SSLContext | None:
-    """Return what a client trusts and shows; None for the system's authorities and no certificate.
+    """Return the TLS context of a client; None, which means the default, without arguments.
 
     Args:
         authority: a PEM file with the authorities to trust, instead of the system's.

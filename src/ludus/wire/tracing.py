@@ -24,8 +24,8 @@ from .codec import trace_parent
 
 TRACES_PATH = "/v1/traces"
 """The path of OTLP over HTTP, where an address has none."""
-FLUSH_MS = 5000
-"""The longest time that `close` waits for the last spans."""
+EXPORT_S = 5.0
+"""Seconds for which a batch of spans is tried to be sent, at the end of the server too."""
 
 
 class TraceSpan:
@@ -66,7 +66,7 @@ class Tracer:
 
     Raises:
         MissingExtra: OpenTelemetry is not installed.
-        ConfigError: the address is none.
+        ConfigError: `url` is no address of HTTP.
     """
 
     def __init__(self, url: str, *, exporter: Any = None) -> None:
@@ -83,7 +83,7 @@ class Tracer:
         except ImportError:
             raise MissingExtra.of("otel", needed_for="--otel") from None
         endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
-        self._exporter = exporter or otlp.OTLPSpanExporter(endpoint=endpoint)
+        self._exporter = exporter or otlp.OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S)
         about = {"service.name": "ludus", "service.version": version("ludus-rl")}
         self._provider = sdk.TracerProvider(resource=resources.Resource.create(about))
         self._tracer = self._provider.get_tracer("ludus", version("ludus-rl"))
@@ -95,8 +95,13 @@ class Tracer:
         self._provider.add_span_processor(export.BatchSpanProcessor(self._exporter))
 
     def begin(self, operation: str, name: str, attributes: Mapping[str, str | int]) -> TraceSpan:
-        """Begin the span `operation name`, and make it the parent of what our clients ask from now
-        on in this task.
+        """Begin the span `operation name`, as the parent of all that clients of ludus ask from now
+        on in this asyncio task.
+
+        Args:
+            operation: the kind of work, such as `step`.
+            name: of the environment or verifier.
+            attributes: the span's attributes, by their names in OpenTelemetry.
         """
         trace = import_module("opentelemetry.trace")
         parent = self._propagator.extract({"traceparent": trace_parent.get()})
@@ -109,6 +114,5 @@ class Tracer:
         return TraceSpan(span, name)
 
     def close(self) -> None:
-        """Send what waits, for at most five seconds, and end the thread."""
-        self._provider.force_flush(FLUSH_MS)
+        """Send the spans that wait, each batch for at most `EXPORT_S`, and end the thread."""
         self._provider.shutdown()

@@ -231,6 +231,20 @@ def test_every_form_of_a_pair_says_the_same(row: dict[str, Any]) -> None:
     assert [[message.text for message in answer] for answer in pair.answers] == [["4"], ["5"]]
 
 
+def test_answers_that_begin_with_the_same_call_are_answers_to_the_prompt() -> None:
+    sides = [[CALL, RESULT, {"role": "assistant", "content": text}] for text in ("4", "5")]
+    row = {"prompt": [U], "chosen": sides[0], "rejected": sides[1]}
+    pair = PreferenceReader(Path()).pair(row)
+    assert [message.text for message in pair.prompt] == ["2+2?"]
+    assert [[message.text for message in answer] for answer in pair.answers] == [
+        ["", "4", "4"],
+        ["", "4", "5"],
+    ]
+    whole = {"chosen": [U, *sides[0]], "rejected": [U, *sides[1]]}
+    pair = PreferenceReader(Path()).pair(whole)  # the prompt is what both begin with
+    assert [message.text for message in pair.prompt] == ["2+2?", "", "4"]
+
+
 BAD_PAIRS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "q", "chosen": "4", "rejected": "4"}, "with equal answers"),
     ({"prompt": "q", "chosen": "4", "rejected": "5", "preference": "tie"}, "with a tie"),
@@ -240,6 +254,7 @@ BAD_PAIRS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "q", "answers": ["4", "5"], "ranks": [1, None]}, "rank that is no number"),
     ({"chosen": "4", "rejected": "5"}, "without a prompt"),
     ({"prompt": "q", "chosen": "", "rejected": "5"}, "an empty turn"),
+    ({"prompt": "q", "chosen": [], "rejected": [A]}, "without a turn of the assistant"),
     ({"prompt": "q", "completion": "4"}, "without preferences"),
 ]
 

@@ -647,8 +647,15 @@ async def test_a_program_that_prints_without_end_is_bounded_and_killed_with_its_
 
 
 AGENT_FILE = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Move:
+    number: int = 7
+
 async def run(task):
-    return "7"
+    return str(Move().number)
 """
 
 

@@ -17,6 +17,7 @@ from ludus.agent import ChatPolicy, Generation, Sampling, Stop
 from ludus.agent.engine import can_constrain
 from ludus.agent.gateway import (
     AgentCommand,
+    AgentTask,
     Gateway,
     RolloutLimits,
     TextWriter,
@@ -27,7 +28,7 @@ from ludus.agent.gateway import (
 from ludus.agent.gateway.programs import _inside
 from ludus.envs import make_async
 from ludus.errors import ConfigError
-from ludus.messages import assistant
+from ludus.messages import assistant, user
 from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.models.tiny import build_model
 from ludus.verdict import Verdict
@@ -64,6 +65,12 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ({"messages": [USER], "response_format": FORM}, "this engine cannot hold an answer"),
         ({"messages": [USER], "response_format": {"type": "grammar"}}, "json_schema"),
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "image"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "an image without a URL or data",
+        ),
+        ({"messages": [USER], "stop": {}}, "stop = {}"),
+        ({"messages": [USER], "stop": [1]}, "stop = [1]"),
         ({"messages": [{"role": "judge", "content": ""}]}, "'judge'"),
         ({"messages": [USER, {"role": "tool", "tool_call_id": "c9", "content": "3"}]}, "'c9'"),
         ({"messages": []}, "empty"),
@@ -84,6 +91,13 @@ async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_no_row(
         assert words in reply.json()["error"]["message"]
         assert reply.headers["x-should-retry"] == "false"
         assert rollout.tree.calls == engine.log == []
+
+
+async def test_an_empty_list_of_ends_is_none() -> None:
+    engine = LoggedEngine(chat_format())
+    async with serving(engine) as (gateway, http):
+        await ask(http, gateway.open(), {"messages": [USER], "stop": []})
+        assert len(engine.log) == 1
 
 
 async def test_a_call_after_the_end_is_gone_and_no_sdk_repeats_it() -> None:
@@ -225,6 +239,16 @@ def test_files_of_one_name_are_both_beside_the_agent_and_take_no_name_of_the_tas
     assert not {"task.json", "answer"} & set(files)
 
 
+def test_words_that_name_nothing_are_passed_on_where_the_working_folder_is_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agent.py").touch()
+    words, files = _inside("sh agent.py --turns 3 hello", ["."])
+    assert words == ["sh", str(tmp_path / "agent.py"), "--turns", "3", "hello"]
+    assert files == {}
+
+
 def test_a_file_in_the_place_of_a_command_is_told_how_to_run_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +256,17 @@ def test_a_file_in_the_place_of_a_command_is_told_how_to_run_it(
     Path("agent.py").touch()
     with pytest.raises(ConfigError, match=r"'python agent.py', a function is named agent.py:NAME"):
         agent_of("agent.py")
+
+
+@pytest.mark.parametrize("prompt", ["a short one", "a null \0 character", "x" * 200_000])
+async def test_a_prompt_that_no_variable_can_hold_is_in_the_file_alone(prompt: str) -> None:
+    task = AgentTask(
+        base_url="http://h/v1", anthropic_url="http://h", key="k", task="t", messages=[user(prompt)]
+    )
+    command = AgentCommand("sh -c 'echo ${#LUDUS_PROMPT}; wc -c < $LUDUS_TASK'")
+    in_variable, in_file = map(int, (await command(task)).split())
+    assert in_variable == (len(prompt) if prompt == "a short one" else 0)
+    assert in_file > len(prompt)
 
 
 async def test_an_agent_that_never_calls_has_no_reward_and_no_row() -> None:

@@ -347,4 +347,5 @@ def test_a_person_sees_rewards_and_takes_a_line_back(
     assert "one wrong" in screen
     assert "one two" in screen
     assert screen.count("reward +0.5") == 4  # after one, wrong, one again, and two
+    assert "one two three" in screen  # what the last word was answered
     assert "reward 1.5" in screen

@@ -344,6 +344,15 @@ def test_an_error_of_a_template_is_a_typed_error() -> None:
         apply_template(tokenizer, [{"role": "assistant", "content": "x"}], None, prompt=True)
     with pytest.raises(TemplateRefused, match="cannot be read"):
         TemplateTokenizer("{% if %}")
+    for source, reason in (
+        ("{{ 1 // 0 }}", "division"),
+        ("{% for i in range(999999) %}{% endfor %}", "Range too big"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    ):
+        with pytest.raises(TemplateRefused, match=reason):
+            apply_template(
+                TemplateTokenizer(source), [{"role": "user", "content": "x"}], None, prompt=True
+            )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ludus.envs import EnvSession
 from ludus.envs.families.files import Files
 from ludus.envs.families.files.chores import CHORES, draw_tree, same
 from ludus.envs.families.files.files_env import Job, Shell
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError, LudusError, ToolError
 from ludus.messages import Message, ToolCall, assistant
 from ludus.sandboxes.api import default_sandbox
 
@@ -187,6 +187,11 @@ async def test_the_shell_says_what_commands_write_and_how_they_end() -> None:
     assert (await bash.run("yes")).endswith("[stopped: too much output]")
     assert "letters left out" in await bash.run("seq 150")
     assert await bash.run("(sleep 30; echo late) & echo now") == "now"
+    assert await bash.run("exec >/dev/null 2>&1; sleep 30") == "[stopped: timeout]"
+    assert await bash.run("exec >/dev/null 2>&1; exit 3") == "[exit code 3]"
+    for command in ("echo a\0b", "true " + "x" * 140_000):
+        with pytest.raises(ToolError, match="bytes; give at most 131,071"):
+            await bash.run(command)
     assert await bash.tree() == {"a/b.txt": "x\n"}
     await bash.close()
 
@@ -196,6 +201,8 @@ async def test_the_shell_says_what_commands_write_and_how_they_end() -> None:
     "command",
     [
         "ln -s b.txt a/link",
+        "ln -s a link",
+        "touch $'bad\\xff'",
         "printf '\\xff' > bytes",
         "head -c 600000 /dev/zero > big",
         "mkfifo pipe",
@@ -206,6 +213,14 @@ async def test_a_tree_of_more_than_small_files_of_text_is_never_right(command: s
     bash = Shell({"a/b.txt": "x\n"}, timeout_s=10.0, max_letters=100)
     await bash.run(command)
     assert await bash.tree() is None
+    await bash.close()
+
+
+@needs_sandbox
+async def test_a_file_that_may_not_be_read_does_not_break_the_session() -> None:
+    bash = Shell({"b.txt": "x\n"}, timeout_s=10.0, max_letters=100)
+    await bash.run("chmod 000 b.txt")
+    assert await bash.tree() in (None, {"b.txt": "x\n"})  # root reads it all the same
     await bash.close()
 
 

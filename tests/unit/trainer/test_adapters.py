@@ -17,6 +17,7 @@ from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.adapters import (
     add_adapter,
     load_adapter,
+    merge_saved_adapter,
     merged_tensors,
     save_adapter,
     without_adapter,
@@ -188,6 +189,36 @@ def test_an_adapter_of_another_model_is_refused_with_the_reason(
         load_adapter(mine, tmp_path)
     assert all(torch.equal(one, before[name]) for name, one in adapter_tensors(mine).items())
     return None
+
+
+def test_an_adapter_that_would_be_scaled_otherwise_is_refused(tmp_path: Path) -> None:
+    model, _ = trained(alpha=12.0)
+    save_adapter(model, tmp_path)
+    with pytest.raises(ConfigError, match=r"the factor 4, .* gives 2; set trainer.lora.alpha = 12"):
+        add_adapter(plain(), LoraConfig(rank=RANK, adapter=str(tmp_path)))
+    add_adapter(plain(), LoraConfig(rank=RANK, alpha=12.0, adapter=str(tmp_path)))
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps({**settings, "alpha_pattern": {"q": 1}})
+    )
+    with pytest.raises(ConfigError, match="alpha_pattern"):
+        merge_saved_adapter(plain(), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft's own
+def test_an_adapter_of_rank_stabilised_lora_is_merged_as_peft_merges_it(tmp_path: Path) -> None:
+    from peft import PeftModel  # pyright: ignore[reportMissingImports]
+
+    model, _ = trained()
+    save_adapter(model, tmp_path)
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, "use_rslora": True}))
+    theirs: Any = PeftModel.from_pretrained(plain(), str(tmp_path)).merge_and_unload()
+    ours = plain()
+    merge_saved_adapter(ours, tmp_path)
+    expected = dict(theirs.named_parameters())
+    for name, weight in ours.named_parameters():
+        assert torch.allclose(weight, expected[name], atol=1e-6)
 
 
 def test_a_folder_without_an_adapter_and_layers_that_do_not_exist_are_refused(

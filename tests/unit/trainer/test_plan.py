@@ -25,7 +25,7 @@ from ludus.trainer.config import (
 )
 from ludus.trainer.models.loading import load_model, outline_model
 from ludus.trainer.models.tiny import write_tiny_policy
-from ludus.trainer.plan.dry_run import make_plan, staleness_told
+from ludus.trainer.plan.dry_run import make_plan, not_installed, staleness_told
 from ludus.trainer.plan.memory import (
     ModelSize,
     checkpoint_bytes,
@@ -285,3 +285,14 @@ async def test_a_plan_for_a_folder_in_use_is_refused_and_changes_nothing_there(
     await make_plan(config(model, tmp_path))
     assert [path.name for path in folder.iterdir()] == [".lock"]
     assert (folder / ".lock").read_bytes() == before
+
+
+def test_what_a_run_needs_and_this_machine_lacks_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    asked = replace(BASE, engine="vllm", run=RunConfig(trackers=("wandb",)))
+    told = list(not_installed(asked))
+    assert ["ludus-rl[vllm]" in told[0], "run.trackers = wandb needs wandb" in told[1]] == [
+        True
+    ] * 2
+    elsewhere = replace(BASE, engine="vllm", vllm=VLLMConfig(url="http://127.0.0.1:8000"))
+    assert list(not_installed(elsewhere)) == list(not_installed(BASE)) == []

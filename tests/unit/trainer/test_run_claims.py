@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -276,6 +277,26 @@ def test_what_is_learned_may_change_only_where_that_is_asked_for(
     begun(tmp_path, changed)
     with pytest.raises(ConfigError, match="made with other settings"):
         refuse_changes(tmp_path, BASE, load_recipe("grpo"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"min_reward": 0.5}, "min_reward was 0.5 and is None"),
+        ({"fields": ("role=from",)}, "fields was ['role=from'] and is []"),
+    ],
+)
+def test_a_setting_that_is_taken_back_to_nothing_is_a_difference(
+    tmp_path: Path, given: dict[str, Any], told: str
+) -> None:
+    plain = SFTConfig(data="rows.jsonl")
+    (tmp_path / "config.toml").write_text(to_toml(referring(replace(plain, **given))))
+    assert refuse_changes(tmp_path, replace(plain, **given)) == []
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        refuse_changes(tmp_path, plain)
+    (tmp_path / "config.toml").write_text(to_toml(referring(plain)))
+    with pytest.raises(ConfigError, match="made with other settings"):
+        refuse_changes(tmp_path, replace(plain, **given))
 
 
 def test_more_steps_under_a_falling_learning_rate_are_another_course(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Plays gem, the General Experience Maker: games in words, and problems of data sets.
+"""The adapter of gem, the General Experience Maker: word games, and problems of data sets.
 
-A program that a policy wrote is never run here: it goes to the owner, who runs it in a sandbox.
+It runs in the process of the peer package. A program that a policy wrote is never run there: it
+goes to the owner, the process that started this one, which runs it in a sandbox.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ..reading import guard_parsers, guarded
 _GAME = re.compile(r"game:(.+?)-v\d+(?:-(.+))?$")
 _NUMBERED = re.compile(r"(.+?)-(d\d+)$")
 _TERMINAL = "TERMINAL_STATE"
+"""The peer's observation after the end of an episode, which is not shown."""
 _asking = threading.Lock()
+"""Held while the owner is asked: the peer runs the tests of a program side by side."""
 
 
 def load(settings: dict[str, Any]) -> dict[str, Any]:
@@ -76,13 +79,14 @@ def catalogue() -> dict[str, Any]:
 
 
 def _lack(peer_id: str) -> dict[str, str]:
+    """Return what an environment lacks here, as fields of the catalogue; {} if it can be played."""
     try:
         importlib.import_module("gem").make(peer_id).reset(seed=1)
     except Exception as error:
-        said = " ".join(str(error).split())
-        if isinstance(error, LookupError) and "Resource" in said:
+        message = " ".join(str(error).split())
+        if isinstance(error, LookupError) and "Resource" in message:
             return {"needs": "data of NLTK in NLTK_DATA: words, averaged_perceptron_tagger_eng"}
-        return {"problem": f"the package fails: {type(error).__name__}: {said[:80]}"}
+        return {"problem": f"the package fails: {type(error).__name__}: {message[:80]}"}
     return {}
 
 
@@ -97,7 +101,7 @@ def _registered() -> dict[str, Any]:
 
 
 class GemFamily:
-    """A family. Settings that are not named here go to the peer's class.
+    """The environments of a family of gem. Settings that are not named here go to the peer's class.
 
     Settings:
         variant: the peer's variant, such as `hard`.
@@ -106,13 +110,13 @@ class GemFamily:
     """
 
     def __init__(self, family: str, settings: dict[str, Any]) -> None:
-        known, left = variants(), dict(settings)
-        refuse_unknown(family, sorted(known), "family of gem")
-        variant = str(left.pop("variant", _default(known[family])))
-        refuse_unknown(variant, sorted(known[family]), f"variant of {family}")
-        self.peer_id = known[family][variant]
-        self.rows = _rows(str(left.pop("data", "")), self.peer_id)
-        self.settings = left
+        families, peer_settings = variants(), dict(settings)
+        refuse_unknown(family, sorted(families), "family of gem")
+        variant = str(peer_settings.pop("variant", _default(families[family])))
+        refuse_unknown(variant, sorted(families[family]), f"variant of {family}")
+        self.peer_id = families[family][variant]
+        self.rows = _rows(str(peer_settings.pop("data", "")), self.peer_id)
+        self.settings = peer_settings
         self._guard = not self.peer_id.startswith("game:")
         self._env: Any = self._made(1)
 
@@ -169,7 +173,7 @@ class GemFamily:
         except (TypeError, ValueError, AssertionError) as error:
             raise PeerRefusal(
                 f"{self.peer_id} of gem cannot be made with {settings!r:.200}: {error}"
-            ) from (error)
+            ) from error
 
 
 def _rows(place: str, peer_id: str) -> dict[str, list[dict[str, Any]]] | None:
@@ -204,7 +208,7 @@ def _send_programs_out() -> None:
     def run_python(
         code: str, sandbox_type: str, stdin: str | None = None, timeout: int = 5
     ) -> tuple[bool, str, str]:
-        with _asking:  # the peer runs the tests of a program side by side
+        with _asking:
             ran = ask({"run": code, "stdin": stdin or "", "timeout_s": timeout})
         return ran["ok"], ran["stdout"], ran["stderr"]
 

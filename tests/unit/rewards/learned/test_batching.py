@@ -87,6 +87,16 @@ async def test_closing_tells_those_who_wait_and_cancels_nobody() -> None:
         assert "doubling was closed" in str(outcome)
 
 
+async def test_a_caller_that_is_cancelled_as_the_batcher_closes_is_cancelled() -> None:
+    batcher = MicroBatcher[int, int](list, max_wait_s=30)
+    caller = asyncio.create_task(batcher.submit(1))
+    await asyncio.sleep(0)
+    await batcher.close()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
 async def test_one_who_gives_up_leaves_the_queue_and_the_others_are_served() -> None:
     begun, go_on = threading.Event(), threading.Event()
     seen: list[int] = []

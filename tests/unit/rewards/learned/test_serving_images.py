@@ -174,6 +174,7 @@ def test_a_model_without_weights_says_where_to_get_them(
         ({"size": 3}, "takes no option size"),
         ({"dtype": "int8"}, "dtype must be one of float32"),
         ({"device": "tpu"}, "device must be auto, cpu, cuda or cuda:N"),
+        ({"device": "cuda:"}, "device must be auto, cpu, cuda or cuda:N"),
         ({"max_batch": 0}, "max_batch must be at least 1"),
     ],
 )
