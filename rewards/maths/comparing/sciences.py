@@ -134,9 +134,14 @@ _DISSOLVED = re.compile(
 )
 
 
+_LETTER_M = re.compile(r"(?<![\d\\A-Za-z])(?<!\d )(?<![\d}]\$ )\$?M\b(?!\s*\()")
+
+
 def molar(prompt: str, gold: str, answer: str) -> tuple[str, str]:
     """Return gold and answer with `0.25 M` as `0.25 mol/L`, where the question is of solutions."""
     if not (_MOLAR.search(gold) or _MOLAR.search(answer)) or not _DISSOLVED.search(prompt):
+        return gold, answer
+    if _LETTER_M.search(prompt) or re.search(r"\dM\b", gold):  # a mass, and no unit
         return gold, answer
     first, second = (_MOLAR.sub(r"\\text{ \g<milli>mol/L}", text) for text in (gold, answer))
     return first, second
@@ -173,7 +178,7 @@ _EVERY = {
     "h": r"hourly",
 }  # fmt: skip
 _ASKS = (
-    r"(?:what|how much|how many|find|calculate|compute|determine|give|state)\b"
+    r"(?:what|how (?:much|many|far)|find|calculate|compute|determine|give|state)\b"
     r"(?:(?!\b(?:if|when|given|while|where|from)\b)[^.?;,]){0,60}?\b"
 )
 _MOLE = re.compile(r"\b(?:per|each|one|1|a) mol(?:e\b|\b)|\bmolar\b", re.IGNORECASE)

@@ -204,6 +204,8 @@ def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
     line = body.rfind("\n", 0, end) + 1
     begin = line if body[line:start].count(". ") <= body[line:start].lower().count("m. ") else start
     times = list(_AT.finditer(body, begin, end))
+    if times and any(map(str.isdigit, body[times[-1].end() : end])):
+        return None
     if len({time["time"] for time in times}) != 1 or _denied(body[begin : times[0].start()]):
         return None
     if re.search(
@@ -230,7 +232,9 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
     (
         re.compile(
-            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b", re.I
+            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+            re.IGNORECASE | re.DOTALL,
         ),
         _time,
     ),

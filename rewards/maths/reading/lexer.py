@@ -176,7 +176,11 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     elif (
         not worded
         and _no_amount(tokens)
-        and (run in _GLUED_UNITS or (run in _PREFIXED and not (spaced and tokens)))
+        and (
+            run in _GLUED_UNITS
+            or (run in _FACTORS and _begins(tokens))
+            or (run in _PREFIXED and not (spaced and tokens))
+        )
     ):
         _product(run, spaced, tokens)
     elif worded or is_word(run) or (run in _SPACED_UNITS and spaced and not _no_amount(tokens)):
@@ -194,6 +198,13 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
+def _begins(tokens: list[Token]) -> bool:
+    """Return whether the letters that follow begin a formula, a numerator or a bracket."""
+    return not tokens or tokens[-1].kind in {"group", "open", "rel"}
+
+
+_FACTORS = frozenset({"mL", "cL", "nm", "km", "cm", "mm", "dm", "kg", "ha"})
+"""Units that are a product at the beginning of a formula: `\\frac{mL^2}{3}`."""
 _SPACED_UNITS = frozenset(
     {"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi", "pc", "kpc", "Mpc", "ly", "dB", "AU"}
 )
