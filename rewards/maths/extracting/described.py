@@ -204,15 +204,15 @@ def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
     line = body.rfind("\n", 0, end) + 1
     begin = line if body[line:start].count(". ") <= body[line:start].lower().count("m. ") else start
     times = list(_AT.finditer(body, begin, end))
-    if times and any(map(str.isdigit, body[times[-1].end() : end])):
+    before = body[begin : times[0].start()] if times else ""
+    if len({time["time"] for time in times}) != 1 or _denied(before) or _BESIDE.search(before):
         return None
-    if len({time["time"] for time in times}) != 1 or _denied(body[begin : times[0].start()]):
-        return None
-    if re.search(
-        r"\b(?:not|if|before|after|until|from|than|or)\s*$", body[begin : times[0].start()]
-    ):
+    if any(map(str.isdigit, body[times[-1].end() : end])):
         return None
     return Described(times[0]["time"], *times[0].span("time"))
+
+
+_BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
 
 
 _Finder = Callable[[str, str, int, int], Described | None]
