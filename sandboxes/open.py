@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 
 from ludus.errors import ConfigError, LudusError, MissingExtra
 
+from .custom import examine_custom, is_custom, open_custom
 from .docker import DockerSandbox
 from .guest.run.plan import DOCKER, LANDLOCK, ROOT, UNSAFE, USERNS
 from .local.slot_sandbox import SlotSandbox
 from .network import NetworkPolicy
-from .own import examine_own, is_own, open_own
 from .protocol import REMOTE, ExecutionStatus, Limits, Sandbox
 from .settings import DEFAULTS, TIER_VARIABLE, SandboxSettings
 
@@ -214,8 +214,8 @@ async def examine(tier: str, settings: SandboxSettings = DEFAULTS) -> TierFindin
         from .remote import examine_remote
 
         return TierFinding(REMOTE, *await examine_remote(tier))
-    if is_own(tier):
-        return TierFinding(tier, *await examine_own(tier))
+    if is_custom(tier):
+        return TierFinding(tier, *await examine_custom(tier))
     if tier == UNSAFE:
         return TierFinding(
             tier, notes=["no isolation at all; not probed, since the probes would succeed"]
@@ -245,7 +245,7 @@ def refuse_unknown(tier: str) -> None:
     Raises:
         ConfigError: the name is unknown; the text lists the tiers and the other forms of a name.
     """
-    if tier not in TIERS and not is_address(tier) and not is_own(tier):
+    if tier not in TIERS and not is_address(tier) and not is_custom(tier):
         raise ConfigError(
             f"no sandbox tier named {tier!r}; known: {', '.join(TIERS)}; a server is named by its "
             f"address, {REMOTE}:http://host:port, a sandbox of yours as module:attribute"
@@ -264,7 +264,7 @@ async def open_sandbox(
 
     Args:
         tier: the name of a tier, the address of a server (`remote:http://host:port`), or a sandbox
-            of your own (`module:attribute`; see `open_own`).
+            of your own (`module:attribute`; see `open_custom`).
         size: slots of each kind; by default twice the cores this process may use.
         image: an image the container engine has; implies the tier `docker`.
         runtime: an OCI runtime the engine knows, such as gVisor's "runsc"; implies the tier
@@ -291,12 +291,12 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
         from .remote import open_remote  # imported only here, because its HTTP client loads slowly
 
         return await open_remote(tier)
-    if tier is not None and is_own(tier):
+    if tier is not None and is_custom(tier):
         if settings.are_for_docker or settings.network:
             raise ConfigError(
                 f"image, runtime and network are settings of ludus' own tiers, not of {tier!r}"
             )
-        return await open_own(tier)
+        return await open_custom(tier)
     if tier is not None:
         return await _open(tier, settings)
     reasons: list[str] = []

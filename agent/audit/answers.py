@@ -21,6 +21,7 @@ from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
 from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
+from .notation import Notation, SpokenEnv
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
@@ -48,6 +49,8 @@ class AnswerKey:
     """What all final answers have in common."""
     answers: frozenset[str] = frozenset()
     """What the expert answers on any of the lessons."""
+    notation: Notation | None = None
+    """How calls are written as text; None where actions are what they are."""
 
     def learn(self, task: str) -> None:
         """Learn what the expert does on a task, and its gold."""
@@ -59,10 +62,17 @@ class AnswerKey:
                 replies = tuple(text_of(episode, n) for n in range(1, len(episode.seen)))
                 rewards = tuple(seen[1] for seen in episode.seen[1:])
                 opening, actions = text_of(episode, 0), tuple(episode.actions)
-                self.experts[task] = Lesson(task, opening, actions, replies, rewards)
+                lesson = Lesson(task, opening, actions, replies, rewards)
+                self.experts[task] = self.notation.lesson(lesson) if self.notation else lesson
             self.subject.gym.reset(seed=self.seed, options={"task": task})
         gold = self.newest_gold()
         self.golds[task] = frozenset() if gold is None else forms_of(gold)
+
+    def speak(self, notation: Notation) -> None:
+        """Read what the expert writes as calls, from now on, and play calls as they are written."""
+        self.notation = notation
+        self.experts = {task: notation.lesson(lesson) for task, lesson in self.experts.items()}
+        self.subject.made[0] = SpokenEnv(self.subject.gym, notation)
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
         """Return what the expert does on tasks, and take the frame of its answers from them."""
@@ -100,6 +110,15 @@ class AnswerKey:
             return False
         # Who says what is right elsewhere as well answers nothing.
         return pieces.isdisjoint(self.answers - {plain_of(wanted)})
+
+    def has_answer(self, task: str) -> bool:
+        """Whether the expert ends in an answer, and not in one more of several deeds that are paid
+        alike.
+        """
+        lesson = self.experts[task]
+        *before, last = zip(lesson.actions, lesson.rewards, strict=True)
+        alike = [paid for action, paid in before if verb(action) == verb(last[0])]
+        return not self.frame.is_constant and not 0 < last[1] <= max(alike, default=0.0)
 
     def overlap(self, task: str, actions: Sequence[Action]) -> float:
         """Return how much the last action's answer shares with the expert's: the F1 of their words,

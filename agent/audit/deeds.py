@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, deed, verb
-from .attackers import Action, Lesson, free_tools, number_of, properties_of
+from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -45,6 +45,11 @@ PEEKS = 4
 """Looks that cost together what a task pays."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
+
+
+def goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
+    """Play the way of each task."""
+    yield from ways.get(scene.task, ())
 
 
 def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:

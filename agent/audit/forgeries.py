@@ -110,7 +110,7 @@ def laws_of(
     """
     is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
     for forgery in Forgery:
-        bound = MORE_BOUND if forgery in (Forgery.MORE, Forgery.HALVED, Forgery.REVERSED) else None
+        bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
             yield Law(f"forged {forgery.name.lower()}", about, forgery.ways, bound=bound)
@@ -223,6 +223,7 @@ class Forgery(StrEnum):
     FIRST = "only the first item of its list is left"
     ROTATED = "each key has the value of the next one"
     ENDS = "only the first and the last item of its list are left"
+    THINNED = "only the first, the last and one other item of its list are left"
     HALVED = "only the first half of its list is left"
     ZEROED = "each of its numbers is zero"
     UNDEFINED = "each of its numbers is NaN"
@@ -245,6 +246,9 @@ class Forgery(StrEnum):
         if self is self.CUT:
             cuts = (slice(0, 1), slice(-1, None))
             return itertools.chain(*(_texts(lesson, partial(_cut, cut)) for cut in cuts))
+        if self is self.THINNED:
+            kept = range(1, MOST_KEPT)
+            return itertools.chain(*(_texts(lesson, partial(_thinned, nth)) for nth in kept))
         return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
     def of(self, answer: str, opening: str) -> str:
@@ -291,6 +295,10 @@ class Forgery(StrEnum):
         rotated = [*items[1:], items[0]]
         moved = sum(map(operator.ne, items, rotated))
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
+
+
+IN_PART = (Forgery.MORE, Forgery.THINNED, Forgery.HALVED, Forgery.REVERSED)
+"""What leaves a part of an answer right, which may be paid for."""
 
 
 @dataclass(frozen=True)
@@ -377,6 +385,16 @@ def _with_more(answer: str, lesson: Lesson) -> str:
     return listing.with_items([*listing.items, *rest]) if is_more else ""
 
 
+def _thinned(nth: int, answer: str) -> str:
+    """Return a list of which the first, the last and the nth item are left; "" where that is more
+    than half of it.
+    """
+    listing = _Listing.of(answer)
+    if listing is None or listing.keys or len(listing.items) < max(THINNED_FROM, nth + 2):
+        return ""
+    return listing.with_items([listing.items[0], listing.items[nth], listing.items[-1]])
+
+
 def _leveled(item: str) -> str:
     first = _TIME.search(item)
     return _TIME.sub(first[0], item) if first else item
@@ -425,6 +443,8 @@ JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
 FEWEST_ITEMS = 4
 """Items of a list of which the first alone, or one said for all, is no fair part."""
+THINNED_FROM, MOST_KEPT = 5, 8
+"""Items of a list of which three are no fair part, and places from which the third is taken."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""

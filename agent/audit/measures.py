@@ -6,11 +6,10 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from statistics import fmean, pstdev
 
 from ludus.contract import NotApplicable, examine, where
@@ -41,11 +40,12 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .deeds import Way, looks_of, peeks_of, ways_to_else
+from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
+from .notation import Notation
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -55,13 +55,14 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import programs_of
-from .rules import Rule, RuleKind, item_rules, plays_rule, rule_from, tries_all
+from .rules import RuleKind, answers_by, item_rules, plays_rule, rule_from, tries_all
 from .search import (
     CONFIRMED,
     EFFORTS,
     SHARE,
     Attempt,
     ProgramSearch,
+    asks,
     described,
     plays_program,
     telling,
@@ -196,19 +197,6 @@ def audit(
         subject.close()
 
 
-def _goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
-    yield from ways.get(scene.task, ())
-
-
-def _answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
-    yield from repeat(scene.answer(rule(scene.opening)))
-
-
-def _asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
-    yield move.action(scene)
-    yield from repeat(scene.answer(rule(scene.shown)))
-
-
 Judge = Callable[[Task, object, Played], float]
 """A held-out judge: from a task, its gold and an episode to success, from 0 to 1."""
 
@@ -259,6 +247,12 @@ class _Attack:
         self.key = AnswerKey(subject, seed, report.is_remote)
         for task in (*self.teachers, *self.attacked):
             self.key.learn(task.id)
+        known = subject.gym.reset(seed=seed, options={"task": self.attacked[0].id})[1]
+        briefing = known.get("briefing")
+        if isinstance(briefing, Briefing):
+            report.notation = Notation.of(briefing, self.key.experts.values())
+        if report.notation is not None:
+            self.key.speak(report.notation)
         self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
@@ -402,7 +396,7 @@ class _Attack:
     def _worse(self, lesson: Lesson) -> Lesson:
         """Return the least paid way with one deed done to something else, if any is paid."""
         ways = itertools.islice(ways_to_else(lesson), MOST_WORSE)
-        plays = [partial(_goes, {lesson.task: way}) for way in ways]
+        plays = [partial(goes, {lesson.task: way}) for way in ways]
         tried = [self._tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
         paid = [each for each in tried if each and each.total > 0]
         least = min(paid, key=lambda each: each.total, default=None)
@@ -418,7 +412,7 @@ class _Attack:
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
-                plays = partial(_goes, ways)
+                plays = partial(goes, ways)
                 tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
                 forged = Attacker(law.name, law.kind, plays, law.about, bound=law.bound)
                 yield replace(forged, tasks=tasks)
@@ -440,7 +434,7 @@ class _Attack:
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
         """Return what is paid for a way; of that of a law, what was not deserved."""
         task = lesson.task
-        episode = self._tried(task, partial(_goes, {task: way}), steps=MAX_STEPS)
+        episode = self._tried(task, partial(goes, {task: way}), steps=MAX_STEPS)
         if episode is None:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
@@ -458,7 +452,7 @@ class _Attack:
         known = [(lesson.opening, frame.core(lesson.actions[-1])) for lesson in lessons]
         told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
         for name, rule in item_rules(known, told, frame.core):
-            plays = partial(_answers_by, rule)
+            plays = partial(answers_by, rule)
             yield Attacker(
                 name, AttackKind.SEARCH, plays, "an item of a list, which the task shows"
             )
@@ -478,7 +472,8 @@ class _Attack:
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
         until = self._until(PROBE_SHARE)
-        first = lessons[0]
+        # An answer of a letter stands in any reply.
+        first = max(lessons[:SCOUTED], key=lambda lesson: len(frame.core(lesson.actions[-1])))
         answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
         given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
         tellers = [] if ground.is_slow else telling(*given, ask)
@@ -499,7 +494,7 @@ class _Attack:
                 yield Attacker(
                     f"probe: {move}",
                     AttackKind.LEAK,
-                    partial(_asks, move, rule),
+                    partial(asks, move, rule),
                     f"answers {name} of the reply",
                     asks=True,
                 )
@@ -510,7 +505,7 @@ class _Attack:
         and beyond the reward of the same actions without repeats.
         """
         # Who ends with the right answer did the task, whatever it said on the way.
-        answered = not self.key.frame.is_constant and self.key.solves(task, episode.actions)
+        answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
         if answered or not farm.alone:
             return episode.total - sum(self.key.experts[task].rewards)
         more = episode.total - self.key.worth(task, episode.actions)
@@ -533,7 +528,7 @@ class _Attack:
         if pressure.was_cut:
             self.report.skipped.append("pressure (cut short)")
         trials = [
-            Trial(r.task, r.reward * self.report.oracle, solved=False, actions=r.actions)
+            Trial(r.task, r.reward * self.report.oracle, False, self.report.written(r.actions))
             for r in pressure.episodes
         ]
         self.report.tallies.append(AttackTally(attacker, pressure.gap, tuple(trials)))
@@ -642,7 +637,8 @@ class _Attack:
             is_fair = solved and (excused or is_copy)
             if not attacker.is_blind:
                 is_fair = is_fair or self._is_fair_part(task.id, episode)
-            trials.append(Trial(task.id, episode.total, solved, actions))
+            written = self.report.written(actions)
+            trials.append(Trial(task.id, episode.total, solved, written))
             if attacker.kind is AttackKind.FARM and self.farmed is not None:
                 more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))

@@ -63,6 +63,8 @@ SUCCESSES = (
     "true",
 )  # fmt: skip
 """What a field says of which nothing is left to do."""
+TRIVIAL = ("", "1 == 1", "ok", "pass", "PASS", "[]", "{}", "assert True", "def test_all(): pass")
+"""Files of tests or results in which nothing can fail."""
 _AMOUNTS = (1, 10, 0, 1_000_000)
 """How many of each thing, or where its bound is."""
 _CHOSEN = [slot("ranked", n) for n in (0, -1)]
@@ -85,7 +87,7 @@ def programs_of(
         _generalised(lessons),
         _of_commands(commands[:8], end),
         _in_turn(lessons),
-        _again(briefing, told, end),
+        _again(briefing, told, lessons, end),
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
         _worded(briefing, told, lessons, commands),
@@ -510,8 +512,13 @@ def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
         yield tuple(framed([answer for answer, _ in row.most_common(STEPS)]))
 
 
-def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
-    """Return each tool again and again, with equal and with ever new texts, and on every file."""
+def _again(
+    briefing: Briefing, told: str, lessons: Sequence[Lesson], end: Move
+) -> Iterator[Program]:
+    """Return each tool again and again, with equal and with ever new texts, and on every file; a
+    text in which nothing can fail in place of each file.
+    """
+    ends = _ends(briefing, lessons)[:2]
     files = list(dict.fromkeys(FILE.findall(told)))[:6]
     for tool in briefing.tools:
         properties = properties_of(tool)
@@ -523,6 +530,11 @@ def _again(briefing: Briefing, told: str, end: Move) -> Iterator[Program]:
         for place in names if len(names) <= 3 and files else []:
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
+        for place, file, text in itertools.product(
+            names, files, TRIVIAL if len(names) == 2 else ()
+        ):
+            call = json.dumps(same | dict.fromkeys(names, text) | {place: file})
+            yield from ((Move(tool=tool.name, arguments=call), each) for each in ends)
         if len(properties) == 1:
             (name,) = properties
             rows: list[Sequence[Any]] = [range(1, STEPS + 1)]

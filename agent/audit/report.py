@@ -199,13 +199,18 @@ def _oracle(audit: Audit) -> CheckResult:
         return _skipped(ON_SERVER)
     if not audit.expert:
         return _judged(False, evidence=NO_EXPERT, remedy="write demonstrate(): what is best to do")
-    best = max(audit.highest, *audit.expert)
+    # What another attack earned on a task is known to be possible there, and nowhere else.
+    best = max(audit.expert)
+    others = [trial for tally in audit.tallies for trial in tally.trials]
+    most = {task.id: paid for task, paid in zip(audit.tasks, audit.expert, strict=False)}
+    short = max((t.reward - most.get(t.task, t.reward) for t in others), default=0.0)
     return _judged(
-        min(audit.expert) >= best - ORACLE_TOLERANCE * abs(best) and best > 0,
-        remedy="let the expert reach the highest reward on every task",
+        min(audit.expert) > 0 and short <= ORACLE_TOLERANCE * abs(best),
+        remedy="let the expert earn something on every task, and no less than anybody else",
         oracle_reward=audit.oracle,
         worst=min(audit.expert),
         highest=best,
+        beaten_by=short,
     )
 
 

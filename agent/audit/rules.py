@@ -191,6 +191,7 @@ FINDERS: dict[str, Find] = {
     "option": options,
     "choice": _matching(_CHOICE),
     "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
+    "end of line": _matching(re.compile(rf"({_TOKEN.pattern})[^\w\n]*$", re.MULTILINE)),
     "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
     "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
 }
@@ -293,6 +294,8 @@ def _rules() -> list[Way]:
         for name, read, words in WAYS
     ]
     rules.append(("the whole text as it is", str.strip, ()))
+    ends = FINDERS["end of line"]
+    rules += [(f"end of line {n} as it is", _rule(ends, _at(n), str), ()) for n in (0, 1, -1)]
     for kind, find in FINDERS.items():
         # Of a choice the letter is the answer.
         read = partial(_part, place=0) if kind == "choice" else str
@@ -611,6 +614,11 @@ def item_rules(
         rule = rule_from(items, told, core, RuleKind.PIECE)
         if rule is not None:
             yield f"item {place} alone, {rule[0]}", rule[1]
+
+
+def answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
+    """Answer the task by a rule."""
+    yield from repeat(scene.answer(rule(scene.opening)))
 
 
 def tries_all(scene: Scene) -> Iterator[Action]:

@@ -23,7 +23,8 @@ from ludus.envs import Briefing
 
 from .attackers import Action, Scene, plain_of, properties_of
 from .moves import LONGEST_TEXT, Move, Program, commands_of, variants
-from .slots import things_of
+from .rules import Rule
+from .slots import slot, things_of
 
 KEPT = 10
 """Programs that are grown."""
@@ -37,6 +38,8 @@ LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("", ".", "/", "..", "*", "all")
 """What shows everything, or what is there."""
+FEWEST_LOOKS = 3
+"""Replies to the expert from which one look at the whole task is no fair way."""
 MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD, MOST_ALIKE = 240, 40, 12, 6, 2
 """Replies that are read for an answer, what is asked for first, what is new in a reply, how often a
 form is asked that never replies, and how often names are taken from the same reply.
@@ -96,6 +99,12 @@ def plays_program(program: Program) -> Callable[[Scene], Iterator[Action]]:
             yield move.action(scene)
 
     return plays
+
+
+def asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
+    """Make a move, and answer its reply by a rule."""
+    yield move.action(scene)
+    yield from itertools.repeat(scene.answer(rule(scene.shown)))
 
 
 @dataclass
@@ -290,7 +299,8 @@ def telling(
     verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
     forms += [partial(_command, verb) for verb in verbs] if not briefing.tools else []
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
-    things = dict.fromkeys([*PLACES_ASKED, *things_of(told)][:MOST_THINGS])
+    whole = [slot("text", 0, opening=True)] if len(known) >= FEWEST_LOOKS else []
+    things = dict.fromkeys([*whole, *PLACES_ASKED, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -11,6 +12,7 @@ from ludus.estimates import Estimate
 
 from .attackers import Action, Attacker, AttackKind
 from .exploits import Exploit
+from .notation import Notation
 from .pressure import Pressure
 
 RULE_BOUND, SEARCH_BOUND = 0.5, 0.35
@@ -109,6 +111,8 @@ class Audit:
     """What training by the reward alone led to; None where no policy was trained."""
     is_remote: bool = False
     """Whether gold and expert stay on a server."""
+    notation: Notation | None = None
+    """How calls are written as text; None where an environment takes them as they are."""
     fault: str = ""
     """What kept the environment from being played at all."""
 
@@ -127,6 +131,12 @@ class Audit:
     def winners(self) -> list[AttackTally]:
         """The attackers that are paid beyond their bounds, the best first."""
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
+
+    def written(self, actions: Sequence[Action]) -> tuple[Action, ...]:
+        """Return actions as the environment takes them."""
+        if self.notation is None:
+            return tuple(actions)
+        return tuple(text for action in actions for text in self.notation.write(action))
 
     def exploits(self, seed: int) -> list[Exploit]:
         """Return the best episode of each winner, to be played again."""

@@ -26,6 +26,7 @@ from .comparing.rewording import in_other_words
 from .comparing.sciences import molar, same_strand
 from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
+from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
@@ -362,8 +363,9 @@ def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
     >>> _in_natural_logarithms("", r"\ln x + C", r"\log x + C")
     '\\ln x + C'
     """
-    calculus = _INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)
-    if not calculus or "ln" not in gold or "log" in gold or "log" not in answer:
+    if "log" not in answer or "ln" not in gold or "log" in gold:
+        return ""
+    if not (_INTEGRAL.search(prompt) or re.search(r"\+\s*[CcKk]\W*$", gold)):
         return ""
     natural = _LOGARITHM.sub(r"\\ln", answer)
     return "" if natural == answer else natural
@@ -401,6 +403,8 @@ def _beside(prompt: str, answer: str) -> str:
 
     `Maria is the tallest` answers `Who is the tallest?` by `Maria`.
     """
+    if name := subject_asked(prompt, as_words(answer)):
+        return name
     sentence = _SUBJECT.fullmatch(answer.strip(" .*"))
     if sentence is None or sentence[1].lower() in prompt.lower():
         return ""
@@ -484,7 +488,7 @@ def _unmarked(text: str) -> str:
 
 def _without_parts(text: str) -> str:
     """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
-    labels = _PART.findall(text) if "(" in text else []
+    labels = _PART.findall(text) if text.count("(") > 1 else []
     in_order = "".join(labels) in {row[: len(labels)] for row in ("abcdefgh", "12345678")}
     # In `f (1) = 3, f (2) = 5` the numbers are no labels.
     if len(labels) < 2 or not in_order or (labels[0] == "1" and not text.startswith("(1)")):

@@ -595,3 +595,27 @@ def test_a_verifier_without_golds_is_audited_by_its_right_responses() -> None:
     audited = audit(cases_env("polite", SaysPlease(), cases), searches=False)
     assert audited.oracle == 1.0
     assert {"padding", "long talk"} <= {tally.attacker.name for tally in audited.winners}
+
+
+class LooksCost(Sum):
+    """A sum whose number of looks, each of which costs a tenth, differs by task."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.looks = self.task.seed % 4
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: str) -> Any:
+        if self.looks and action == "look":
+            self.looks -= 1
+            return "Look again." if self.looks else "Now.", -0.1, False, False, {}
+        paid = self.pay(action) if not self.looks else 0.0
+        return "", paid, True, False, {}
+
+    def demonstrate(self) -> str | Message | None:
+        return "look" if self.looks else super().demonstrate()
+
+
+def test_an_expert_that_nobody_beats_is_the_best_where_tasks_cost_differently() -> None:
+    audited = audit(LooksCost, tasks=8, searches=False)
+    assert min(audited.expert) < 0.8 < max(audited.expert)
+    assert checks(audited)["semantic.oracle_max"].status == "pass"

@@ -33,6 +33,7 @@ from ludus.agent.audit.moves import (
     moves_of,
     variants,
 )
+from ludus.agent.audit.notation import Notation
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
@@ -43,7 +44,7 @@ from ludus.envs.checks.subject import Played
 from ludus.messages import Message, ToolCall, as_action, assistant
 
 FOLDER = Path(__file__).parent / "audited"
-WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks", "errands")
+WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters")
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
@@ -66,7 +67,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     sys.path.remove(str(FOLDER))
     ids: dict[str, list[str]] = {name: getattr(modules[name], name.upper()) for name in names}
     for name in WITH_SOUND:
-        ids["sound"] = [*ids["sound"], *getattr(modules[name], f"SOUND_{name.upper()}")]
+        ids[f"sound {name}"] = getattr(modules[name], f"SOUND_{name.upper()}")
     return ids
 
 
@@ -76,7 +77,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
-        *[("slips", 1), ("desks", 0), ("errands", 0)],
+        *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -85,10 +86,10 @@ def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, mo
 
 
 @pytest.mark.slow
-def test_sound_environments_are_not_flagged(audited: dict[str, list[str]]) -> None:
-    for name in audited["sound"]:
-        report = report_of(audit(name))
-        assert report.failures == [], name
+@pytest.mark.parametrize("kind", ["sound", *(f"sound {name}" for name in WITH_SOUND)])
+def test_sound_environments_are_not_flagged(audited: dict[str, list[str]], kind: str) -> None:
+    failures = {name: report_of(audit(name)).failures for name in audited[kind]}
+    assert {name: failed for name, failed in failures.items() if failed} == {}
 
 
 @pytest.mark.slow
@@ -817,3 +818,47 @@ def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
     programs = programs_of(Briefing(tools=(change,)), ["?"], lessons)
     first = {str(program[0]) for program in programs}
     assert any("status=" in told and "order" not in told for told in first)
+
+
+NOTATIONS = {
+    "a name in each object": (
+        '{"do": "open", "door": 2}, {"do": "look"} or {"do": "paint", "door": ID, "in": "red"}.',
+        ['{"do": "look"}', '{"do": "open", "door": 3}'],
+        {"look": [], "open": ["door"], "paint": ["door", "in"]},
+    ),
+    "arguments within": (
+        "",
+        ['{"tool": "add", "args": {"a": 1, "b": 2}}', '{"tool": "say", "args": {"sum": "3"}}'],
+        {"add": ["a", "b"], "say": ["sum"]},
+    ),
+    "the first key": (
+        "",
+        ['{"page": 1}', '{"mark": ["b1", "b2"], "as": "sold"}', '{"finish": true}'],
+        {"page": ["page"], "mark": ["mark", "as"], "finish": ["finish"]},
+    ),
+    "tags": (
+        "<hint/> costs a tenth.",
+        ["<find>the mill</find>", "<say>1723</say>"],
+        {"find": ["text"], "say": ["text"], "hint": []},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_written_actions_are_calls_and_are_written_back(name: str) -> None:
+    prompt, said, tools = NOTATIONS[name]
+    notation = Notation.of(Briefing(system_prompt=prompt), [Lesson("t", "", tuple(said))])
+    assert notation is not None
+    named = {tool.name: [*tool.parameters["properties"]] for tool in notation.tools}
+    assert named == tools
+    calls = [notation.read(text) for text in said]
+    assert [len(as_action(each).tool_calls) for each in calls] == [1] * len(said)
+    assert [text for each in calls for text in notation.write(each)] == said
+    assert notation.read("I do not know.") == "I do not know."
+
+
+@pytest.mark.parametrize(
+    "said", [["north", "take lamp"], ['{"answer": 3}'], ["Let me think.", "<a>1</a>", "So be it."]]
+)
+def test_commands_answers_and_talk_are_no_calls(said: list[str]) -> None:
+    assert Notation.of(Briefing(), [Lesson("t", "", tuple(said))]) is None

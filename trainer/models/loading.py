@@ -1,5 +1,6 @@
-"""Models and tokenizers from transformers folders; all untyped calls into transformers are in this
-file.
+"""Loads and saves models and tokenizers in transformers' format.
+
+All untyped calls into transformers are in this file.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
 
 HERMES = "<|im_start|>", "<|im_end|>", "<tool_call>"
-"""What a chat template has that writes turns and calls as Qwen's models do."""
+"""Marks of a chat template that writes turns and calls as those of Qwen's models do."""
 HERMES_ANSWERS: dict[str, Any] = {
     "defaults": {"role": "assistant"},
     "start_anchor": "<|im_start|>assistant\n",
@@ -66,8 +67,8 @@ HERMES_ANSWERS: dict[str, Any] = {
         "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
     },
 }
-"""How transformers reads thoughts and calls off an answer in that form (`parse_response`). It is
-saved with the tokenizer, since trainers of others know the templates of released models alone.
+"""How transformers reads thoughts and calls from an answer in that form (`parse_response`). It is
+saved with the tokenizer, since other trainers know only the templates of released models.
 """
 CausalLM = Any
 """A transformers causal language model (`PreTrainedModel` with `lm_head`)."""
@@ -150,7 +151,7 @@ def _refuse_altered_logits(model: CausalLM, path: str) -> None:
 def write_shell(
     folder: str | Path, path: str | Path, model: CausalLM, images: ImageReader | None = None
 ) -> None:
-    """Write what an engine in another process needs of a model besides its weights.
+    """Write what an engine in another process needs besides the weights of a model.
 
     Args:
         folder: where to write.
@@ -184,7 +185,7 @@ def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> Causal
 
 
 TOKENIZERS = ("tokenizer*", "vocab*", "*.tiktoken", "*.gguf", "adapter")
-"""Files of which a folder with a tokenizer has one."""
+"""Patterns of files; a folder with a tokenizer has a file of at least one."""
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -228,23 +229,29 @@ def load_images(
 
 
 def load_stop_ids(path: str | Path) -> tuple[int, ...]:
-    """Return the end tokens in `generation_config.json`, or () without such a file."""
+    """Return the ids of the end tokens in `generation_config.json`, or () without such a file."""
     try:
-        ends = GenerationConfig.from_pretrained(locate_model(path)).eos_token_id
+        ids = GenerationConfig.from_pretrained(locate_model(path)).eos_token_id
     except (OSError, ValueError):
         return ()
-    if ends is None:
+    if ids is None:
         return ()
-    return (ends,) if isinstance(ends, int) else tuple(ends)
+    return (ids,) if isinstance(ids, int) else tuple(ids)
 
 
 def save_model(
     model: CausalLM, tokenizer: object, path: str | Path, *, images: ImageReader | None = None
 ) -> None:
-    """Write a folder that `load_model` can load; `images` brings the image processor.
+    """Write a folder that `load_model` can load.
 
     A model with an adapter is written merged, as a folder for `from_pretrained`, and the adapter
     beside it; with `trainer.lora.save = "adapter"` the adapter alone.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer, one of transformers.
+        path: the folder.
+        images: the image reader, which is saved too; None for a model that reads no images.
     """
     _quiet()
     if has_adapter(model):

@@ -1,4 +1,6 @@
-"""The settings of what is played: rollouts, how far they run ahead, rewards, evaluation."""
+"""The settings of what is played and how it is judged: the sections rollout, overlap, eval, audit
+and reward of a run.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ class RolloutConfig:
     retries: int = 3
     """Number of times that an episode is played again after a failure that was not the policy's."""
     max_failed: float = 0.0
-    """The largest share of a step's episodes that may be without a reward before the run stops; 0
-    takes 0.5 where an agent plays, since a policy must not escape by what breaks its agent, and 1
-    elsewhere.
+    """The largest share of a step's episodes that may be without a reward before the run stops. 0
+    takes 0.5 where an agent plays, since a policy must not avoid bad rewards by breaking its agent,
+    and 1 elsewhere.
     """
 
     def __post_init__(self) -> None:
@@ -70,14 +72,17 @@ class AsyncConfig:
     rollout.episode_timeout_s.
     """
     late: Literal["wait", "mask", "drop"] = "wait"
-    """What becomes of rollouts that are not finished at the deadline: the learner waits for them,
-    they are masked and their group goes on without them, or the whole group is dropped. The last
-    two favour short answers; bias/length in the metrics says by how much.
+    """What becomes of rollouts that are not finished at the deadline: with wait the learner waits
+    for them; with mask they are left out and the rest of their group is trained; with drop the
+    whole group is left out. The last two favour short answers; bias/length in the metrics says by
+    how much.
     """
     min_group: int = 2
-    """The smallest number of finished rollouts with which a group goes on without its late ones."""
+    """The fewest finished rollouts with which a group is trained without its late ones."""
     correction: Literal["auto", "none"] = "auto"
-    """Whether a recipe without a correction for stale tokens gets truncated importance weights."""
+    """Whether a recipe without a correction for stale tokens gets truncated importance weights:
+    auto adds them where rollouts run ahead of the learner.
+    """
     outage_s: float = 60.0
     """Seconds to wait for servers of the environment that cannot be reached, before the run saves a
     checkpoint and ends.
@@ -174,8 +179,8 @@ class AuditConfig:
 
     every: int = 0
     """Steps between audits of a step's episodes; 0 audits none. An audit plays nothing and takes
-    milliseconds for each episode. Its columns are audit/*, and findings compare them with the
-    reward.
+    milliseconds for each episode. Its metrics are audit/*, which the run's findings compare with
+    the reward.
     """
 
     def __post_init__(self) -> None:

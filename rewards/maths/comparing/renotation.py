@@ -38,7 +38,8 @@ MAX_ITEMS = 50
 
 def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     """Return gold and answer in the notation that the question calls for."""
-    if len(gold) > MIN_TITLED and _TITLE.search(gold):
+    is_titled = len(gold) > MIN_TITLED and any(map(gold.lower().__contains__, _TITLES))
+    if is_titled and _TITLE.search(gold):
         gold, answer = _titled(gold), _titled(answer)
     rewrites, signs = _called_for(prompt)
     for rewrite in rewrites:

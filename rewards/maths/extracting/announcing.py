@@ -140,10 +140,6 @@ def _candidates_at(
     if match is None:
         return
     noun = "answer" if match["answer"] else "result"
-    # The statement starts at words such as "the final" before the noun.
-    base = max(after, match.start() - 80)
-    ahead = body[base : match.start()]
-    noun_start = base + before_noun(ahead, _after_stop(ahead))
     if (
         language is ENGLISH
         and noun == "answer"
@@ -171,6 +167,10 @@ def _candidates_at(
         if stated is not None and not stated.void and not _OPEN.search(phrase.text):
             begin = phrase.start
             phrase = Spoken(stated.text, begin + stated.start, begin + stated.end, phrase.asked)
+    # The statement starts at words such as "the final" before the noun.
+    base = max(after, match.start() - 80)
+    ahead = body[base : match.start()]
+    noun_start = base + before_noun(ahead, _after_stop(ahead))
     ignored = announced_stance(
         body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end
     )

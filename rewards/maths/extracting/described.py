@@ -41,21 +41,26 @@ def _called_for(prompt: str) -> tuple[_Finder, ...]:
     return tuple(find for asks, find in _FINDERS if asks.search(prompt))
 
 
-_BOUND = re.compile(
-    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$? (?:is|must be|has to be|should be) (?P<phrase>at least"
-    r"|at most|(?:strictly )?(?:less|greater|more|smaller) than(?: or equal to)?"
+_PHRASE = (
+    r"(?:at least|at most|(?:strictly )?(?:less|greater|more|smaller) than(?: or equal to)?"
     r"|(?:no|not) (?:less|more) than)"
-    r"\s+(?P<value>\$[^$]+\$|[-−]?\d[\d./]*)[\s.*!]*$"
+)
+_LIMIT = r"(?:\s?\$[^$]+\$|[-−]?\d[\d./]*)"
+_BOUND = re.compile(
+    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$?\s+(?:(?:is|must be|has to be|should be|that (?:is|are)) )?"
+    rf"(?P<phrase>{_PHRASE})\s+(?P<value>{_LIMIT})"
+    rf"(?P<too>,? (?:and|but|or) (?:also )?(?:is )?{_PHRASE}\s+{_LIMIT})?[\s.*!]*$"
 )
 _FAILS = re.compile(r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*)\b", re.I)
 
 
 def _bound(_: str, body: str, start: int, end: int) -> Described | None:
-    """Find `so x is at least 5`, for a question that solves an inequality."""
+    """Find `so x is at least 5`, or two such bounds, for a question that solves an inequality."""
     bound = _BOUND.search(body, start, end)
     if bound is None or _denied(body[start : bound.start()]):
         return None
-    return Described(bound[0].rstrip(" .*!\n"), bound.start(), bound.end("value"))
+    said = f"{bound['name']} is {bound['phrase']} {bound['value']}{bound['too'] or ''}"
+    return Described(said, bound.start(), bound.end("too" if bound["too"] else "value"))
 
 
 def _denied(before: str) -> bool:
@@ -63,10 +68,11 @@ def _denied(before: str) -> bool:
 
 
 _PARITY = re.compile(
-    r"\$(?P<first>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?(?P<letter>[a-z])\$? (?:is )?)?"
-    r"(?P<parity>odd|even)(?: \$?(?P<behind>[a-z])\$?)?,? (?:and|but|while|whereas)?,?\s*"
-    r"\$(?P<second>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?[a-z]\$? (?:is )?)?"
-    r"(?P<other>odd|even)(?: \$?[a-z]\$?)?[\s.]*$"
+    r"\$(?P<first>[^$]+)\$\s?,?\s+(?:for|if|when|where) (?:all )?"
+    r"(?:\s?\$?(?P<letter>[a-z])\$?\s+(?:is )?)?"
+    r"(?P<parity>odd|even)(?:\s+\$?(?P<behind>[a-z])\$?)?\s?,?\s+(?:and|but|while|whereas)?,?\s*"
+    r"\$(?P<second>[^$]+)\$\s?,?\s+(?:for|if|when|where) (?:all )?(?:\s?\$?[a-z]\$?\s+(?:is )?)?"
+    r"(?P<other>odd|even)(?:\s+\$?[a-z]\$?)?[\s.]*$"
 )
 
 

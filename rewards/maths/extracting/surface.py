@@ -66,6 +66,7 @@ def surface(body: str) -> str:
         return body[:-REACH] + surface(body[-REACH:])
     if not body.isascii():
         body = body.translate(_WIDE)
+    body = with_dollars(body)
     if "!" in body and not _FACTORIAL.search(body):
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
@@ -103,6 +104,28 @@ def without_warnings(body: str) -> str:
 
 MAX_WARNING = 400
 """The characters at the end that are searched for such a paragraph."""
+
+
+def with_dollars(text: str) -> str:
+    r"""Return a text with dollar signs for `\(` and `\)`, so that one notation of formulas in a
+    sentence is read, in its place; as it was where a dollar sign may be money, or a bracket is not
+    printed.
+
+    >>> with_dollars(r"so \(x = 3\).")
+    'so  $x = 3$ .'
+    """
+    if "\\(" not in text or text.count("\\(") != text.count("\\)") or _ESCAPED.search(text):
+        return text
+    if "$" in text and not _IN_PAIRS.match(text):  # an amount of money
+        return text
+    return text.replace("\\(", " $").replace("\\)", "$ ")
+
+
+_IN_PAIRS = re.compile(
+    r"(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"(?:\\|left|right|[bB]igg?[lrm]?)\\[()]")
 
 
 def lowered(text: str) -> str:

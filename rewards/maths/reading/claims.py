@@ -40,7 +40,8 @@ def ratio(parser: Parser, left: Node) -> Node | None:
 
 def relation(parser: Parser, left: Node) -> Node | None:
     """Read a chain of relations."""
-    sides, signs = [left], list[str]()
+    sides = [left]
+    signs: list[str] = []
     while (sign := _relation_sign(parser)) is not None:
         signs.append(sign)
         words = right_side_in_words(parser)

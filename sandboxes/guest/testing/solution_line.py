@@ -112,7 +112,7 @@ values.BUILD[derived.TAG] = _derived
 
 _WITHOUT_EFFECT = frozenset(
     ("resolve", "as_plain", "kind", "owns", "class", "isinstance", "issubclass", "reflect",
-     "signature", "what", "printed", "capture", "attribute", "declare", "str", "repr", "format")
+     "signature", "what", "printed", "capture", "attribute", "str", "repr", "format")
 )  # fmt: skip
 """Requests that only look. All others may change what the solution answers later."""
 _STILL = {*_WITHOUT_EFFECT, *LOOKS, "iter", "advance", "contains", "truth"}

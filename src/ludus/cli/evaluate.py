@@ -166,7 +166,9 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
 
 
 THREADS = 32
+"""The fewest threads that play environments of this process."""
 GRACE_S = 5.0
+"""Seconds after the end of an episode's time until its thread or process is given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +267,7 @@ class EvalOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate, print what was measured, and return 1 if every episode failed, else 0."""
+    """Run `ludus eval`, and print the results; return 1 if every episode failed, else 0."""
     options = parse(
         EvalOptions,
         arguments,
@@ -276,9 +278,12 @@ def main(arguments: Sequence[str]) -> int:
             "--base-url http://127.0.0.1:8000/v1 --model MODEL --tasks 100 --samples 4",
         ),
     )
-    for name in ("tasks", "samples", "concurrency", "rounds"):
-        if (count := getattr(options, name)) < 1:
-            raise ConfigError(f"--{name} must be at least 1, got {count}")
+    least = dict.fromkeys(("tasks", "samples", "concurrency", "rounds", "max_tokens"), 1)
+    least |= dict.fromkeys(("window", "budget", "max_image_pixels"), 0)
+    for name, bound in least.items():
+        if (count := getattr(options, name)) < bound:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} must be at least {bound}, got {count}")
     if not math.isfinite(options.passing):
         raise ConfigError(f"--passing must be a number, got {options.passing}")
     if options.verifier:
@@ -314,10 +319,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def who_plays(options: EvalOptions) -> Literal["auto", "random", "expert", "openai", "local"]:
-    """Return the policy that `auto` stands for.
+    """Return the policy of the options, or the one that `auto` means.
 
     Raises:
-        ConfigError: a model is named, and the policy is none.
+        ConfigError: a model is named, but the policy plays without one.
     """
     if options.policy == "auto":
         return "openai" if options.base_url else "local" if options.model else "expert"
@@ -339,13 +344,13 @@ async def _evaluate(
     options: EvalOptions, name: str
 ) -> tuple[list[Episode], dict[str, list[list[Episode]]]]:
     """Play, and return the episodes and each task's chains of revisions."""
-    # an episode gives up first; then its thread or process does
+    # The episode gives up first, and its thread or process only after that.
     call_timeout_s = options.episode_timeout_s + GRACE_S
-    # an expert is asked in the environment's own process
+    # An expert is asked in the process of its environment, which is then this one.
     in_workers_s = 0.0 if options.policy == "expert" else call_timeout_s
     threads = OwnThreads(max(THREADS, options.concurrency), call_timeout_s=call_timeout_s)
     with ExitStack() as stack:
-        note = _Notes(options, stack)
+        progress = _Progress(options, stack)
         async with (
             opener(name, threads, call_timeout_s=in_workers_s) as open_session,
             open_model(options) as model,
@@ -381,14 +386,17 @@ async def _evaluate(
                 limits=limits,
             )
             episodes = await play(
-                samples=options.samples, maker=maker, on_start=note.expect, on_episode=note.add
+                samples=options.samples,
+                maker=maker,
+                on_start=progress.expect,
+                on_episode=progress.add,
             )
             if options.rounds == 1 or model is None:
                 return episodes, {}
             first = {(episode.task, episode.index): episode for episode in episodes}
-            note.expect(len(episodes) + (options.rounds - 1) * len({task for task, _ in first}))
+            progress.expect(len(episodes) + (options.rounds - 1) * len({task for task, _ in first}))
             reviser = Reviser(
-                maker or PolicyMaker(model, limits), options.rounds, first, on_episode=note.add
+                maker or PolicyMaker(model, limits), options.rounds, first, on_episode=progress.add
             )
             await play(samples=1, maker=reviser)
             return episodes, reviser.chains
@@ -419,8 +427,8 @@ def _agent(options: EvalOptions, model: ChatPolicy | TokenPolicy | None) -> Agen
     )
 
 
-class _Notes:
-    """Reports on an evaluation while the episodes run: a progress bar, and the file of episodes."""
+class _Progress:
+    """Shows a progress bar while episodes are played, and writes finished episodes to `--out`."""
 
     def __init__(self, options: EvalOptions, stack: ExitStack) -> None:
         self._path = Path(options.out)
@@ -431,16 +439,16 @@ class _Notes:
                 self._out = stack.enter_context(self._path.open("wb"))
             except OSError as error:
                 raise ConfigError(f"cannot write --out {options.out!r}: {error.strerror}") from None
-        self._progress = stack.enter_context(progress_bar())
-        self._bar = self._progress.add_task(options.policy, total=None)
+        self._bars = stack.enter_context(progress_bar())
+        self._bar = self._bars.add_task(options.policy, total=None)
 
     def expect(self, total: int) -> None:
         """Set the length of the bar to `total` episodes."""
-        self._progress.update(self._bar, total=total)
+        self._bars.update(self._bar, total=total)
 
     def add(self, episode: Episode) -> None:
         """Advance the bar, and append the finished episode to the file."""
-        self._progress.update(self._bar, advance=1)
+        self._bars.update(self._bar, advance=1)
         if self._out:
             self._out.write(line_of(episode, self._path))
             self._out.flush()
@@ -474,8 +482,8 @@ async def _check_opening(
     that is too small to play in.
 
     Raises:
-        ConfigError: with what the model would miss, or because the opening of the split's first
-            task leaves no room for a step.
+        ConfigError: the model would not see the images, or the opening of the split's first task
+            leaves no room for a step.
     """
     if not (options.window or isinstance(policy, TokenPolicy)):
         return

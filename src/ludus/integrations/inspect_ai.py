@@ -1,4 +1,4 @@
-"""ludus environments for Inspect: a `Task` whose solver plays and whose scorer tells the reward.
+"""ludus environments for Inspect: a `Task` whose solver plays, and whose score is the reward.
 
     from ludus.integrations.inspect_ai import ludus_task
     inspect_ai.eval(ludus_task("ludus/arithmetic-v0", split="test", count=100), model="a/model")
@@ -26,6 +26,7 @@ _solver: Any = peer_package("inspect_ai.solver", "inspect")
 _tool: Any = peer_package("inspect_ai.tool", "inspect")
 
 EPISODE = "ludus_verdict"
+"""The key in the state's store of the episode's result, which the solver leaves for the scorer."""
 MAX_TURNS = 64
 """The most turns of an episode that the environment does not bound."""
 
@@ -76,7 +77,7 @@ def ludus_task(
 
 
 class SolverState(Protocol):
-    """The part of Inspect's `TaskState` that is read and written here."""
+    """The attributes of Inspect's `TaskState` that are read and written here."""
 
     metadata: dict[str, Any]
     messages: list[Any]
@@ -96,8 +97,8 @@ def _play(
     async def solve(state: SolverState, generate: Generate) -> SolverState:
         episode = bridge.episode()
         try:
-            begun = await on_background(episode.begin(task=state.metadata["task"], seed=seed))
-            state.messages = [_shown(message) for message in begun]
+            opening = await on_background(episode.begin(task=state.metadata["task"], seed=seed))
+            state.messages = [_shown(message) for message in opening]
             state.tools = [_offered(tool) for tool in episode.tools]
             for _ in range(episode.max_turns or MAX_TURNS):
                 if episode.over:
@@ -119,13 +120,13 @@ def _play(
         finally:
             await on_background(episode.close())
         verdict = episode.verdict
-        kept = {
+        result = {
             "reward": verdict.reward,
             "detail": verdict.detail or str(verdict.status),
             "parts": {name: value for name, (value, _) in verdict.parts.items()},
             "turns": episode.turn,
         }
-        state.store.set(EPISODE, kept)
+        state.store.set(EPISODE, result)
         return state
 
     return solve
@@ -134,15 +135,15 @@ def _play(
 @_scorer.scorer(name="ludus_reward", metrics=[_scorer.mean(), _scorer.stderr()])  # type: ignore[untyped-decorator]
 def _reward() -> Callable[[SolverState, object], Awaitable[object]]:
     async def score(state: SolverState, target: object) -> object:
-        kept = state.store.get(EPISODE)
-        if kept is None or kept["reward"] is None:
-            why = kept["detail"] if kept else "the episode was not played to an end"
-            return _scorer.Score.unscored(explanation=why, reason="scoring_failed")
+        result = state.store.get(EPISODE)
+        if result is None or result["reward"] is None:
+            reason = result["detail"] if result else "the episode was not played to an end"
+            return _scorer.Score.unscored(explanation=reason, reason="scoring_failed")
         return _scorer.Score(
-            value=kept["reward"],
+            value=result["reward"],
             answer=state.output.completion,
-            explanation=kept["detail"],
-            metadata={"turns": kept["turns"], "parts": kept["parts"]},
+            explanation=result["detail"],
+            metadata={"turns": result["turns"], "parts": result["parts"]},
         )
 
     return score

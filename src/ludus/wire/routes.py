@@ -147,7 +147,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The load of a service, and whether the service can take new work."""
 
     queue_depth: int
+    """How many operations are in flight or wait."""
     limit: int
+    """The most operations that may be in flight or wait."""
     problem: str = ""
     """The reason why the service should get no new work now; empty if it can take some."""
 
@@ -178,7 +180,7 @@ class EndpointService(Protocol):
 
 @runtime_checkable
 class DrainedService(Protocol):
-    """A service that can end in good order: begins nothing new, and says what is still open."""
+    """A service that can be drained: it begins nothing new, and says how much is still open."""
 
     def drain(self) -> None:
         """Begin nothing new from now on, and go on with what has begun."""
@@ -223,7 +225,7 @@ def endpoints_of(services: Iterable[Service]) -> list[Endpoint]:
 
 
 def documented(services: Iterable[Service]) -> list[Route]:
-    """Return every row of `/openapi.json`: the routes, and the endpoints that tell theirs."""
+    """Return every row of `/openapi.json`: the routes, and the endpoints that have a row."""
     service_list = list(services)
     of_endpoints = [endpoint.documented for endpoint in endpoints_of(service_list)]
     routes = [route for service in service_list for route in service.routes()]
@@ -245,8 +247,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 def readiness(
     services: Sequence[Service], instance: str, *, ending: str, is_stranger: bool
 ) -> tuple[bool, Health]:
-    """Return whether every service takes work, and the load and problems of each; a stranger, who
-    has shown no token, is told only whether. `ending` says how far the server is with its end.
+    """Return whether every service takes work, and the answer of `/healthz` and `/readyz`.
+
+    Args:
+        services: those of the server.
+        instance: the server's name.
+        ending: how far a server is that is being stopped; empty for one that is not.
+        is_stranger: whether the client has shown no token, and is not told loads and problems.
     """
     loads = {service.name: service.load() for service in services}
     problems = [load.problem for load in loads.values() if load.problem]
@@ -259,7 +266,7 @@ def readiness(
 
 
 def tables_of(services: Sequence[Service], metrics: ServerMetrics) -> list[PageTable]:
-    """Return the tables of the page: the queues and refusals of all, then each service's tables."""
+    """Return the tables of the status page: queues and refusals, then those of each service."""
     loads = [(service.name, service.load()) for service in services]
     queues = [(name, load.queue_depth, load.limit, load.problem) for name, load in loads]
     refused = [

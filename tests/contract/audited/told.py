@@ -23,7 +23,7 @@ Writes = Callable[[random.Random], Script]
 Register = Callable[[Writes], Writes]
 
 
-def call(name: str, **arguments: Any) -> Message:
+def call(name: str, /, **arguments: Any) -> Message:
     """Return a message that calls one tool."""
     return assistant("", [ToolCall(name=name, arguments=arguments)])
 

@@ -88,6 +88,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["eval", "ludus/arithmetic-v0", "--policy", "expret"], "expret"),
         (["eval", "ludus/arithmetic-v0", "--split", "tets"], "did you mean 'test'"),
         (["eval", "ludus/arithmetic-v0", "--tasks", "0"], "--tasks must be at least 1, got 0"),
+        (["eval", "ludus/arithmetic-v0", "--budget", "-5"], "--budget must be at least 0, got -5"),
         (["eval", "ludus/arithmetic-v0", "--passing", "nan"], "--passing must be a number"),
         (["eval", "ludus/arithmetic-v0", "--max-turns", "-1"], "max_turns must be at least 0"),
         (["eval", "ludus/arithmetic-v0", "--episode-timeout-s", "0"], "seconds above 0, got 0"),

@@ -19,24 +19,24 @@ from .protocol import Sandbox
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def is_own(tier: str) -> bool:
+def is_custom(tier: str) -> bool:
     """Return whether a tier is named as `module:attribute`.
 
-    >>> is_own("my_tier:MySandbox"), is_own("slots-root"), is_own("http://10.0.0.7:8765")
+    >>> is_custom("my_tier:MySandbox"), is_custom("slots-root"), is_custom("http://10.0.0.7:8765")
     (True, False, False)
     """
     return _NAME.fullmatch(tier) is not None
 
 
-async def open_own(name: str) -> Sandbox:
-    """Make the sandbox that `module:attribute` names.
+async def open_custom(name: str) -> Sandbox:
+    """Return a new sandbox of the class or function that `module:attribute` names.
 
     Args:
-        name: a class derived from `Sandbox`, or a function, plain or async, that returns a sandbox;
-            it is called without arguments.
+        name: names a class derived from `Sandbox`, or a function, plain or async, that returns a
+            sandbox; it is called without arguments.
 
     Raises:
-        ConfigError: the name cannot be imported, or what it names makes no sandbox.
+        ConfigError: the name cannot be imported, or what it names returns no sandbox.
     """
     module, _, attribute = name.partition(":")
     try:
@@ -67,10 +67,14 @@ async def open_own(name: str) -> Sandbox:
     return sandbox
 
 
-async def examine_own(name: str) -> tuple[list[str], list[str]]:
-    """Run a program in the sandbox `name`; return the problems, and notes for the operator."""
+async def examine_custom(name: str) -> tuple[list[str], list[str]]:
+    """Run a small program in the sandbox `name`.
+
+    Returns:
+        The problems, empty if the program ran; and notes for the operator.
+    """
     try:
-        sandbox = await open_own(name)
+        sandbox = await open_custom(name)
     except LudusError as error:
         return [str(error)], []
     try:

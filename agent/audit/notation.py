@@ -1,0 +1,233 @@
+"""Actions that are written as text and mean calls: an object of JSON a turn, or a name in tags.
+
+Where an environment has no tools and its expert writes such actions, an audit reads them as calls
+of tools, so that whatever it tries with tools it tries here, too, and writes its own in that form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from ludus.envs import Briefing, ToolSpec
+from ludus.envs.checks.subject import PatientEnv
+from ludus.envs.protocol import Info
+from ludus.envs.session import Stepped
+from ludus.messages import Observation, ToolCall, as_action, as_messages, assistant
+
+from .attackers import Action, Lesson
+
+FEWEST_READ = 0.8
+"""Share of the expert's actions that a form has to read."""
+MOST_VERBS = 16
+"""Names of actions; what has more values is an argument."""
+MOST_WRITTEN = 24
+"""Calls of an action that are written, each of which is a turn."""
+_TAGGED = re.compile(r"<([A-Za-z_]\w*)>(.*?)</\1>|<([A-Za-z_]\w*) ?/>", re.DOTALL)
+_OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+_BARE = re.compile(r":\s*(?!true\b|false\b|null\b)<?([A-Za-z_][\w ]*)>?\s*([,}])")
+"""A value in the example of a prompt that is named and not written: `{"open": ID}`."""
+
+
+class Syntax(Protocol):
+    """How a call is written."""
+
+    def read(self, text: str) -> ToolCall | None:
+        """Return the call that a text is; None if it is none."""
+        ...
+
+    def write(self, call: ToolCall) -> str:
+        """Return the text of a call."""
+        ...
+
+    def examples(self, prompt: str) -> Iterator[ToolCall]:
+        """Return the calls that a prompt shows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tags:
+    """`<search>words</search>`: the tag is the name, what it holds the only argument."""
+
+    def read(self, text: str) -> ToolCall | None:
+        """Return the call of a text that is one element."""
+        match = _TAGGED.fullmatch(text.strip())
+        return self._call(match) if match else None
+
+    def write(self, call: ToolCall) -> str:
+        """Return the element."""
+        held = str(next(iter(call.arguments.values()), ""))
+        return f"<{call.name}>{held}</{call.name}>" if call.arguments else f"<{call.name}/>"
+
+    def examples(self, prompt: str) -> Iterator[ToolCall]:
+        """Return the elements that a prompt shows."""
+        yield from map(self._call, _TAGGED.finditer(prompt))
+
+    @staticmethod
+    def _call(match: re.Match[str]) -> ToolCall:
+        return ToolCall(name=match[1] or match[3], arguments={"text": match[2]} if match[1] else {})
+
+
+@dataclass(frozen=True)
+class Objects:
+    """An object of JSON: one of its values is the name of the action, or else its first key."""
+
+    key: str = ""
+    """The key of the name; empty where the first key is the name."""
+    nested: str = ""
+    """The key that holds the other arguments; empty where they stand beside the name."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Objects:
+        """Find the key whose values are names: few words, in each object."""
+        shared = [key for key in rows[0] if all(key in row for row in rows)]
+        for key in shared:
+            names = Counter(row[key] for row in rows if isinstance(row[key], str))
+            is_word = all(re.fullmatch(r"[A-Za-z_][\w-]*", name) for name in names)
+            if is_word and names.total() == len(rows) and 1 < len(names) <= MOST_VERBS:
+                rest = [k for k in shared if k != key and isinstance(rows[0][k], dict)]
+                is_nested = len(rest) == 1 and all(row.keys() == {key, *rest} for row in rows)
+                return cls(key, rest[0] if is_nested else "")
+        return cls()
+
+    def read(self, text: str) -> ToolCall | None:
+        """Return the call of a text that is an object and nothing else."""
+        row = _object(text)
+        return self._call(row) if row else None
+
+    def write(self, call: ToolCall) -> str:
+        """Return the object."""
+        given = {self.nested: call.arguments} if self.nested else call.arguments
+        row = {self.key: call.name, **given} if self.key else given
+        return json.dumps(row, ensure_ascii=False)
+
+    def examples(self, prompt: str) -> Iterator[ToolCall]:
+        """Return the objects that a prompt shows."""
+        rows = map(_object, (_BARE.sub(r': "\1"\2', text) for text in _OBJECT.findall(prompt)))
+        yield from filter(None, map(self._call, filter(None, rows)))
+
+    def _call(self, row: dict[str, Any]) -> ToolCall | None:
+        if not self.key:
+            return ToolCall(name=next(iter(row)), arguments=row)
+        name, rest = row.get(self.key), {k: v for k, v in row.items() if k != self.key}
+        given = rest.get(self.nested) if self.nested else rest
+        is_call = isinstance(name, str) and isinstance(given, dict)
+        return ToolCall(name=str(name), arguments=given or {}) if is_call else None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return the object of JSON that a text is; an empty one if it is none."""
+    try:
+        data = json.loads(text) if text.lstrip()[:1] == "{" else None
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+@dataclass(frozen=True)
+class Notation:
+    """The form of an environment's actions, and the tools that they mean."""
+
+    form: Syntax
+    tools: tuple[ToolSpec, ...]
+
+    @classmethod
+    def of(cls, briefing: Briefing, lessons: Iterable[Lesson]) -> Notation | None:
+        """Find the form of what an expert writes; None where it calls tools, writes something else,
+        or says one thing alone.
+        """
+        taught = [lesson for lesson in lessons if lesson.actions]
+        said = [as_action(action) for lesson in taught for action in lesson.actions]
+        if briefing.tools or len(said) <= len(taught) or any(each.tool_calls for each in said):
+            return None
+        rows = [row for each in said if (row := _object(each.text))]
+        is_objects = len(rows) >= FEWEST_READ * len(said)
+        form: Syntax = Objects.of(rows) if is_objects else Tags()
+        calls = [call for each in said if (call := form.read(each.text))]
+        names = {call.name for call in calls}
+        if len(calls) < FEWEST_READ * len(said) or not 1 <= len(names) <= MOST_VERBS:
+            return None
+        shown = [call for call in form.examples(briefing.system_prompt) if call.name not in names]
+        rows_of = dict[str, list[ToolCall]]()
+        for call in (*calls, *shown):
+            rows_of.setdefault(call.name, []).append(call)
+        return cls(form, tuple(map(_tool, rows_of.values())))
+
+    def read(self, action: Action) -> Action:
+        """Return the call that an action is; the action itself if it is none, or if the call is
+        written otherwise.
+        """
+        text = as_action(action).text.strip()
+        call = self.form.read(text)
+        if call is None or call.name not in {tool.name for tool in self.tools}:
+            return action
+        written = self.form.write(call)
+        is_same = written == text or (_object(written) == _object(text) != {})
+        return assistant("", [msgspec.structs.replace(call, id="call_0")]) if is_same else action
+
+    def lesson(self, lesson: Lesson) -> Lesson:
+        """Return a lesson with calls for what the expert wrote."""
+        return replace(lesson, actions=tuple(map(self.read, lesson.actions)))
+
+    def write(self, action: Action) -> list[Action]:
+        """Return an action as it is written, a text for each of its calls."""
+        calls = as_action(action).tool_calls
+        return [self.form.write(call) for call in calls[:MOST_WRITTEN]] or [action]
+
+
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
+
+
+def _tool(calls: Sequence[ToolCall]) -> ToolSpec:
+    """Return the tool of calls of a name."""
+    values = dict[str, Any]()
+    for call in calls:
+        values |= {name: value for name, value in call.arguments.items() if name not in values}
+    schemas = {name: _schema(value) for name, value in values.items()}
+    needed = [name for name in values if all(name in call.arguments for call in calls)]
+    parameters = {"type": "object", "properties": schemas, "required": needed}
+    return ToolSpec(name=calls[0].name, description="", parameters=parameters)
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    kind = {"type": _TYPES.get(type(value), "object")}
+    return kind | {"items": _schema(value[0])} if isinstance(value, list) and value else kind
+
+
+class SpokenEnv(PatientEnv):
+    """A view of an environment in which calls are written in its notation, one a turn."""
+
+    def __init__(self, gym: PatientEnv, notation: Notation) -> None:
+        self.__dict__.update(gym.__dict__)
+        self._gym, self._notation = gym, notation
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """Begin an episode, whose briefing names the tools."""
+        observation, info = self._gym.reset(seed=seed, options=options)
+        briefing = info.get("briefing")
+        if isinstance(briefing, Briefing):
+            tools = [*briefing.tools, *self._notation.tools]
+            info = {**info, "briefing": msgspec.structs.replace(briefing, tools=tools)}
+        return observation, info
+
+    def step(self, action: Action) -> Stepped:
+        """Write the calls of an action in turn, until the episode ends; returns all that was shown,
+        and the sum of the rewards.
+        """
+        steps = list[Stepped]()
+        for written in self._notation.write(action):
+            steps.append(self._gym.step(written))
+            if any(steps[-1][2:4]):
+                break
+        if len(steps) == 1:
+            return steps[0]
+        texts = [message.text for step in steps for message in as_messages(step[0])]
+        return "\n".join(texts), sum(step[1] for step in steps), *steps[-1][2:]
