@@ -237,10 +237,14 @@ def decide(
     return decision
 
 
+MAX_ASKED = 4000
+"""How many characters at the end of a prompt are searched for a sequence."""
+
+
 @lru_cache(maxsize=GOLDS)
 def _order_asked(prompt: str) -> str:
     """Return "sequence" or "order" where a question asks for its values in one order, else ""."""
-    if SEQUENCED.search(prompt):
+    if SEQUENCED.search(prompt[-MAX_ASKED:]):
         return "sequence"
     return "order" if ORDERED.search(prompt) else ""
 

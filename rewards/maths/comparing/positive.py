@@ -16,7 +16,7 @@ PROMPTS = 256
 MAX_PROMPT = 4000
 _GREEK_NAMES = "rho|lambda|mu|epsilon|omega|sigma"
 _LETTER = (
-    rf"\$?\s*(?P<letter>\\?(?<![A-Za-z])(?:[A-Za-z]|{_GREEK_NAMES})(?:_\{{?\w+\}}?)?(?![A-Za-z]))"
+    rf"\$?\s?(?P<letter>\\?(?<![A-Za-z])(?:[A-Za-z]|{_GREEK_NAMES})(?:_\{{?\w+\}}?)?(?![A-Za-z]))"
 )
 _NOUNS = (
     r"(?:radius|radii|mass(?:es)?|length|width|height|thickness|diameter|depth|side(?:s)?|density"
@@ -26,7 +26,7 @@ _NOUNS = (
     r"|gravitational acceleration|acceleration due to gravity|gravity|field|amount)"
 )
 _NAMED = re.compile(rf"\b{_NOUNS}(?: of)?\s+{_LETTER}", re.IGNORECASE)
-_STATED = re.compile(rf"{_LETTER}\s*(?:>|\\gt)\s*0")
+_STATED = re.compile(rf"{_LETTER}\s?(?:>|\\gt)\s*0")
 _JOINED = r"(?:\s*,\s*|\s+and\s+|,\s+and\s+)?"
 _POSITIVE = re.compile(
     r"\bpositive (?:real )?(?:numbers?|constants?|reals?|quantities|parameters?|integers?)?\s*"

@@ -225,7 +225,7 @@ _Finder = Callable[[str, str, int, int], Described | None]
 _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (
         re.compile(
-            r"(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+            r"\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
             r".*\b(?:solve|solutions?|which|what|find all)\b",
             re.IGNORECASE | re.DOTALL,
         ),
