@@ -493,9 +493,11 @@ def _unmarked(text: str) -> str:
 def _without_parts(text: str) -> str:
     """Return the answers `(a) 5, (b) 7` to the parts of a question as a tuple."""
     labels = _PART.findall(text) if text.count("(") > 1 else []
+    if len(labels) < 2:
+        return text
     in_order = "".join(labels) in {row[: len(labels)] for row in ("abcdefgh", "12345678")}
     # In `f (1) = 3, f (2) = 5` the numbers are no labels.
-    if len(labels) < 2 or not in_order or (labels[0] == "1" and not text.startswith("(1)")):
+    if not in_order or (labels[0] == "1" and not text.startswith("(1)")):
         return text
     return f"({_PART.sub(', ', text).strip(' ,')})"
 

@@ -204,7 +204,7 @@ _INTEGERS = re.compile(
 
 def _integers(text: str) -> str:
     """Return `all integers from 1 through 9` as a set."""
-    if "integer" not in text.lower() and "number" not in text.lower():
+    if text.isdigit() or ("integer" not in (said := text.lower()) and "number" not in said):
         return text
     described = _INTEGERS.fullmatch(as_words(text))
     if described is None:

@@ -131,7 +131,7 @@ _ESCAPED = re.compile(r"(?:\\|left|right|[bB]igg?[lrm]?)\\[()]")
 def lowered(text: str) -> str:
     """Return a text in small letters, in which every character keeps its place."""
     small = text.lower()
-    return small if len(small) == len(text) else text
+    return small if text.isascii() or len(small) == len(text) else text
 
 
 def _punctuated(match: re.Match[str]) -> str:

@@ -15,6 +15,8 @@ import re
 from fractions import Fraction
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from . import nodes
 from .directions import has_direction, is_directed
 from .measures import (
@@ -344,7 +346,7 @@ def argument(parser: Parser, *, digit: bool = False) -> Node:
         return node
     token = parser.here
     if digit and token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
-        parser.tokens[parser.position] = token._replace(value=token.value[1:], spaced=False)
+        parser.tokens[parser.position] = replace(token, value=token.value[1:], spaced=False)
         return nodes.num(int(token.value[0]))
     return parser.inside(POWER)
 
