@@ -58,12 +58,18 @@ def decide(
         plan: group size, number of groups and level.
         seed: of the permutations, where they are drawn.
 
+    Raises:
+        ValueError: a score is not finite.
+
     >>> decide({"a": [5, 6, 7, 8, 9], "b": [0, 1, 2, 3, 4]}, SeedPlan())
     {('a', 'b'): 'larger'}
     """
+    for name, known in scores.items():
+        if not np.isfinite(known).all():
+            raise ValueError(f"the scores of {name!r} are not all finite: {list(known)!r:.80}")
     pairs = list(itertools.combinations(scores, 2))
     decided = dict.fromkeys(pairs, "open")
-    count = min(map(len, scores.values())) // plan.group
+    count = min(map(len, scores.values()), default=0) // plan.group
     bounds: list[float] = []
     spent = 0.0
     for k in range(1, min(count, plan.most) + 1):

@@ -49,10 +49,12 @@ class OwnServer:
 
     async def stop(self) -> None:
         """Close the connection and end the worker processes."""
-        if self._client is not None:
-            await self._client.aclose()
-            await self._server.stop()
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                await client.aclose()
+            finally:
+                await self._server.stop()
 
 
 def may_block(name: str) -> bool:

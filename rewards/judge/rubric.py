@@ -15,6 +15,7 @@ weight = -1.0
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -113,7 +114,8 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         instructions: further advice to the judge, written by whoever owns the rubric.
 
     Raises:
-        ValueError: no items, ids that repeat, or weights the formula cannot work with.
+        ValueError: no items, ids that repeat, weights the formula cannot work with, or a floor that
+            is not finite.
     """
 
     items: tuple[RubricItem, ...]
@@ -150,6 +152,8 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         if self.worst < 1:
             raise ValueError(f"worst must be at least 1, got {self.worst}")
+        if not math.isfinite(self.floor):
+            raise ValueError(f"floor must be finite, got {self.floor}")
 
     @property
     def gates(self) -> tuple[RubricItem, ...]:
@@ -254,8 +258,10 @@ class Rubrics:
                 continue
             try:
                 row = msgspec.json.decode(line, type=_QuestionRubric)
+                if not row.question.strip():  # it would stand in every prompt with an empty line
+                    raise ConfigError("the question is empty")
                 rubrics[row.question] = read_rubric(row.rubric)
-            except (msgspec.DecodeError, ConfigError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
                 raise ConfigError(f"{self.path}, row {number}: {error}") from None
         if not rubrics:
             raise ConfigError(f"{self.path!r} has no row")

@@ -8,8 +8,10 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Generator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import replace
 
 from ludus.errors import ConfigError
 from ludus.messages import Message
@@ -19,7 +21,15 @@ from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .comparing.choices import listed
-from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
+from .comparing.question import (
+    MAX_PROMPT,
+    assigned,
+    bound_asked,
+    misnamed,
+    part_asked,
+    side_asked,
+    turned_round,
+)
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
@@ -31,6 +41,7 @@ from .extracting.golds import boxed_apart, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
 from .extracting.rows import parts_of
 from .extracting.stance import Stance
+from .extracting.surface import with_dollars
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
@@ -240,6 +251,9 @@ class MathsVerifier:
         if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
             claimed = _FOR_EXAMPLE.sub(lambda words: " " * len(words[0]), response)
             extraction = self.extract(claimed, truncated=truncated, several=has_parts)
+        if "\\(" in response:  # the same places, in the notation of `surface`
+            offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+            response = response[:offset] + with_dollars(response[offset:])
         named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
             extraction.text or ""
         )
@@ -263,17 +277,11 @@ class MathsVerifier:
         if by_language and (uniform := locale.answer(answer)) != answer:
             answer = uniform
             extraction = replace(extraction, text=answer)
-        if extraction.rule == CandidateKind.FORMULA:
-            answer = bound_asked(prompt, answer, golds)
-            extraction = replace(extraction, text=answer)
-        if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
-            answer = value
-            extraction = replace(extraction, text=answer, equation=False)
-        gain = as_gain(prompt, response[max(0, extraction.start - 60) : extraction.start], answer)
-        if prompt and gain != answer:
-            answer = gain
-            extraction = replace(extraction, text=answer)
-        best, still_open = _NOTHING, list[str]()
+        if prompt:
+            extraction = _as_asked(extraction, response, prompt, golds)
+            answer = extraction.text or ""
+        best = _NOTHING
+        still_open: list[str] = []
         for gold in golds:
             try:
                 wanted = locale.gold(gold) if by_language else gold
@@ -359,6 +367,20 @@ class MathsVerifier:
         }
 
 
+def _as_asked(extraction: Extraction, response: str, prompt: str, golds: list[str]) -> Extraction:
+    """Return an extraction with the value that its question makes of what was said: a bound, the
+    value of a name, a loss where the gain is asked.
+    """
+    if extraction.rule == CandidateKind.FORMULA:
+        bound = bound_asked(prompt, extraction.text or "", golds)
+        extraction = replace(extraction, text=bound)
+    if extraction.rule in _UNMARKED and (value := assigned(prompt, response, extraction.start)):
+        extraction = replace(extraction, text=value, equation=False)
+    before = response[max(0, extraction.start - 60) : extraction.start]
+    gain = as_gain(prompt, before, extraction.text or "")
+    return extraction if gain == extraction.text else replace(extraction, text=gain)
+
+
 def _beside(
     extraction: Extraction, response: str, prompt: str, gold: str
 ) -> tuple[str, str] | None:
@@ -366,12 +388,15 @@ def _beside(
     answer = extraction.text or ""
     if extraction.equation and "=" not in gold and not side_asked(prompt, answer):
         return "relation", "the answer is an equation, whose right side is no answer"
+    if not prompt:
+        return None
     before = response[max(0, extraction.start - 60) : extraction.start]
     behind = response[extraction.end : extraction.end + 60]
-    reason = prompt and (
+    reason = (
         misnamed(prompt, before[-40:])
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
+        or turned_round(prompt, before, answer, behind)
         or (
             _DENIED_EVENT.search(before)
             and not _ASKS_DENIED.search(prompt)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -227,11 +227,14 @@ class Run:
         self.reading = True
         for stream in self.streams:
             self.loop.add_reader(stream.descriptor, self._read, stream)
+        self._look(self._first_hold)
+
+    def _first_hold(self) -> None:
         # The counter was not read at the start, which saves most runs the reading. A run that is
         # still going is charged as if it had computed on one core since.
         if self.slot.group:
             self.cpu_before = self.slot.group.cpu_s() - _FIRST_LOOK_S
-        self._look()
+        self._hold()
 
     def _read(self, stream: _Stream) -> None:
         before = stream.size
@@ -241,13 +244,13 @@ class Run:
             # The pipe is at its end, or its content is not wanted any more.
             self.loop.remove_reader(stream.descriptor)
 
-    def _look(self) -> None:
-        """Compare the run with the limits, and schedule the next check.
+    def _look(self, hold: Callable[[], None] | None = None) -> None:
+        """Compare the run with the limits, by `_hold` or else `hold`, and schedule the next check.
 
         If the check fails the slot is given up, because a run must not go on unwatched.
         """
         try:
-            self._hold()
+            (hold or self._hold)()
         except Exception:
             _log.exception("a run could not be looked at; its slot is given up")
             self.slot.give_up()

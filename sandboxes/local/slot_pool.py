@@ -143,9 +143,14 @@ class SlotPool:
                 await self._change.wait()
 
     async def _start(self, slots: list[Slot], count: int) -> None:
-        numbers = [self._numbers.pop() for _ in range(count)]
-        new_slots = [self._make(number) for number in numbers]
-        self._of.update(zip(new_slots, numbers, strict=True))
+        new_slots: list[Slot] = []
+        try:
+            for _ in range(count):
+                new_slots.append(self._new())
+        except BaseException:
+            for slot in new_slots:
+                self._retire(slot)
+            raise
         try:
             results = await asyncio.gather(
                 *(slot.start() for slot in new_slots), return_exceptions=True
@@ -163,6 +168,19 @@ class SlotPool:
                 slots.append(slot)
         if failure:
             raise failure
+
+    def _new(self) -> Slot:
+        """Make a slot, not started, with a free number."""
+        number = self._numbers.pop()
+        try:
+            slot = self._make(number)
+        except BaseException as error:
+            self._numbers.add(number)  # a lost number would make the pool smaller for good
+            if isinstance(error, OSError):  # such as a full disk, or too many control groups
+                raise SlotLost(f"the slot cannot be made: {error}") from error
+            raise
+        self._of[slot] = number
+        return slot
 
     def _retire(self, slot: Slot) -> None:
         task = asyncio.get_running_loop().create_task(self._end(slot))

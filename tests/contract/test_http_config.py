@@ -27,6 +27,7 @@ step_timeout_s = 20
 tokens = "tokens.toml"
 token = "env:OPERATORS_TOKEN"
 access_log = "access.jsonl"
+roster = "servers"
 """
 TOKENS = '[alice]\ntoken = "alice"\nscopes = ["env:*"]\n'
 
@@ -47,6 +48,7 @@ def test_the_file_gives_defaults_and_the_command_line_wins(config: Path) -> None
     assert (options.max_sessions, options.step_timeout_s, options.port) == (1, 20.0, 8765)
     assert options.tokens == config.parent / "tokens.toml"
     assert options.access_log == str(config.parent / "access.jsonl")
+    assert options.roster == config.parent / "servers"
     assert options.token.reveal() == "secret"
     options = read_options(["maths", f"--config={config}", "--max-sessions", "7", "--port=0"])
     assert options.names == ("maths",)
@@ -59,6 +61,9 @@ def test_the_file_gives_defaults_and_the_command_line_wins(config: Path) -> None
         ("max_sesions = 3", "did you mean 'max_sessions'"),
         ("max_sessions = 'many'", "max_sessions"),
         ("names = ['exact']\nmax_sessions = 0", "--max-sessions must be at least 1"),
+        ("names = ['exact']\nworker_memory_mb = 0", "--worker-memory-mb must be at least 1"),
+        ("names = ['exact']\nmax_reply_mb = 0.0", "--max-reply-mb must be a number more than 0"),
+        ("names = ['exact']\nmax_reply_mb = nan", "--max-reply-mb must be a number more than 0"),
         ("max_sessions = ", "serve.toml"),
         ("[limits]\nmax_sessions = 3", "limits"),
         ("names = 'exact'", "names"),

@@ -111,6 +111,7 @@ async def test_what_an_api_cannot_do_is_refused_by_name(model: Path, tmp_path: P
     refusals: list[tuple[str, dict[str, Any]]] = [
         ("recipe 'ppo' reads values of states", {"recipe": "ppo"}),
         ("trainer.ema_decay", {"trainer": TrainerConfig(ema_decay=0.9)}),
+        ("trainer.lora.alpha", {"trainer": TrainerConfig(lora=LoraConfig(rank=4, alpha=8.0))}),
         ("trainer.lora.targets", {"trainer": TrainerConfig(lora=LoraConfig(targets="q_proj"))}),
         ("trainer.max_kl is 0.2: it takes a part", {"trainer": TrainerConfig()}),
         ("rollout.temperature", {"rollout": RolloutConfig(temperature=0.7)}),

@@ -42,6 +42,8 @@ REQUEST_S = 60.0
 BEAT_S = 10.0
 MAX_WAIT_S = 30.0
 RETRIED = (408, 409, 429)
+PROMISES = 8
+"""How often an answer is sampled whose promise the server has lost."""
 CHUNK_ROWS, CHUNK_BYTES = 1024, 4_000_000
 """The most rows of a request, and about how many bytes they have."""
 
@@ -109,12 +111,18 @@ class TinkerClient:
         await end_task(beat)
         if self._http is None:
             return
+        try:
+            if self.session:
+                await self._finish()
+        finally:
+            http, self._http = self._http, None
+            await http.close()
+
+    async def _finish(self) -> None:
         with suppress(Exception):  # it ends by itself too
             body = {"reason": {"type": "success"}, "detail": None}
             async with asyncio.timeout(REQUEST_S):
                 await self.post(f"sessions/{self.session}/finish", body)
-        await self._http.close()
-        self._http = None
 
     # --- the model ------------------------------------------------------------------------------
 
@@ -190,8 +198,12 @@ class TinkerClient:
         *,
         prompt_logprobs: bool = False,
     ) -> tuple[SampledSequence, list[float] | None]:
-        """Sample an answer, and score the prompt if that is asked for."""
-        while True:
+        """Sample an answer, and score the prompt if that is asked for.
+
+        Raises:
+            SessionGone: the sampler is gone, or `PROMISES` promises in a row were lost.
+        """
+        for left in reversed(range(PROMISES)):
             number = self._samples
             self._samples += 1
             body = {
@@ -202,11 +214,16 @@ class TinkerClient:
                 "sampling_params": settings,
                 "prompt_logprobs": prompt_logprobs,
             }
+            # A refusal here is of the sampler itself, which no repetition brings back.
+            promise = await self.post("asample", body)
             try:
-                samples, scored = wire.read_samples(await self.do("asample", body))
+                samples, scored = wire.read_samples(await self.result(promise["request_id"]))
             except SessionGone:
+                if not left:
+                    raise
                 continue  # the promise was lost, as after a restart: sampled anew
             return samples[0], scored
+        raise AssertionError("the last promise is answered or raises")
 
     def _next(self) -> dict[str, Any]:
         self._numbers += 1

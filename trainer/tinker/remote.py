@@ -83,6 +83,7 @@ def refuse_local(config: TrainConfig, algorithm: Algorithm, updates: UpdateSetti
         "cluster.engines": bool(config.cluster.engines),
         "trainer.ema_decay": bool(trainer.ema_decay),
         "trainer.reference_every": bool(trainer.reference_every),
+        "trainer.lora.alpha": bool(lora.alpha),  # the API does not send it
         "trainer.lora.adapter": bool(lora.adapter),
         "trainer.lora.targets": lora.targets != "all",
         "trainer.lora.publish": lora.publish != "merged",

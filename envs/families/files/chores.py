@@ -98,6 +98,8 @@ def gather(rng: random.Random, tree: Tree) -> Chore | None:
         return None
     ending, paths = choice
     new_files = {f"{folder}/{name_of(path)}": tree[path] for path in paths}
+    if len(new_files) < len(paths):  # after renamings two may have one name: which would stay?
+        return None
     return Chore(
         text=f"Move every .{ending} file, wherever it is, into a new folder {folder} at the top.",
         command=(
@@ -243,6 +245,8 @@ def file_by_year(rng: random.Random, tree: Tree) -> Chore | None:
     if len(dated) < 2 or any(path.partition("/")[0] in map(str, YEARS) for path in tree):
         return None
     new_files = {f"{year}/{name_of(path)}": tree[path] for path, year in dated.items()}
+    if len(new_files) < len(dated):  # as in `gather`
+        return None
     return Chore(
         text=(
             "Move every file whose name ends in an underscore and a year, such as reed7_2019.md, "

@@ -6,6 +6,7 @@ from ..proving.judge import Judge
 from ..reading.nodes import EXACT, Node, symbols
 from .approximations import readings
 from .constants import is_antiderivative
+from .domains import without_exclusions
 from .families import counting, real_numbers, whole_numbers
 from .matching import matches
 from .tasks import is_open, unevaluated, worked
@@ -24,6 +25,7 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
         return matches(gold, answer, judge)
     while answer.op == "call" and answer.note == "Rightarrow" and gold.op != "call":
         answer = answer.args[-1]  # `2x = 10 \implies x = 5`
+    answer = without_exclusions(gold, answer)
     claimed = answer.args[1:] if answer.op == "rel" else (answer,)
     if any(unevaluated(side) for side in claimed) and not is_open(gold):
         return judge.decided(

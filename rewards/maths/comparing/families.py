@@ -89,7 +89,7 @@ _INTEGER = re.compile(r"\b([a-z])\b.*\bintegers?\b|\bintegers? ([a-z])\b")
 
 def whole_numbers(gold: Node) -> frozenset[str]:
     """Return the letters that a gold puts in the whole numbers, as in `k pi, k in Z`."""
-    letters = set[str]()
+    letters: set[str] = set()
     for part in walk(gold):
         if part.op == "rel" and part.note == "in" and part.args[1].note == "set Z":
             letters |= symbols(part.args[0])
@@ -127,7 +127,10 @@ def same_parameter(gold: Node, answer: Node, whole: frozenset[str], counts: froz
     families that contain pi or degrees, where the usual letters of an index need no set. The
     constant of an integral may also have any of its usual names.
     """
-    answer_only, gold_only = symbols(answer) - symbols(gold), symbols(gold) - symbols(answer)
+    in_gold, in_answer = symbols(gold), symbols(answer)
+    if in_gold == in_answer:
+        return answer
+    answer_only, gold_only = in_answer - in_gold, in_gold - in_answer
     if len(answer_only) != 1 or len(gold_only) != 1:
         return answer
     names = WHOLE_NUMBER_NAMES if gold_only <= whole else _INDICES

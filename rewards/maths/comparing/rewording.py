@@ -23,12 +23,14 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     question gives the value (`\\text{The tens digit is } 2`), a unit written beside a formula, or
     the ends of an interval with its centre and margin; None where there is none.
     """
-    wanted, said = renoted(unboxed(gold).strip(" $"), answer.strip(" $"), prompt)
-    if twice := _SPELT_TWICE.fullmatch(said):
+    given = unboxed(gold).strip(" $"), answer.strip(" $")
+    wanted, said = renoted(*given, prompt)
+    # Looking for a sign that a notation cannot lack spares most answers its search.
+    if "(" in said and (twice := _SPELT_TWICE.fullmatch(said)):
         with suppress(Unreadable):
             is_same = read_cleaned(twice["word"].lower()) == read_cleaned(twice["digits"])
             said = twice["digits"] if is_same else said
-    named = _NAMED.fullmatch(said)
+    named = _NAMED.fullmatch(said) if said[:1] == "\\" else None
     if named and set(named["name"].lower().split()) <= set(re.findall(r"\w+", prompt.lower())):
         said = named["value"]
     is_interval = wanted[:1] + wanted[-1:] in {"()", "[]"} and "," in wanted
@@ -39,14 +41,14 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     if centred:
         centre, margin = map(Decimal, centred.groups())
         said = f"{wanted[0]}{centre - margin}, {centre + margin}{wanted[-1]}"
-    if "=" in said and "*" not in wanted:
+    if "=" in said and "^" in said and "*" not in wanted:
         said = _STARRED.sub("", said)
-    counted = _COUNTED_IN.fullmatch(_STYLE.sub("", said))
+    counted = None if said.isascii() else _COUNTED_IN.fullmatch(_STYLE.sub("", said))
     if counted and re.search(rf"(?:几|幾|多少|何|몇)\s?{counted['word']}", prompt):
         said = counted["value"]
-    if asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2]):
+    if prompt and (asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2])):
         said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
-    if in_base := _IN_BASES.fullmatch(said):
+    if "_" in said and (in_base := _IN_BASES.fullmatch(said)):
         with suppress(ValueError):
             first = int(in_base["digits"], int(in_base["base"]))
             second = int(in_base["value"], int(in_base["other"] or 10))
@@ -58,13 +60,12 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
-    letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
-    if sign and not letters and "=" not in calculation:
-        wanted = value
+    if sign and "=" not in calculation:
+        letters = re.search(r"[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", wanted))
+        wanted = wanted if letters else value
     if (measured := _BESIDE.fullmatch(wanted)) and unit_symbol(measured["unit"]):
         wanted = rf"{measured['value']}\text{{ {measured['unit']}}}"
-    is_changed = (wanted, said) != (unboxed(gold).strip(" $"), answer.strip(" $"))
-    return (wanted, said) if is_changed else None
+    return None if (wanted, said) == given else (wanted, said)
 
 
 _IN_SCALE = re.compile(

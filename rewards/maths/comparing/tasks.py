@@ -28,7 +28,18 @@ def unevaluated(node: Node) -> bool:
     >>> unevaluated(read(r"\gcd(4,6)")), unevaluated(read(r"\frac{dy}{dx}"))
     (True, False)
     """
-    return any(_is_task(part) for part in walk(node))
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part.op in _TASKS and _is_task(part):
+            return True
+        if part.args:
+            stack.extend(part.args)
+    return False
+
+
+_TASKS = frozenset({"matrix", "call", "func"})
+"""Kinds of nodes that may be a task."""
 
 
 def _is_task(node: Node) -> bool:
@@ -64,12 +75,16 @@ def worked(node: Node) -> Node:
 
     Integrals and limits are left for numeric evaluation with many digits.
     """
+    return _worked(node) if unevaluated(node) or nodes.has(node, "mod") else node
+
+
+def _worked(node: Node) -> Node:
     remainder = _remainder(node)
     if remainder is not None:
         return remainder
     if not node.args:
         return node
-    node = node._replace(args=tuple(worked(arg) for arg in node.args))
+    node = node._replace(args=tuple(_worked(arg) for arg in node.args))
     if node.op == "func" and node.note == "derivative" and _is_task(node):
         result = derivative(node.args[0], node.args[1].note)
         return node if result is None else result

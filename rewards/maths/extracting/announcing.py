@@ -41,7 +41,7 @@ _HAPPENS = re.compile(r"(?:(?:still|also) )?[a-z]{2,}(?:ed|wn|ght)(?: [a-z]+){0,
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
-    r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
+    r"|makes?|made|will|can|appears?|seems?|looks?|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
     r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?|são|tem"
     r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )
@@ -140,10 +140,6 @@ def _candidates_at(
     if match is None:
         return
     noun = "answer" if match["answer"] else "result"
-    # The statement starts at words such as "the final" before the noun.
-    base = max(after, match.start() - 80)
-    ahead = body[base : match.start()]
-    noun_start = base + before_noun(ahead, _after_stop(ahead))
     if (
         language is ENGLISH
         and noun == "answer"
@@ -171,6 +167,10 @@ def _candidates_at(
         if stated is not None and not stated.void and not _OPEN.search(phrase.text):
             begin = phrase.start
             phrase = Spoken(stated.text, begin + stated.start, begin + stated.end, phrase.asked)
+    # The statement starts at words such as "the final" before the noun.
+    base = max(after, match.start() - 80)
+    ahead = body[base : match.start()]
+    noun_start = base + before_noun(ahead, _after_stop(ahead))
     ignored = announced_stance(
         body, noun_start, "" if value_start > reach else link, phrase.start, phrase.end
     )

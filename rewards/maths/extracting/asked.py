@@ -323,8 +323,8 @@ _EXISTENCE = re.compile(
     re.IGNORECASE,
 )
 _EXISTS = re.compile(
-    r"(?:(?P<no>no such)|such an?|one such|infinitely many such)\s[$]?(?P<noun>\w+)[$]? exists?$"
-    r"|there (?:is|are|exists?) (?P<none>no )?such (?:an? )?[$]?(?P<other>\w+)[$]?$",
+    r"(?:(?P<no>no such)|such an?|one such|infinitely many such)\s+[$]?(?P<noun>\w+)[$]?\s+exists?$"
+    r"|there (?:is|are|exists?) (?P<none>no )?such\s+(?:an? )?[$]?(?P<other>\w+)[$]?\s*$",
     re.IGNORECASE,
 )
 _CONDITIONAL = re.compile(r"\b(?:for|if|when|unless|among)\b", re.IGNORECASE)
@@ -524,6 +524,71 @@ def _content(text: str) -> set[str]:
     return {word.removesuffix("s") for word in pieces if word not in _LINKING}
 
 
+_WHO = re.compile(
+    r"\b(?:(?P<who>who)|which|what) (?P<clause>[a-z][^?.;:,]*)(?:,[^?.]*)?\?", re.IGNORECASE
+)
+MAX_NOUN = 5
+"""The most words between `which` and the predicate: `which of the three friends has ...`."""
+_INSERTED = words("the a an now then still also therefore thus clearly finally indeed currently")
+"""Words that a predicate may have or not."""
+_LEADS = re.compile(
+    r"\W*(?:(?:so|thus|hence|therefore|then|now|overall|clearly|in the end|at the end)\b,?\s+)*",
+    re.IGNORECASE,
+)
+_DOES = re.compile(
+    rf"(?i:it is |it's )?(?P<name>{_CAPITAL}[^\W\d_]+(?: {_CAPITAL}[^\W\d_]+)?)\s+(?:who\s+)?"
+    r"(?P<does>[a-z][^.;:,?!]*)"
+)
+_CONJUNCTS = re.compile(rf",? (?:and|while|whereas|but) (?={_CAPITAL})|[,;]\s")
+_CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
+
+
+def subject_asked(prompt: str, sentence: str) -> str:
+    """Return the name of which a sentence says just what the question asks, where it says so of no
+    other, or "".
+
+    >>> subject_asked("Tom has 5 stamps. Who has the most now?", "So Eli has the most stamps.")
+    'Eli'
+    >>> subject_asked("Who has the most now?", "Eli gave the most to Fay.")
+    ''
+    """
+    asked = list(_WHO.finditer(prompt[-MAX_QUESTION:]))
+    if len(asked) != 1 or _NOT.search(asked[0]["clause"]):
+        return ""
+    sentence = _LEADS.sub("", _CONTRASTED.sub("", sentence.rstrip(" .!*\n")), count=1)
+    if DENIAL.search(sentence) or _DOUBTED.search(sentence):
+        return ""
+    clause = _predicate(asked[0]["clause"])
+    skipped = range(1) if asked[0]["who"] else range(1, min(MAX_NOUN, len(clause) - 1) + 1)
+    parts = [part.strip("* ") for part in _CONJUNCTS.split(sentence)]
+    said = [(part, _DOES.fullmatch(part)) for part in parts]
+    if any(does is None and part.istitle() for part, does in said):  # `Ann and Ben won`
+        return ""
+    known = _content(prompt)
+    names = {
+        does["name"]
+        for _, does in said
+        if does and any(_says(_predicate(does["does"]), clause[skip:], known) for skip in skipped)
+    }
+    return names.pop() if len(names) == 1 else ""
+
+
+def _predicate(clause: str) -> list[str]:
+    return [word for word in re.findall(r"[^\W_]+", clause) if word.lower() not in _INSERTED]
+
+
+def _says(said: list[str], asked: list[str], known: set[str]) -> bool:
+    """Return whether a predicate begins with the one that is asked and goes on in words of the
+    question, without another name.
+    """
+    if not asked or said[: len(asked)] != asked:
+        return False
+    rest = said[len(asked) :]
+    if rest[:1] == ["than"] and len(rest) == 2:  # `Ann is older than Ben`
+        return True
+    return _content(" ".join(rest)) <= known and not any(word[0].isupper() for word in rest)
+
+
 def in_words(prompt: str, body: str) -> Named | None:
     """Return the words that the closing sentence stresses (`so it is a **rhombus**`) or ends in
     behind its verb (`it is called a rhombus`), for a gold that is words; else None.
@@ -531,6 +596,9 @@ def in_words(prompt: str, body: str) -> Named | None:
     Other words in bold, words of doubt and denials leave the sentence without an answer.
     """
     start, end = closing_sentence(body)
+    if name := subject_asked(prompt, body[start:end]):
+        begin = body.find(name, start)
+        return Named("", name, begin, begin + len(name))
     stressed = [match for match in _STRESSED.finditer(body, start, end) if match["words"]]
     clause = _STATED_WORDS.search(body, start, end) if not stressed else None
     said = clause or (stressed[-1] if stressed else None)
@@ -570,7 +638,7 @@ _STATED_WORDS = re.compile(
     r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
 )
 _DOUBTED = re.compile(
-    r"\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|if|unless|whether|either|or|look\w*"
+    r"\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely|formerly|if|unless|whether|either|or|look\w*"
     r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b",
     re.IGNORECASE,
 )

@@ -4,8 +4,9 @@ objections.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 MAX_ANSWER = 4096
 """The longest answer in characters; a longer text is not accepted as an answer."""
@@ -32,8 +33,7 @@ MARKS = frozenset({CandidateKind.BOX, CandidateKind.TAG, CandidateKind.HASH})
 """The formal marks. Whatever stands inside such a mark is meant as the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A text that may be the answer. Places are character offsets in the searched text."""
 
     kind: CandidateKind
@@ -56,8 +56,7 @@ class Candidate:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(msgspec.Struct, frozen=True):
     """The extracted answer of a response, with the place; `text` is None without an answer, and
     `reason` says why.
     """

@@ -41,21 +41,26 @@ def _called_for(prompt: str) -> tuple[_Finder, ...]:
     return tuple(find for asks, find in _FINDERS if asks.search(prompt))
 
 
-_BOUND = re.compile(
-    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$? (?:is|must be|has to be|should be) (?P<phrase>at least"
-    r"|at most|(?:strictly )?(?:less|greater|more|smaller) than(?: or equal to)?"
+_PHRASE = (
+    r"(?:at least|at most|(?:strictly )?(?:less|greater|more|smaller) than(?: or equal to)?"
     r"|(?:no|not) (?:less|more) than)"
-    r"\s+(?P<value>\$[^$]+\$|[-−]?\d[\d./]*)[\s.*!]*$"
+)
+_LIMIT = r"(?:\s?\$[^$]+\$|[-−]?\d[\d./]*)"
+_BOUND = re.compile(
+    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$?\s+(?:(?:is|must be|has to be|should be|that (?:is|are)) )?"
+    rf"(?P<phrase>{_PHRASE})\s+(?P<value>{_LIMIT})"
+    rf"(?P<too>,? (?:and|but|or) (?:also )?(?:is )?{_PHRASE}\s+{_LIMIT})?[\s.*!]*$"
 )
 _FAILS = re.compile(r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*)\b", re.I)
 
 
 def _bound(_: str, body: str, start: int, end: int) -> Described | None:
-    """Find `so x is at least 5`, for a question that solves an inequality."""
+    """Find `so x is at least 5`, or two such bounds, for a question that solves an inequality."""
     bound = _BOUND.search(body, start, end)
     if bound is None or _denied(body[start : bound.start()]):
         return None
-    return Described(bound[0].rstrip(" .*!\n"), bound.start(), bound.end("value"))
+    said = f"{bound['name']} is {bound['phrase']} {bound['value']}{bound['too'] or ''}"
+    return Described(said, bound.start(), bound.end("too" if bound["too"] else "value"))
 
 
 def _denied(before: str) -> bool:
@@ -63,10 +68,11 @@ def _denied(before: str) -> bool:
 
 
 _PARITY = re.compile(
-    r"\$(?P<first>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?(?P<letter>[a-z])\$? (?:is )?)?"
-    r"(?P<parity>odd|even)(?: \$?(?P<behind>[a-z])\$?)?,? (?:and|but|while|whereas)?,?\s*"
-    r"\$(?P<second>[^$]+)\$,? (?:for|if|when|where) (?:all )?(?:\$?[a-z]\$? (?:is )?)?"
-    r"(?P<other>odd|even)(?: \$?[a-z]\$?)?[\s.]*$"
+    r"\$(?P<first>[^$]+)\$\s?,?\s+(?:for|if|when|where) (?:all )?"
+    r"(?:\s?\$?(?P<letter>[a-z])\$?\s+(?:is )?)?"
+    r"(?P<parity>odd|even)(?:\s+\$?(?P<behind>[a-z])\$?)?\s?,?\s+(?:and|but|while|whereas)?,?\s*"
+    r"\$(?P<second>[^$]+)\$\s?,?\s+(?:for|if|when|where) (?:all )?(?:\s?\$?[a-z]\$?\s+(?:is )?)?"
+    r"(?P<other>odd|even)(?:\s+\$?[a-z]\$?)?[\s.]*$"
 )
 
 
@@ -192,11 +198,34 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+_AT = re.compile(
+    r"(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))",
+    re.IGNORECASE,
+)
+
+
+def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the time of day in `It is 11 p.m. in Tokyo`, if the sentence has only one."""
+    # The points of `p.m.` end no sentence.
+    line = body.rfind("\n", 0, end) + 1
+    begin = line if body[line:start].count(". ") <= body[line:start].lower().count("m. ") else start
+    times = list(_AT.finditer(body, begin, end))
+    before = body[begin : times[0].start()] if times else ""
+    if len({time["time"] for time in times}) != 1 or _denied(before) or _BESIDE.search(before):
+        return None
+    if any(map(str.isdigit, body[times[-1].end() : end])):
+        return None
+    return Described(times[0]["time"], *times[0].span("time"))
+
+
+_BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
+
+
 _Finder = Callable[[str, str, int, int], Described | None]
 _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (
         re.compile(
-            r"(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+            r"\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
             r".*\b(?:solve|solutions?|which|what|find all)\b",
             re.IGNORECASE | re.DOTALL,
         ),
@@ -207,6 +236,14 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
     (_ASKED, _twice),
     (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
+    (
+        re.compile(
+            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _time,
+    ),
     (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
 )
 """What a question has to say for each kind of description."""

@@ -110,11 +110,12 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     """
     base = max(0, len(body) - NUMBER_TAIL)
     written = list(NUMBER.finditer(body, base, end))[-MAX_NUMBERS:]
-    refused = {number[0] for number in written if denied(body, start, end, *number.span())}
+    denials = [denied(body, start, end, *number.span()) for number in written]
+    refused = {number[0] for number, is_denied in zip(written, denials, strict=True) if is_denied}
     numbers = [
         number
-        for number in written
-        if not denied(body, start, end, *number.span())
+        for number, is_denied in zip(written, denials, strict=True)
+        if not is_denied
         and not labels(body, number.start())
         and body[number.end() : number.end() + 1] != "?"
         # `It is not 12, as the 12th day shows.`

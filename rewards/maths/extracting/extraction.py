@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ludus.messages import assistant
-from ludus.thoughts import AUTO, apart
+from ludus.thoughts import AUTO, apart, marks_of
 
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
@@ -23,7 +24,7 @@ from .marks import all_boxes, joined
 from .sentence import DENIAL, without_checks
 from .stance import Stance, framed, stance
 from .statements import Statements
-from .surface import blanked, surface, without_decoration
+from .surface import blanked, surface, without_decoration, without_warnings
 
 Finder = Callable[[str, Statements], Candidate | None]
 
@@ -119,6 +120,9 @@ _TURN_ENDS = (
 @lru_cache(maxsize=16)
 def thoughts_end(response: str, thinking: str = AUTO) -> int:
     """Return the position in a response where its thoughts end and what was said begins."""
+    marks = marks_of(thinking)
+    if marks is None or marks.mark.search(response) is None:  # as most responses
+        return 0
     return len(response) - len(apart(assistant(response), thinking).text)
 
 
@@ -147,6 +151,8 @@ def extract(
     """
     offset = thoughts_end(response, thinking)
     body = surface(_this_turn(response[offset:]))
+    if ":" in body and "\n" in body:
+        body = without_warnings(body)
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason=reason)
@@ -255,6 +261,8 @@ def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> l
     """
     offset = thoughts_end(response, thinking)
     body = surface(_this_turn(response[offset:]))
+    if ":" in body and "\n" in body:
+        body = without_warnings(body)
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)

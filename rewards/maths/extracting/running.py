@@ -54,20 +54,21 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
         start: where the closing sentence begins.
         end: where it ends.
     """
-    joined = [
+    stated = (
         plain
-        for plain in _joined(body, start, end)
+        for plain in reversed(_joined(body, start, end))
         if not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
-    ]
-    if not joined or any(map(str.isdigit, body[joined[-1].end : end])):
+    )
+    last = next(stated, None)
+    if last is None or any(map(str.isdigit, body[last.end : end])):
         return None
-    if body[joined[-1].start - 1 : joined[-1].start] in {"^", "_"}:  # the end of `Bx^{-1}`
+    if body[last.start - 1 : last.start] in {"^", "_"}:  # the end of `Bx^{-1}`
         return None
-    text = joined[-1].text
+    text = last.text
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
     plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
-    return joined[-1] if several or (_STRUCTURED.search(text) and not plain) else None
+    return last if several or (_STRUCTURED.search(text) and not plain) else None
 
 
 def _joined(body: str, start: int, end: int) -> list[Plain]:

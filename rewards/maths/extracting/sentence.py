@@ -104,11 +104,12 @@ _GOVERNED = re.compile(
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
 _VALUE_VERB = re.compile(
-    r"\bto (?:be|about|exactly|approximately|get|make|give|roughly|equal)[ *$]*$"
+    r"\bto (?:be|about|exactly|approximately|get|obtain|make|give|yield|roughly|equal)[ *$]*$"
     r"|\b(?:left|ends? up|remains?) with[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )which(?!\s+(?:comes|gives|makes|equals|totals"
+    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )(?<!\bfrom )"
+    r"which(?!\s+(?:comes|gives|makes|equals|totals"
     r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
     r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
@@ -312,9 +313,15 @@ _COUNTS_OTHERS = re.compile(
 # `$9 \\times 10$, which is 90 palindromes`: the clause works the formula out.
 _WORKED_OUT = re.compile(
     r"(?:[-+*/!^]|\\(?:times|cdot|binom|div)(?![a-z]))(?:[^$A-Za-z=]|\\(?:times|cdot|binom|div"
-    r"|[dt]?frac|left|right)(?![a-z]))*\$,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
+    r"|[dt]?frac|left|right)(?![a-z]))*\$\s?,?\s+which (?:is|equals|gives|makes)\s+[$*(\\]*$"
 )
 _NOTHING = re.compile(r"[^\w\n]*(?:\n|$)")
+# `$f(x) = \\frac{1}{x - 2}$, provided $x \\ne 2$`: the points that an equation leaves out.
+_EXCLUDES = re.compile(r"\s*[a-z]\s*(?:\\neq?(?![a-z])|≠|!=)")
+_EQUATED = re.compile(
+    r"=[^$=;]+\$?\s?,?\s+(?:(?:provided|as long as|so long as|assuming|where|with|for|if|when|and)"
+    r"(?: that)?\s+)?(?:all\s+)?[$(]*$"
+)
 
 
 def governed(body: str, start: int, place: int, stop: int) -> bool:
@@ -324,6 +331,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
     Such a value follows a preposition, stands in a side clause, or counts a part (`4 of which`).
     """
     if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
+        return True
+    if _EXCLUDES.match(body, place, stop) and _EQUATED.search(body, start, place):
         return True
     if _WORKED_OUT.search(body, start, place) and not _COUNTS_OTHERS.search(body, start, place):
         return False

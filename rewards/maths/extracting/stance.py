@@ -27,6 +27,8 @@ from .surface import REACH, clause_before, clause_behind, crossed_out, lowered
 
 NEAR = 64
 """How many characters before a value may contain words that govern the value."""
+CLAUSES = 512
+"""How many clauses before a value keep what they say of it in a cache."""
 BEHIND = 80
 """How many characters behind a value are searched for words that take the value back."""
 
@@ -54,6 +56,8 @@ _AHEAD = {
     for marked in (False, True)
 }
 """The rows for words before a value, for formal marks and for announcements."""
+_SILENT = " \n$.\\])}*"
+"""What closes a formula, and says nothing behind it."""
 _DIGIT = re.compile(r"-?\d")
 _NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
@@ -129,29 +133,42 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
         marked: the value stands in a formal mark, around which words stand that would be part of
             an announcement.
     """
-    # A name before the value belongs to the value: `unless n = 11`.
-    clause = _NAME.sub("", clause_before(body, said_from))
-    if clause.strip():
-        before = clause[-NEAR:]
-        before = before.rstrip(" $\\([{*_\n") if marked else before
-        if marked and related(clause.rstrip(" $\\([{*_\n")):
-            return Stance.ANOTHER
-        bare = before if marked else before[: before_noun(before)]
-        small = lowered(clause), lowered(before), lowered(bare)
-        for row in _AHEAD[marked]:
-            text = small[0] if row.side == "clause" else small[1] if row.whole else small[2]
-            if row.words.search(text):
-                return Stance[row.stance]
-        if (speaker := ATTRIBUTED.search(bare)) and speaker[1].lower() not in SPEAKERS:
-            return f"it is what {speaker[1]!r} says"
+    clause = clause_before(body, said_from)
+    if clause.strip() and (unclaimed := _led(clause, marked)):
+        return unclaimed
     if marked:
         behind = lowered(body[end : end + BEHIND])
-        for row in _BEHIND:
+        for row in _BEHIND if behind.strip(_SILENT) else ():
             if row.words.match(behind):
                 return Stance[row.stance]
     if crossed_out(body, start, end):
         return Stance.CROSSED_OUT
     return Stance.QUOTATION if quoted(body, said_from, end) else ""
+
+
+@lru_cache(maxsize=CLAUSES)
+def _led(clause: str, marked: bool) -> str:
+    """Return why the words of a clause do not claim the value behind them, or "".
+
+    Cached, since responses lead to their answers in the same words.
+    """
+    # A name before the value belongs to the value: `unless n = 11`.
+    clause = _NAME.sub("", clause)
+    if not clause.strip():
+        return ""
+    before = clause[-NEAR:]
+    before = before.rstrip(" $\\([{*_\n") if marked else before
+    if marked and related(clause.rstrip(" $\\([{*_\n")):
+        return Stance.ANOTHER
+    bare = before if marked else before[: before_noun(before)]
+    small = lowered(clause), lowered(before), lowered(bare)
+    for row in _AHEAD[marked]:
+        text = small[0] if row.side == "clause" else small[1] if row.whole else small[2]
+        if row.words.search(text):
+            return Stance[row.stance]
+    speaker = ATTRIBUTED.search(bare)
+    says = speaker is not None and speaker[1].lower() not in SPEAKERS
+    return f"it is what {speaker[1]!r} says" if speaker and says else ""
 
 
 def framed(body: str, place: int, stop: int) -> str:
@@ -175,7 +192,9 @@ def quoted(body: str, start: int, end: int) -> bool:
     prose.
     """
     line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
-    open_quotes = sum(1 for _ in _QUOTES.finditer(body, line, start))
+    open_quotes = body.count('"', line, start)
+    if not body.isascii():
+        open_quotes += body.count("“", line, start) + body.count("”", line, start)
     if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
         return True
     # A fenced code block that text follows quotes as well.

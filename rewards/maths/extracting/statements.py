@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import islice
+
+from msgspec.structs import replace
 
 from ..reading.notation import squeeze
 from ..reading.vocabulary import NUMBER_WORDS
@@ -15,7 +17,17 @@ from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
-from .phrases import CHECKING, CONCLUDES, FILLER, GIVES, HEDGE, HEDGE_BEHIND, REOPENED, RETRACTION
+from .phrases import (
+    CHECKING,
+    CONCLUDES,
+    FILLER,
+    GIVES,
+    HEDGE,
+    HEDGE_BEHIND,
+    POINTS_BACK,
+    REOPENED,
+    RETRACTION,
+)
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
 from .surface import REACH, clause_before, lowered
@@ -23,6 +35,8 @@ from .surface import REACH, clause_before, lowered
 MAX_GAP = 80
 """The most characters between two statements made in one breath."""
 MAX_RIVALS = 8
+MIN_SENTENCE = 20
+"""The shortest text behind a box that may mean another one."""
 BEHIND = 160
 """How many characters after a statement are searched for another offered answer."""
 _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
@@ -53,6 +67,10 @@ _OR_BEFORE = re.compile(
 
 _IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?\n。]|$")
+_WHEN = re.compile(r"(?:if|when|wenn|falls|si|se|если)\b")
+"""A word that begins a case; without one no cases are looked for."""
+_QUIET = re.compile(r"[\s$.\\\])}*]*\Z")
+"""What closes a formula at the end of a response and says nothing."""
 
 
 class Statements:
@@ -84,6 +102,8 @@ class Statements:
         if mark is not None:
             # A tag may enclose an announcement: `<answer>The answer is 5</answer>`.
             after = mark.start if mark.kind is CandidateKind.TAG else mark.said_to
+        if mark is not None and _QUIET.match(self.body, after):
+            return mark
         announcements = announced(self.body, after)
         self.seen += announcements
         claims = [
@@ -161,6 +181,17 @@ class Statements:
             and not (self.body[last.end :].strip(" $*"))
         ):
             return replace(last, void=CUT_OFF)
+        if _QUIET.match(self.body, last.said_to):
+            return self._check_alternative(last)
+        if (
+            len(self.body) - last.said_to > MIN_SENTENCE
+            and last.kind is CandidateKind.BOX
+            and POINTS_BACK.search(lowered(self.body[last.said_to :][-REACH:]))
+            and (first := self._first(last)) is not None
+        ):
+            self.seen.append(last)
+            self.rivals.clear()
+            return first
         if self.retracted(last):
             # The value that replaces a retracted statement without a new announcement, or a void
             # statement.
@@ -174,6 +205,21 @@ class Statements:
             self.rivals.clear()
             return concluded
         return self._check_alternative(last)
+
+    def _first(self, last: Candidate) -> Candidate | None:
+        """Return the other box, which words behind the last one mean by `the first one`; a void
+        statement if there are several others, and None without another.
+        """
+        others = [
+            mark
+            for mark in islice(marks(self.body[: last.said_from]), MAX_MARKS)
+            if mark.kind is CandidateKind.BOX and squeeze(mark.text) != squeeze(last.text)
+        ]
+        if not others:
+            return None
+        if len({squeeze(mark.text) for mark in others}) > 1 or others[0].ignored:
+            return replace(last, void="the answer is taken back and not replaced")
+        return replace(others[0], kind=CandidateKind.CORRECTION)
 
     def retracted(self, last: Candidate) -> bool:
         """Return whether words behind a value take the value back."""
@@ -223,18 +269,18 @@ class Statements:
     def _check_alternative(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
         begin = max(0, last.said_from - 160, len(self.body) - CASES_REACH)
-        if CASES.search(self.body, begin):
+        if _WHEN.search(lowered(self.body[begin:])) and CASES.search(self.body, begin):
             return replace(last, void=SEVERAL_OFFERED)
-        gap = self.body[
-            max(self.seen[0].said_to if self.seen else 0, last.said_from - 300) : last.said_from
-        ]
-        marked = any(
+        if last.kind is CandidateKind.ANNOUNCED and any(
             candidate.kind in MARKS and not candidate.ignored and candidate.end <= last.start
             for candidate in self.seen
-        )
-        if last.kind is CandidateKind.ANNOUNCED and marked and HEDGE.search(gap):
-            return replace(last, void=SEVERAL_OFFERED)
-        tail = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
+        ):
+            begin = max(self.seen[0].said_to, last.said_from - 300)
+            if HEDGE.search(self.body[begin : last.said_from]):
+                return replace(last, void=SEVERAL_OFFERED)
+        tail = ""
+        if not _QUIET.match(self.body, last.said_to):
+            tail = self.body[last.said_to : last.said_to + BEHIND].partition("\n\n")[0]
         if last.kind is CandidateKind.BOX and (alternative := _OR.match(tail)):
             phrase = spoken(self.body, last.said_to + alternative.end())
             self.rivals.append(phrase.text.rstrip(" )"))

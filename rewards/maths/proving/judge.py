@@ -26,6 +26,9 @@ CALLER_PRODUCTS = 64
 """How many elementary products the caller spends on one normal form."""
 
 
+_NO_LETTERS: frozenset[str] = frozenset()
+
+
 class NeedsPool(Exception):
     """A decision takes more work than the caller may spend, and has to run in a pool worker."""
 
@@ -55,11 +58,11 @@ class Judge:
         """Whether the gold is an approximation, so that any value that rounds to the gold is
         right.
         """
-        self.whole = frozenset[str]()
+        self.whole: frozenset[str] = _NO_LETTERS
         """The letters that the gold puts in the whole numbers."""
-        self.counts = frozenset[str]()
+        self.counts: frozenset[str] = _NO_LETTERS
         """Those of them that only count the values of the gold, so that any other letter may."""
-        self.free = frozenset[str]()
+        self.free: frozenset[str] = _NO_LETTERS
         """The letters that the gold puts in the real numbers: its free constants."""
         self.rule = ""
         self.undecided = False

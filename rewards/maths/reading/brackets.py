@@ -139,7 +139,8 @@ def listed(parser: Parser) -> Node:
     Where a stronger mark than a comma separates (`x=1, y=2; x=3, y=4`), the result is a list of
     lists.
     """
-    items, marks = [parser.expression()], list[str]()
+    items = [parser.expression()]
+    marks: list[str] = []
     while is_separator(parser):
         # Of adjacent separators the last counts: in `2, and 3` the comma belongs to the word.
         signs: list[str] = []

@@ -7,6 +7,7 @@ comma becomes a point where the language or the numeral itself leaves no doubt.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from unicodedata import normalize
 
@@ -137,7 +138,11 @@ def _name(spelling: str) -> str:
     return next(names, "h" if re.fullmatch(_HOUR, spelling) else normalize("NFKC", spelling))
 
 
-_TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
+_TEN = r"(?:[·⋅×*]|\\(?:cdot|times)(?![a-z]))\s*10\s*(?:\^\{?-?\d{1,3}\}?|[⁻⁰¹²³⁴-⁹]+)"
+_TAIL = (
+    rf"(?:{_TEN}|"
+    r"\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
+)
 _COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")
@@ -238,20 +243,24 @@ _JOINER = re.compile(
 """The words for "or" and "and" of other languages between two values."""
 
 
-def joined_by_and(answer: str, *, foreign: bool) -> str:
+def joined_by_and(answer: str, *, foreign: bool | Callable[[], bool]) -> str:
     r"""Return an answer with English words between its values.
 
     Args:
         answer: an answer as written.
-        foreign: the words around are of another language. Elsewhere `y` and `e` may be variables.
+        foreign: whether the words around are of another language, or what tells it where that is
+            needed. Elsewhere `y` and `e` may be variables.
 
     >>> joined_by_and(r"2, 3 \text{ y } 5", foreign=False), joined_by_and("2 e 5", foreign=False)
     ('2, 3 and 5', '2 e 5')
     """
 
+    def is_foreign() -> bool:
+        return foreign() if callable(foreign) else foreign
+
     def english(match: re.Match[str]) -> str:
         is_apart = re.search(r"\s|\\[ ,;]", match[0])  # `5\mathrm{e}14` is no list
-        if match["letter"] and not (is_apart and (foreign or "{" in match[0])):
+        if match["letter"] and not (is_apart and ("{" in match[0] or is_foreign())):
             return match[0]
         return " or " if match["or"] or match["or2"] else " and "
 
@@ -266,6 +275,8 @@ def _uniform(text: str) -> bool:
 # A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
 _NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,])")
 _LISTED = re.compile(r"[(\[{][^()\[\]{}]{0,200}[,;]|[=\d], ")
+_MARKED = re.compile(r"\d(?:[.,]|\{,\})\d")
+"""A mark within a number, without which no language has to be told."""
 _SURE = re.compile(r"(?<![\d.,])\d{1,3},\d{1,2}\s?(?:[ckdm]?m|k?g|[mc]?[lL]|h|€|zł)(?!\w)")
 
 
@@ -290,11 +301,13 @@ class Locale:
         """
         if gold.isalnum() or _uniform(gold):
             return gold
-        certain = _THREE.search(gold) is None
-        comma = certain and (writes_commas(self.prompt) or writes_commas(self.around))
-        grouped = writes_commas(self.prompt) and _GROUPS.search(self.prompt) is not None
-        pointed = self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
-        return joined_by_and(pointed, foreign=writes_commas(self.prompt))
+        pointed = gold
+        if _MARKED.search(gold):
+            certain = _THREE.search(gold) is None
+            comma = certain and (writes_commas(self.prompt) or writes_commas(self.around))
+            grouped = writes_commas(self.prompt) and _GROUPS.search(self.prompt) is not None
+            pointed = self._pointed(gold, comma=comma, grouped=grouped, pointed=self.prompt)
+        return joined_by_and(pointed, foreign=lambda: writes_commas(self.prompt))
 
     def answer(self, answer: str) -> str:
         """Return a lone number of an answer with a decimal point, and a list with English words
@@ -302,31 +315,42 @@ class Locale:
         """
         if answer.isdigit() or ("=" not in answer and _uniform(answer)):
             return answer
+        pointed = self._numeral(answer) if _MARKED.search(answer) else answer
+        if "=" in answer and not _LISTED.search(answer):
+            pointed = self._chain(answer)
+        return joined_by_and(
+            pointed,
+            foreign=lambda: writes_commas(self.around, least=1) or writes_commas(self.prompt),
+        )
+
+    def _marks(self, answer: str) -> tuple[bool, bool]:
+        """Return whether a comma starts decimals and whether a point may group thousands."""
         certain = _THREE.search(answer) is None
         comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))
-        grouped = groups_by_points(self.prompt) or groups_by_points(self.around)
-        pointed = self._pointed(
-            answer, comma=comma, grouped=grouped, pointed=self.prompt + self.around
-        )
-        numerals = _NUMERAL.findall(answer)
-        if pointed == answer and len(numerals) == 1 and answer[:1].isalpha() and "=" not in answer:
-            money = comma or _MONEY.search(answer) is not None
-            value = self._pointed(
-                numerals[0], comma=money, grouped=grouped, pointed=self.prompt + self.around
-            )
-            pointed = answer.replace(numerals[0], value)  # `Ana recibe 6,50 euros`
-        if "=" in answer and not _LISTED.search(answer):
-            pointed = self._chain(answer, comma=comma, grouped=grouped)
-        foreign = writes_commas(self.around, least=1) or writes_commas(self.prompt)
-        return joined_by_and(pointed, foreign=foreign)
+        return comma, groups_by_points(self.prompt) or groups_by_points(self.around)
 
-    def _chain(self, answer: str, *, comma: bool, grouped: bool) -> str:
+    def _numeral(self, answer: str) -> str:
+        """Return a lone number, or the only number behind words, with a decimal point."""
+        comma, grouped = self._marks(answer)
+        said = self.prompt + self.around
+        pointed = self._pointed(answer, comma=comma, grouped=grouped, pointed=said)
+        numerals = _NUMERAL.findall(answer)
+        if pointed != answer or len(numerals) != 1 or not answer[:1].isalpha() or "=" in answer:
+            return pointed
+        money = comma or _MONEY.search(answer) is not None
+        value = self._pointed(numerals[0], comma=money, grouped=grouped, pointed=said)
+        return answer.replace(numerals[0], value)  # `Ana recibe 6,50 euros`
+
+    def _chain(self, answer: str) -> str:
         """Return a chain such as `4 · 12,50 zł = 50,00 zł` with decimal points in all of its
         sides.
         """
+        head, sign, value = answer.rpartition("=")
+        if not _MARKED.search(answer):
+            return f"{head}{sign}{value.strip().rstrip('. ') or value}"
+        comma, grouped = self._marks(answer)
         grouped = grouped or _SURE.search(answer) is not None
         comma = comma or _MONEY.search(answer) is not None or grouped
-        head, sign, value = answer.rpartition("=")
         pointed = self.prompt + self.around
 
         def side(text: str) -> str:

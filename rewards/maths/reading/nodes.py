@@ -144,7 +144,9 @@ class TreeShape(NamedTuple):
 
 def shape(node: Node) -> TreeShape:
     """Return the kinds of nodes, the free variables and the size of a tree."""
-    ops, names, size = set[str](), set[str](), 0
+    ops: set[str] = set()
+    names: set[str] = set()
+    size = 0
     imaginary = opaque = False
     stack = [node]
     while stack:
@@ -163,7 +165,8 @@ def shape(node: Node) -> TreeShape:
 
 def symbols(node: Node) -> set[str]:
     """Return the names of the free variables in `node`."""
-    names, stack = set[str](), [node]
+    names: set[str] = set()
+    stack = [node] if node.args or node.op == "sym" else []
     while stack:
         op, args, _, note = stack.pop()
         if args:
@@ -175,7 +178,16 @@ def symbols(node: Node) -> set[str]:
 
 def has(node: Node, *ops: str) -> bool:
     """Return whether `node` or any node below has any of these ops."""
-    return node.op in ops or (node.args != () and any(part.op in ops for part in walk(node)))
+    if not node.args:
+        return node.op in ops
+    stack = [node]
+    while stack:
+        op, args, _, _ = stack.pop()
+        if op in ops:
+            return True
+        if args:
+            stack.extend(args)
+    return False
 
 
 def rename(node: Node, names: dict[str, str]) -> Node:

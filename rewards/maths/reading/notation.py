@@ -90,7 +90,6 @@ _OHM = re.compile(
 
 
 _MACROS = re.compile(r"\\(?:SI|si|qty|unit|num|ang)\s*[{\[]")
-_MACRO_NAMES = ("\\SI", "\\si{", "\\qty", "\\unit", "\\num", "\\ang")
 """The macros of siunitx."""
 # `0xff`, `0b101`: a number of a program.
 _LITERAL = re.compile(
@@ -132,15 +131,15 @@ def to_latex(text: str) -> str:
     >>> to_latex("2√3 ≤ x²")
     '2\\sqrt 3 \\le  x^{2}'
     """
-    if "\\" in text and any(map(text.__contains__, _MACRO_NAMES)) and _MACROS.search(text):
+    if "\\" in text and _MACROS.search(text):
         text = plain_units(text)
     if currency := _CURRENCY.match(text):
         text = _with_sign(currency)
     if "0" in text and (literal := _LITERAL.fullmatch(text)):
         return "{}_{{{}}}".format(literal["digits"].upper(), _BASES[literal["base"].lower()])
-    if "x" in text or "X" in text:
+    if "10" in text and ("x" in text or "X" in text):
         text = _CROSS.sub(r"\\times ", text)
-    if "E" in text or "e" in text:
+    if "{e}" in text or "{E}" in text:
         text = _EXPONENT.sub("e", text)
     if "\\mu" in text or "\\Omega" in text or not text.isascii():
         text = _MICRO.sub(lambda unit: rf"\text{{ u{unit[unit.lastgroup or 0]}}}", text)
@@ -224,6 +223,13 @@ def _bounded(phrase: str) -> str:
     )
 
 
+def _bounded_too(phrase: str) -> str:
+    return (
+        r"^([a-z]) (<|>|\\[lg]e) +(-?[\d\\][^,;A-Z]{0,40}?)[\s}$]*,?\s*(?:\\text\s*\{\s*)?"
+        rf"\b(and|but|or) (?:also )?(?:is )?(?:{phrase})\b[\s}}$]*(?=-?[\d\\])"
+    )
+
+
 _SAID = tuple(
     (sign, re.compile(pattern, re.IGNORECASE), meaning)
     for sign, pattern, meaning in (
@@ -233,6 +239,15 @@ _SAID = tuple(
         (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
         ("per cent", r"\bper cent\b", "percent"),
         *((sign, _bounded(phrase), rf"\1 {relation} ") for sign, phrase, relation in _BOUNDS),
+        *(
+            (sign, _bounded_too(phrase), rf"\1 \2 \3 \4 \1 {relation} ")
+            for sign, phrase, relation in _BOUNDS
+        ),
+        (
+            " but ",
+            r"^([a-z] (?:<|>|\\[lg]e) [^,;A-Z]{1,40}?) but (?=[a-z] (?:<|>|\\[lg]e))",
+            r"\1 and ",
+        ),
         (":", r"^(\d{1,2}:\d\d) in the morning$", r"\1 am"),
         (":", r"^(\d{1,2}:\d\d) in the (?:afternoon|evening)$", r"\1 pm"),
         (" in ", r"^([a-z]) in (?=[\[({\]])", r"\1 \\in "),
@@ -240,6 +255,7 @@ _SAID = tuple(
         ("const", r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
         (".", r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
         ("us", r"^US\s?(?=\\?\$)", ""),
+        ("light", r"\blight[- ]years?\b", "ly"),
         (
             "there",
             rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}",
@@ -305,12 +321,14 @@ def strip_delimiters(text: str) -> str:
             text = _UNPRINTED.sub(" ", text)
         if "\\mathcal" in text:
             text = _BIG_O.sub("O", text)
-        if _ORNAMENT.search(text):
+        if "color" in text or "space" in text or "phantom" in text:
             text = _ORNAMENT.sub(" ", text)
         if "bf" in text or "bold" in text:
             text = _BEFORE_BASE.sub(r"\1", text)
             text = _SET_APART.sub(lambda digits: f"{{{digits[1].replace(' ', '')}}}", text)
-        text = _LEAD_OUT.sub("", _LEAD_IN.sub("", text))
+        if lead := _LEAD_IN.match(text):
+            text = text[lead.end() :]
+        text = _LEAD_OUT.sub("", text)
         if "quad" in text:
             text = _GLUED.sub(" ", text)
     if "=" in text and not _ANOTHER.search(text):
@@ -327,7 +345,7 @@ def strip_delimiters(text: str) -> str:
         text = _NEGATED.sub(r"\\neg ", text)
     if "**" in text:
         text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
-    if "d" in text or "t" in text:
+    if "th" in text or "st" in text or "nd" in text or "rd" in text:
         text = _ORDINAL.sub("", text)
     text = text.strip(' \t\r\n*`"')
     if text.endswith("\\"):

@@ -100,10 +100,10 @@ class Parser:
 
     def inside(self, floor: int = 0) -> Node:
         """Read an expression a level deeper: in brackets, exponents and arguments."""
-        return self.deeper(lambda parser: parser.expression(floor))
+        return self.deeper(Parser.expression, floor)
 
-    def deeper(self, read: Prefix) -> Node:
-        """Run `read` a level deeper.
+    def deeper(self, read: Callable[..., Node], *floor: int) -> Node:
+        """Run `read` a level deeper, above a floor if it takes one.
 
         Raises:
             TooBig: deeper than MAX_DEPTH.
@@ -111,7 +111,7 @@ class Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise TooBig(f"nested deeper than {MAX_DEPTH}")
-        node = read(self)
+        node = read(self, *floor)
         self.depth -= 1
         return node
 

@@ -163,7 +163,7 @@ LIVE = (
     "drain_s",
 )
 """The limits that a running server takes from its file again."""
-PATHS = ("options", "tls_cert", "tls_key", "tls_client_ca", "tokens", "uds", "access_log")
+PATHS = ("options", "tls_cert", "tls_key", "tls_client_ca", "tokens", "uds", "access_log", "roster")
 
 
 def read_options(arguments: Sequence[str]) -> ServeOptions:
@@ -251,6 +251,7 @@ def check(options: ServeOptions) -> None:
         "threads",
         "processes_per_env",
         "processes_per_verifier",
+        "worker_memory_mb",
     ):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
@@ -265,6 +266,7 @@ def check(options: ServeOptions) -> None:
         "lifetime_s",
         "max_body_mb",
         "max_kept_mb",
+        "max_reply_mb",
     ):
         if not 0 < getattr(options, name) < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} must be a number more than 0")

@@ -68,7 +68,10 @@ class Roster:
             except OSError as error:
                 raise ConfigError(f"{host!r} in {DNS}{url} does not resolve: {error}") from error
             hosts = sorted({str(address[0]) for *_, address in found})
-            return [f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}" for one in hosts]
+            below = urlsplit(url.rstrip("/")).path
+            return [
+                f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}{below}" for one in hosts
+            ]
         if not self.given.startswith(FILE):
             return _checked(self.given.split(","), f"connect() got {self.given!r}")
         path = Path(self.given.removeprefix(FILE))

@@ -57,6 +57,12 @@ def test_a_pair_is_decided_as_if_the_names_were_swapped() -> None:
         assert one == other[two]
 
 
+def test_a_score_that_is_no_number_decides_nothing() -> None:
+    with pytest.raises(ValueError, match="'a' are not all finite"):
+        decide({"a": [float("nan"), 1, 1, 1, 1], "b": [1, 1, 1, 1, 1]}, SeedPlan())
+    assert decide({}, SeedPlan()) == {}
+
+
 def test_more_seeds_are_asked_for_where_they_would_tell() -> None:
     apart = {"a": [1.0, 1.1, 0.9], "b": [0.5, 0.6, 0.4]}  # 3 of 3 above: 1 in 10 by chance
     (told,) = more_seeds(apart, SeedPlan(group=3, most=5, draws=1000)).values()

@@ -307,6 +307,8 @@ def test_addresses_come_from_a_list_a_file_or_a_name(
     file.write_text("http://a:1  # the first\n\nhttp://b:2/\n")
     read = Roster(f"file:{file}")
     assert read.urls == Roster("http://a:1, http://b:2/").urls == ["http://a:1", "http://b:2"]
+    (under_a_path,) = Roster("dns+http://127.0.0.1:8765/ludus/").urls
+    assert under_a_path == "http://127.0.0.1:8765/ludus"
     file.write_text("http://a:1\nhttp://c:3\n")
     read.read_again()
     assert read.urls == ["http://a:1", "http://c:3"]

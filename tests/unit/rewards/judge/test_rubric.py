@@ -129,3 +129,23 @@ def test_the_longest_question_within_a_prompt_names_its_rubric(tmp_path: Path) -
     path.write_text("\n")
     with pytest.raises(ConfigError, match="has no row"):
         Rubrics(path)
+
+
+@pytest.mark.parametrize("floor", [float("nan"), float("inf")])
+def test_a_floor_that_is_no_reward_is_refused(floor: float) -> None:
+    with pytest.raises(ConfigError, match="floor must be finite"):
+        read_rubric({"items": ITEMS, "floor": floor})
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b'{"question": " ", "rubric": ["polite"]}', "row 1: the question is empty"),
+        (b'{"question": "\xff", "rubric": ["polite"]}', "row 1"),
+    ],
+)
+def test_rows_without_a_question_are_refused(row: bytes, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "rubrics.jsonl"
+    file.write_bytes(row + b"\n")
+    with pytest.raises(ConfigError, match=said):
+        Rubrics(file)
