@@ -56,6 +56,8 @@ def same_free(gold: Node, answer: Node, free: frozenset[str]) -> Node:
     """Return `answer` with the letters that stand for the free constants of the gold renamed as
     in the gold: `m x + c` becomes `a x + b`. No other letter of the gold is a constant.
     """
+    if not free:
+        return answer
     new, in_answer = sorted(symbols(gold) & free), symbols(answer)
     old = sorted(in_answer - (symbols(gold) - free))
     if not new or len(old) != len(new) or len(new) > 3 or _NEVER_FREE & set(old):

@@ -89,7 +89,7 @@ _INTEGER = re.compile(r"\b([a-z])\b.*\bintegers?\b|\bintegers? ([a-z])\b")
 
 def whole_numbers(gold: Node) -> frozenset[str]:
     """Return the letters that a gold puts in the whole numbers, as in `k pi, k in Z`."""
-    letters = set[str]()
+    letters: set[str] = set()
     for part in walk(gold):
         if part.op == "rel" and part.note == "in" and part.args[1].note == "set Z":
             letters |= symbols(part.args[0])

@@ -40,6 +40,8 @@ def piece(body: str, first: int, last: int) -> tuple[int, int] | None:
     ):
         return None
     start, end, in_formula = _formula(body, first, last)
+    if not body[start:first].strip() and not body[last:end].strip():
+        return None
     start, end = _unbraced(body, start, end, first, last)
     start, end = _narrowed(body, start, end, first, last)
     outside = f"{body[start:first]} {body[last:end]}"
@@ -98,9 +100,10 @@ def _unbraced(body: str, start: int, end: int, first: int, last: int) -> tuple[i
 
 def _narrowed(body: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
     """Narrow a formula to the piece between the separators around the boxes, outside brackets."""
-    depths = _depths(body[start:end])
+    separators = list(_SEPARATOR.finditer(body, start, end))
+    depths = _depths(body[start:end]) if separators else []
     inner_start, inner_end = start, end
-    for separator in _SEPARATOR.finditer(body, start, end):
+    for separator in separators:
         place = separator.start()
         if depths[place - start] or _is_unit(separator):
             continue

@@ -56,6 +56,8 @@ _AHEAD = {
     for marked in (False, True)
 }
 """The rows for words before a value, for formal marks and for announcements."""
+_SILENT = " \n$.\\])}*"
+"""What closes a formula, and says nothing behind it."""
 _DIGIT = re.compile(r"-?\d")
 _NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
@@ -136,7 +138,7 @@ def stance(body: str, said_from: int, start: int, end: int, *, marked: bool = Fa
         return unclaimed
     if marked:
         behind = lowered(body[end : end + BEHIND])
-        for row in _BEHIND:
+        for row in _BEHIND if behind.strip(_SILENT) else ():
             if row.words.match(behind):
                 return Stance[row.stance]
     if crossed_out(body, start, end):
@@ -190,7 +192,9 @@ def quoted(body: str, start: int, end: int) -> bool:
     prose.
     """
     line = body.rfind("\n", max(0, start - 400), start) + 1 or max(0, start - 400)
-    open_quotes = sum(body.count(quote, line, start) for quote in '"“”')
+    open_quotes = body.count('"', line, start)
+    if not body.isascii():
+        open_quotes += body.count("“", line, start) + body.count("”", line, start)
     if open_quotes % 2 and _QUOTES.search(body, end, end + 200):
         return True
     # A fenced code block that text follows quotes as well.

@@ -77,7 +77,7 @@ def _inverse_function(parser: Parser, letter: str) -> bool:
         *inverse_tokens[3:],
     ]
     for shape in (inverse_tokens, braced):
-        if [parser.ahead(step)[:2] for step in range(len(shape))] == shape:
+        if [parser.ahead(step).pair for step in range(len(shape))] == shape:
             parser.position += len(shape) - 1  # The bracket is left for the caller.
             return True
     return False

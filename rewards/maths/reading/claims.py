@@ -60,7 +60,7 @@ def _relation_sign(parser: Parser) -> str | None:
     if struck:
         parser.take()
     sign = parser.take().value
-    if parser.here == ("rel", "=", False):
+    if parser.at("rel", "=") and not parser.here.spaced:
         parser.take()
         sign += "=" if sign in "<>" else ""
     return OPPOSITE.get(sign, f"not-{sign}") if struck else sign
@@ -181,7 +181,7 @@ def _variables(parser: Parser) -> Node:
     """Read the letters that a quantifier binds: `x`, or `x, y` before the sign of a set."""
     letters = [parser.expression(POWER)]
     while parser.sees("sep") and parser.ahead().kind == "sym" and (
-        parser.ahead(2).kind == "sep" or parser.ahead(2)[:2] == ("rel", "in")
+        parser.ahead(2).kind == "sep" or parser.ahead(2).pair == ("rel", "in")
     ):  # fmt: skip
         parser.take()
         letters.append(parser.expression(POWER))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from msgspec.structs import replace
+
 from . import nodes
 from .lexer import Token
 from .nodes import Node, TooBig, Unreadable
@@ -47,11 +49,12 @@ def _derivative(parser: Parser) -> Node | None:
     other fractions.
     """
     letter = parser.ahead(1)
-    if parser.here.kind != "group" or letter[:2] not in {("sym", "d"), ("sym", "partial")}:
+    if parser.here.kind != "group" or letter.kind != "sym" or letter.value not in {"d", "partial"}:
         return None
     bottom = _after_group(parser.tokens, parser.position)
-    below = [token[:2] for token in parser.tokens[bottom : bottom + 3]]
-    if len(below) < 3 or below[0][0] != "group" or below[1] != letter[:2] or below[2][0] != "sym":
+    below = parser.tokens[bottom : bottom + 3]
+    kinds = [token.kind for token in below]
+    if kinds != ["group", "sym", "sym"] or below[1].value != letter.value:
         return None
     parser.position += 2  # the opening brace and the letter d
     order = subscript(parser) if parser.accept("op", "^") else "1"
@@ -201,18 +204,18 @@ def _differential(parser: Parser) -> str:
             break
         if token.kind == "cmd" and token.value in INTEGRALS:
             open_integrals += 1
-        if token[:2] != ("sym", "d") or after.kind not in {"sym", "const"}:
+        if (token.kind, token.value) != ("sym", "d") or after.kind not in {"sym", "const"}:
             continue
         # Inner integrals use up their own `dx` first.
         open_integrals -= 1
         if open_integrals:
             continue
-        mark = tokens[place]._replace(kind="differential", value="")
+        mark = replace(token, kind="differential", value="")
         if level == 0:
             tokens[place : place + 2] = [mark]
             return after.value
         alone = tokens[place - 1].kind == "group" and tokens[place + 2].kind == "endgroup"
-        unit = [mark._replace(kind="num", value="1")] if alone else []
+        unit = [replace(mark, kind="num", value="1")] if alone else []
         tokens[place : place + 2] = unit
         end = place
         while tokens[end].kind != "end" and level > 0:
@@ -253,7 +256,7 @@ def _side(parser: Parser) -> str:
     sign, start = tokens[end - 1], end - 2
     if sign.kind == "endgroup":  # `^{+}` has four tokens, and `^+` two.
         sign, start = tokens[end - 2], end - 4
-    if sign.kind != "op" or sign.value not in "+-" or tokens[start][:2] != ("op", "^"):
+    if sign.kind != "op" or sign.value not in "+-" or tokens[start].pair != ("op", "^"):
         return ""
     del tokens[start:end]
     return sign.value

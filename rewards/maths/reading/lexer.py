@@ -7,7 +7,8 @@ remembers whether a space stood before it, because `2 1/3` is a mixed number and
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from .nodes import TooBig, Unreadable
 from .spellings import (
@@ -26,7 +27,7 @@ from .vocabulary import ALIASES, FUNCTIONS, GREEK, UNITS, is_word
 MAX_TOKENS = 1500
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True):
     """A token: `kind` is a word used in `spellings`, or num, sym, func, word, cmd or end.
 
     `spaced` says whether a space came before.
@@ -35,6 +36,11 @@ class Token(NamedTuple):
     kind: str
     value: str
     spaced: bool = False
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The kind and the value."""
+        return self.kind, self.value
 
 
 _PATTERN = r"""
@@ -77,8 +83,12 @@ def tokenize(source: str) -> list[Token]:
         for place in range(1, len(tokens) - 1):
             token, after = tokens[place], tokens[place + 1].kind
             if (
-                token[:2] == ("func", "min")
-                and (tokens[place - 1].kind == "num" or tokens[place - 1].value == "/")
+                (token.kind, token.value) == ("func", "min")
+                and (
+                    tokens[place - 1].kind == "num"
+                    or tokens[place - 1].value == "/"
+                    or tokens[place + 1].value == "^"
+                )
                 and after not in _OPENS
             ):
                 tokens[place] = Token("word", "min", token.spaced)
@@ -89,8 +99,8 @@ _OPENS = frozenset({"open", "group", "sub", "sym"})
 
 
 def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> None:
-    position, depth, spaced = 0, 0, worded
-    while position < len(source):
+    position, depth, spaced, end = 0, 0, worded, len(source)
+    while position < end:
         # Inside brackets a comma separates items: 1,234 is one number at the top level only.
         match = (_BRACKETED if depth else _TOP_LEVEL).match(source, position)
         if match is None or match.lastgroup is None:
@@ -99,27 +109,30 @@ def _scan(source: str, tokens: list[Token], *, worded: bool, nesting: int) -> No
         if kind == "space":
             spaced = True
             continue
-        if len(tokens) > MAX_TOKENS:
+        before = len(tokens)
+        if before > MAX_TOKENS:
             raise TooBig(f"more than {MAX_TOKENS} tokens")
         if kind == "cmd" and value[1:] in TEXT_COMMANDS:
             if nesting > 20:
                 raise TooBig("more than 20 nested text commands")
-            start, end, position = _argument(source, position)
-            _text_command(value[1:], source[start:end], tokens, spaced, nesting)
+            start, stop, position = _argument(source, position)
+            _text_command(value[1:], source[start:stop], tokens, spaced, nesting)
         else:
-            before = len(tokens)
             _emit(kind, value, spaced, worded, tokens)
-            if len(tokens) > before:
-                depth = max(0, depth + _DEPTH.get(tokens[-1].kind, 0))
+            if kind in _NESTING and len(tokens) > before and tokens[-1].kind in _DEPTH:
+                depth = max(0, depth + _DEPTH[tokens[-1].kind])
         spaced = False
 
 
 _DEPTH = {"open": 1, "close": -1}
+_NESTING = frozenset({"sign", "esc", "cmd", "foreign"})
+"""Groups of the pattern that may be a bracket."""
 
 
 def _emit(kind: str, value: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     if kind == "num":
-        tokens.append(Token("num", _SEPARATORS.sub("", value), spaced))
+        digits = value if value.isdigit() else _SEPARATORS.sub("", value)
+        tokens.append(Token("num", digits, spaced))
     elif kind == "run":
         _letters(value, spaced, worded, tokens)
     elif kind == "foreign" and value not in SIGNS:
@@ -172,7 +185,11 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     elif (
         not worded
         and _no_amount(tokens)
-        and (run in _GLUED_UNITS or (run in _PREFIXED and not (spaced and tokens)))
+        and (
+            run in _GLUED_UNITS
+            or (run in _FACTORS and _begins(tokens))
+            or (run in _PREFIXED and not (spaced and tokens))
+        )
     ):
         _product(run, spaced, tokens)
     elif worded or is_word(run) or (run in _SPACED_UNITS and spaced and not _no_amount(tokens)):
@@ -190,7 +207,16 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
-_SPACED_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi"})
+def _begins(tokens: list[Token]) -> bool:
+    """Return whether the letters that follow begin a formula, a numerator or a bracket."""
+    return not tokens or tokens[-1].kind in {"group", "open", "rel"}
+
+
+_FACTORS = frozenset({"mL", "cL", "nm", "km", "cm", "mm", "dm", "kg", "ha"})
+"""Units that are a product at the beginning of a formula: `\\frac{mL^2}{3}`."""
+_SPACED_UNITS = frozenset(
+    {"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi", "pc", "kpc", "Mpc", "ly", "dB", "AU"}
+)
 """Units that behind a number and a space are no product, as `3 MN` may be."""
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _PREFIXED = frozenset({"Pa", "mM"} | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"})
@@ -249,7 +275,7 @@ def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nes
         nesting=nesting + 1,
     )
     if len(tokens) > first and spaced:
-        tokens[first] = tokens[first]._replace(spaced=True)
+        tokens[first] = msgspec.structs.replace(tokens[first], spaced=True)
     if name in {"mathrm", "operatorname"} and [token.value for token in tokens[first:]] == ["pi"]:
         tokens[first] = Token("const", "pi", tokens[first].spaced)
 

@@ -23,15 +23,21 @@ def number(parser: Parser) -> Node:
     numeral = parser.take().value
     if len(numeral) > MAX_DIGITS:
         raise TooBig(f"a number of more than {MAX_DIGITS} digits")
-    if _repeats(parser, numeral):
+    behind = parser.here.kind
+    if behind in _REPEATING and _repeats(parser, numeral):
         return _repeating(parser, numeral)
     node = exact_numeral(numeral)
-    if node.op == "num" and isinstance(node.value, int):
+    if behind in _MIXED and node.op == "num" and isinstance(node.value, int):
         node = _mixed(parser, node)
     if parser.here.kind != "sub":
         return node
     parser.take()
     return based(parser, numeral)
+
+
+_REPEATING = frozenset({"dots", "sign", "cmd"})
+_MIXED = frozenset({"cmd", "num"})
+"""Kinds of tokens behind a numeral that may belong to it."""
 
 
 def point_first(parser: Parser) -> Node:
@@ -59,7 +65,7 @@ def in_words(parser: Parser) -> Node:
     while parser.tokens[end].kind == "word":
         end += 1
     words: list[str] = []
-    if parser.tokens[end][:2] == ("rel", "="):
+    if parser.tokens[end].pair == ("rel", "="):
         # Words before an equals sign are a name: `Area = 840`.
         words = [parser.take().value for _ in range(end - parser.position)]
         return nodes.text(" ".join(words).casefold())
@@ -67,7 +73,7 @@ def in_words(parser: Parser) -> Node:
         parser.here.value.lower() in NUMBER_WORDS or (words and _continues_number(parser))
     ):
         words.append(parser.take().value.lower())
-        if parser.here == ("op", "-", False) and parser.ahead().kind == "word":
+        if parser.at("op", "-") and not parser.here.spaced and parser.ahead().kind == "word":
             parser.take()
         if parser.here.value == "a" and parser.ahead().value in FRACTION_WORDS:
             parser.take()

@@ -109,7 +109,7 @@ def words_in_brackets(parser: Parser) -> bool:
         return False
     while parser.ahead(end).kind == "word":
         end += 1
-    if parser.ahead(end)[:2] == ("op", "^") and parser.ahead(end + 1).kind == "num":
+    if parser.ahead(end).pair == ("op", "^") and parser.ahead(end + 1).kind == "num":
         end += 2
     return parser.ahead(end).kind == "close" and word not in QUALIFIERS | NUMBER_WORDS
 
@@ -144,7 +144,7 @@ def with_compound_unit(parser: Parser, factors: list[Node]) -> Node | None:
 
 
 def _adds(token: Token) -> bool:
-    return token[:2] == ("op", "+") or token.kind == "rel"
+    return (token.kind, token.value) == ("op", "+") or token.kind == "rel"
 
 
 def _is_number(node: Node) -> bool:

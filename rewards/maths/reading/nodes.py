@@ -166,7 +166,7 @@ def shape(node: Node) -> TreeShape:
 def symbols(node: Node) -> set[str]:
     """Return the names of the free variables in `node`."""
     names: set[str] = set()
-    stack = [node]
+    stack = [node] if node.args or node.op == "sym" else []
     while stack:
         op, args, _, note = stack.pop()
         if args:
@@ -178,6 +178,8 @@ def symbols(node: Node) -> set[str]:
 
 def has(node: Node, *ops: str) -> bool:
     """Return whether `node` or any node below has any of these ops."""
+    if not node.args:
+        return node.op in ops
     stack = [node]
     while stack:
         op, args, _, _ = stack.pop()

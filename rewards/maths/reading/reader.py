@@ -232,7 +232,9 @@ def _parse(cleaned: str) -> Node:
         node = listed(parser)
     except RecursionError as error:
         raise TooBig("nested too deep") from error
-    while parser.here.kind == "endgroup" or parser.at("sign", ".") or parser.at("sign", '"'):
+    while not parser.sees("end") and (
+        parser.sees("endgroup") or parser.at("sign", ".") or parser.at("sign", '"')
+    ):
         parser.take()
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")

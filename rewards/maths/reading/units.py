@@ -85,16 +85,16 @@ def _known_unit(
         position, unit = single_unit
         parts.append(sign + unit)
         token = tokens[position]
-        if token[:2] == ("op", "/") and tokens[position + 1][:2] == ("open", "("):
+        after = tokens[min(position + 1, len(tokens) - 1)]
+        is_divided = token.kind == "op" and token.value == "/"
+        if is_divided and after.kind == "open" and after.value == "(":
             divided = _divisor(tokens, position + 2)
             if divided is None:
                 return position, "".join(parts)
             position, unit = divided
             parts.append(unit)
             sign = ""
-        elif (token.kind == "op" and token.value == "/") or (
-            token.kind == "word" and token.value in {"per", "a", "each"}
-        ):
+        elif is_divided or (token.kind == "word" and token.value in {"per", "a", "each"}):
             sign, position = "/", position + 1
         elif (
             token.kind == "op"
@@ -149,7 +149,7 @@ def _raised(tokens: list[Token], position: int) -> tuple[int, int]:
         return position, 1
     padded = [*tokens[position + 1 : position + 4], token, token, token]
     braced = padded[0].kind == "group"
-    negative = padded[braced][:2] == ("op", "-")
+    negative = padded[braced].pair == ("op", "-")
     number = padded[braced + negative]
     if number.kind != "num" or number.value not in {"1", "2", "3", "4"}:
         return position, 1
