@@ -366,7 +366,7 @@ def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
 
 def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether the look after wrong deeds names most of the right values, which nothing said before,
-    and hardly any others of their kind.
+    and no others of their kind: a list of all there is names the right ones, too.
     """
     columns = [[v for at, v in _places(action) if at == place] for action in lesson.actions]
     nths = [n for n, column in enumerate(columns) if column]
@@ -377,7 +377,7 @@ def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
     wrong = {str(_fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
     fresh = news - known - wrong
-    return 2 * len(fresh & values) >= max(len(fresh), len(values), 2)
+    return fresh <= values and 2 * len(fresh) >= max(len(values), 1)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:

@@ -66,6 +66,10 @@ ORDERED = re.compile(
     re.IGNORECASE,
 )
 """Words that ask for an order."""
+ROUND = re.compile(
+    r"\b(?:round trip|roundtrip|tour|loop|cycle|circuit|returns? to)\b", re.IGNORECASE
+)
+"""Words for an order that may be turned round."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
@@ -108,7 +112,8 @@ def laws_of(
         looks: calls without arguments that the expert does not make.
         peeks: rows of such calls, which may cost something.
     """
-    is_ordered = all(ORDERED.search(f"{told}\n{lesson.opening}") for lesson in lessons)
+    texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
+    is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"

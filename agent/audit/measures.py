@@ -428,7 +428,9 @@ class _Attack:
             if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
                 paid = [self._worth(lesson, way, law) for way in ways]
                 counts = min(paid) if law.is_worst else max(paid)
-                most, best[lesson.task] = max(most, counts), ways[paid.index(counts)]
+                # A way that was not paid, or took no effect, is not played.
+                way = ways[paid.index(counts)] if counts else ()
+                most, best[lesson.task] = max(most, counts), way
         return best
 
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:

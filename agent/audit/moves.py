@@ -176,7 +176,8 @@ class Move:
         for nth, name in enumerate(names):
             is_number = schemas.get(name, {}).get("type") in NUMERIC
             most = int(MOST_CALLS ** (1 / len(names))) if nth == 0 else MOST_CALLS // len(rows)
-            values = _everything(scene, is_number=is_number)[:most]
+            offered = schemas.get(name, {}).get("enum") or _everything(scene, is_number=is_number)
+            values = offered[:most]
             rows = [row | {name: value} for row in rows for value in values]
         calls = [
             ToolCall(name=self.tool, arguments=row, id=f"call_{n}") for n, row in enumerate(rows)

@@ -415,13 +415,17 @@ def _unlimited(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Progra
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:
-    """Return a turn of many calls of a tool: with each number, or with each word of the task."""
+    """Return a turn of many calls of a tool: with each number, with each word of the task, or with
+    each of these for all arguments.
+    """
     for tool in briefing.tools:
-        for name, schema in properties_of(tool).items():
-            usual = {n: pool(s, ())[0] for n, s in properties_of(tool).items()}
-            calls = json.dumps(usual | {name: EVERY})
-            if schema.get("type") in (*NUMERIC, "string"):
-                yield (Move(tool=tool.name, arguments=calls),)
+        schemas = properties_of(tool)
+        usual = {name: pool(schema, ())[0] for name, schema in schemas.items()}
+        kinds = (*NUMERIC, "string")
+        names = [n for n, s in schemas.items() if s.get("enum") or s.get("type") in kinds]
+        for several in [*([name] for name in names), *([names] if names[1:] else [])]:
+            calls = json.dumps(usual | dict.fromkeys(several, EVERY))
+            yield (Move(tool=tool.name, arguments=calls),)
 
 
 def _moving(end: Move) -> Iterator[Program]:

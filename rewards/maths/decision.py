@@ -14,15 +14,17 @@ from functools import lru_cache
 from ludus.verdict import Verdict
 
 from .comparing.approximations import written
-from .comparing.choices import MAX_OPTION, choose, chosen_letter, listed
+from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_order, listed
 from .comparing.compare import compare
-from .comparing.forms import ORDERED
+from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
 from .comparing.many import is_another
-from .comparing.question import family, in_asked_order, refusal, side_asked
-from .comparing.renotation import same_shape, sides_asked
+from .comparing.positive import over_positive, positive_letters
+from .comparing.question import family, in_asked_order, refusal, side_asked, times_as
+from .comparing.renotation import in_sequence, same_shape, sides_asked
 from .comparing.rewording import in_other_words
-from .comparing.wording import by_head_noun, same_words
+from .comparing.sciences import molar, same_strand
+from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
@@ -163,13 +165,20 @@ def decide(
         BadGold: the gold cannot be read.
         NeedsPool: the cheap steps leave the question open and `deep` is None.
     """
-    if prompt and not conventions.ordered_sets and ORDERED.search(prompt):
+    order = _order_asked(prompt) if prompt else ""
+    if order and not conventions.ordered_sets:
         conventions = replace(conventions, ordered_sets=True)
+    if order == "sequence":
+        gold, answer = in_sequence(unboxed(gold)), in_sequence(answer)
+        if (same := letters_in_order(gold, answer)) is not None:
+            return PairDecision(same, "choice", "the same letters" if same else "another order")
     gold = (prompt and family(prompt, unboxed(gold))) or gold
     if prompt and (shaped := same_shape(prompt, unboxed(gold), answer)) is not None:
         return PairDecision(shaped, "shape", "the shape of a matrix")
+    if prompt and (same := same_strand(prompt, unboxed(gold), answer)) is not None:
+        return PairDecision(same, "strand", "the sequence of bases")
     if prompt:
-        gold, answer = sides_asked(prompt, gold, answer)
+        gold, answer = molar(prompt, *sides_asked(prompt, gold, answer))
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
@@ -194,6 +203,7 @@ def decide(
         and not decision.equal
         and (
             named := _beside(prompt, answer)
+            or times_as(prompt, answer)
             or side_asked(prompt, _bare(answer))
             or in_asked_order(prompt, _bare(answer))
         )
@@ -202,6 +212,15 @@ def decide(
     if not decision.equal and (pair := in_other_words(gold, answer, prompt)):
         decision = _equal(*pair, conventions, deep)
         answer = pair[1] if decision.equal else answer
+    if (
+        prompt
+        and not decision.equal
+        and "=" not in answer
+        and (side := side_asked(prompt, unboxed(gold)))
+    ):
+        decision = _equal(side, answer, conventions, deep)
+    if prompt and not decision.equal and (letters := positive_letters(prompt)):
+        decision = _over_positive(gold, answer, letters, conventions, deep) or decision
     # A word may be the gold itself, as `elf` and `once` are, before it is a number.
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
@@ -216,6 +235,33 @@ def decide(
     if said and (refused := refusal(prompt, *said)):
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
+
+
+MAX_ASKED = 4000
+"""How many characters at the end of a prompt are searched for a sequence."""
+
+
+@lru_cache(maxsize=GOLDS)
+def _order_asked(prompt: str) -> str:
+    """Return "sequence" or "order" where a question asks for its values in one order, else ""."""
+    if SEQUENCED.search(prompt[-MAX_ASKED:]):
+        return "sequence"
+    return "order" if ORDERED.search(prompt) else ""
+
+
+def _over_positive(
+    gold: str, answer: str, letters: frozenset[str], conventions: Conventions, deep: Deep | None
+) -> PairDecision | None:
+    """Decide whether two formulas are equal where the letters that the question names so are
+    positive; None where this makes no difference.
+    """
+    with suppress(Unreadable, RecursionError):
+        nodes = read_cleaned(clean(unboxed(gold))), read_cleaned(clean(answer_alone(answer)))
+        if pair := over_positive(*nodes, letters):
+            judge = Judge(conventions, deep=deep)
+            if compare(*pair, judge):
+                return PairDecision(True, judge.rule, "equal for positive quantities")
+    return None
 
 
 def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
@@ -235,7 +281,7 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
 
 
 _ASKED_UNIT = re.compile(
-    r"\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/)\b", re.IGNORECASE
+    r"\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b", re.IGNORECASE
 )
 """A unit that a question names. A pound is a weight or money, and a letter may name anything."""
 _WRITES_OUT = re.compile(
@@ -479,6 +525,7 @@ def _by_meaning(
         plain
         and not _CHANGES.intersection(_BEHIND.findall(cleaned_answer.lower()))
         and meaning.op not in _WORDS
+        and not (meaning.op == "ratio" and is_time(answer))
         and (statement := stated(cleaned_answer))
     ):
         with suppress(Unreadable):

@@ -21,7 +21,15 @@ from ludus.verdict import Verdict
 
 from ..protocol import Sample
 from .comparing.choices import listed
-from .comparing.question import MAX_PROMPT, assigned, bound_asked, misnamed, part_asked, side_asked
+from .comparing.question import (
+    MAX_PROMPT,
+    assigned,
+    bound_asked,
+    misnamed,
+    part_asked,
+    side_asked,
+    turned_round,
+)
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event
@@ -388,6 +396,7 @@ def _beside(
         misnamed(prompt, before[-40:])
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
+        or turned_round(prompt, before, answer, behind)
         or (
             _DENIED_EVENT.search(before)
             and not _ASKS_DENIED.search(prompt)

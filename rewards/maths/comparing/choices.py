@@ -43,6 +43,17 @@ class ChoiceVerdict(NamedTuple):
 OPEN = ChoiceVerdict(None)
 
 
+def letters_in_order(gold: str, answer: str) -> bool | None:
+    """Decide whether two lists of letters are the same sequence; None where they are no lists."""
+    if len(gold) > MAX_OPTION or len(answer) > MAX_OPTION:
+        return None
+    texts = [as_words(text).upper() for text in (gold, answer)]
+    if not all(map(_SEVERAL.match, texts)):
+        return None
+    first, second = (re.sub(r"AND|[^A-J]", "", text) for text in texts)
+    return first == second
+
+
 def choose(gold: str, answer: str) -> ChoiceVerdict:
     """Decide whether the answer picks the gold's option, provided that the gold is a choice.
 

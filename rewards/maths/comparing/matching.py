@@ -26,7 +26,7 @@ from .families import (
     shifted,
     without_membership,
 )
-from .matrices import in_components, same_bold, worked_out
+from .matrices import in_components, same_bold, without_unit, worked_out
 from .naming import (
     about_one_variable,
     branches,
@@ -53,6 +53,8 @@ OTHERWISE = text("otherwise")
 _SYMMETRIC = frozenset({"union", "inter", "land", "lor", "iff", "oplus", "·"})
 _LINEAR = frozenset({"given", "list", "rel", "add", "bracket"})
 """Kinds of nodes that may be a line with a parameter."""
+_VECTORS = frozenset({"add", "bracket", "matrix", "quantity"})
+"""Kinds of nodes that may be a vector, with a unit or without."""
 _BINDING = frozenset({"given", "list"})
 """Kinds of nodes that may put a parameter in a set."""
 _SPLITTING = frozenset({"if", "when", "whenever", "otherwise", "unless"})
@@ -107,6 +109,8 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
     if not same_kinds(gold, answer):
         return judge.decided("condition", False, "the parameter belongs to another set")
     gold, answer = worked_out(without_membership(gold)), worked_out(without_membership(answer))
+    if gold.op in _VECTORS and answer.op in _VECTORS and judge.conventions.missing_unit:
+        gold, answer = without_unit(gold, answer)
     answer = same_parameter(gold, aligned(gold, answer), judge.whole, judge.counts)
     answer = same_free(gold, answer, judge.free)
     if is_plural(gold) or is_plural(answer):

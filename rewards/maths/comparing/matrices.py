@@ -8,6 +8,7 @@ from itertools import islice
 
 from ..reading import nodes
 from ..reading.nodes import Node, is_scalar
+from ..reading.units import dimension
 from .products import factors
 
 MAX_CELLS = 64
@@ -104,6 +105,37 @@ def in_components(vector: Node, other: Node) -> Node:
             return vector
         cells[axes[0]] = nodes.add(cells[axes[0]], nodes.mul(*(rest or [nodes.num(1)])))
     return Node("bracket", tuple(cells), 0, "()")
+
+
+def without_unit(vector: Node, other: Node) -> tuple[Node, Node]:
+    r"""Return two vectors without their units, of which one may have none: `2\hat i + 3\hat j` m/s,
+    whose unit is read with its last term, and (2, 3). Vectors of two dimensions stay as they are.
+    """
+    (first, unit), (second, other_unit) = _apart(vector), _apart(other)
+    scales = dimension(unit), dimension(other_unit)
+    if (unit == other_unit == "") or (unit and other_unit and (scales[0] != scales[1])):
+        return vector, other
+    return first, second
+
+
+def _apart(vector: Node) -> tuple[Node, str]:
+    """Return (vector, unit), with "" for a node that is no vector with a unit."""
+    if vector.op == "quantity" and vector.args[0].op in {"bracket", "matrix", "add"}:
+        inner = vector.args[0]
+        return (inner, vector.note) if inner.op != "add" or _of_axes(inner) else (vector, "")
+    if vector.op == "add" and vector.args[-1].op == "quantity":
+        last = vector.args[-1]
+        whole = vector._replace(args=(*vector.args[:-1], last.args[0]))
+        return (whole, last.note) if _of_axes(whole) else (vector, "")
+    return vector, ""
+
+
+def _of_axes(vector: Node) -> bool:
+    """Return whether every term of a sum has a unit vector as a factor."""
+    return all(
+        any(_axis(part) is not None for part in (factors(term) if term.op == "mul" else (term,)))
+        for term in vector.args
+    )
 
 
 def same_bold(names: set[str], answer: Node) -> Node:

@@ -223,8 +223,9 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
             # Where no markup sets its letters apart, `10 m/s` reads as a product of variables.
             factors = [marked.args[0]]
             for sign, name, raised in UNIT_PART.findall(marked.note):
-                exponent = int(raised or 1) * (-1 if sign == "/" else 1)
-                factors += [power(sym(letter), num(exponent)) for letter in name]
+                turn = -1 if sign == "/" else 1
+                factors += [power(sym(letter), num(turn)) for letter in name[:-1]]
+                factors.append(power(sym(name[-1]), num(turn * int(raised or 1))))
             return judge.equal(mul(*factors), plain)
         # A radian is a pure number, so that its name may be left out under every convention.
         if marked.note == "rad" or judge.conventions.missing_unit:

@@ -344,6 +344,58 @@ _DIFFERENCE_ASKED = re.compile(
 )
 
 
+_HOW_MANY_TIMES = re.compile(
+    r"\bhow many times\b(?P<first>[^?]{3,80}?)\b(?:than|as)\b(?! many| much)(?P<second>[^?]{1,80})",
+    re.IGNORECASE,
+)
+_TIMES_AS = re.compile(
+    r"(?:^|[.,:;\n])(?P<subject>[^.,:;\n]*?)\b"
+    r"(?:is|are|was|were|appears?|seems?|looks?)[\s$*]*$",
+    re.IGNORECASE,
+)
+
+
+def turned_round(prompt: str, before: str, answer: str, behind: str) -> str:
+    """Return why `B is 9 times heavier` does not say how many times heavier A is than B, or "";
+    nor do so many percent.
+    """
+    asked = "imes" in prompt and _HOW_MANY_TIMES.search(prompt)
+    if not asked:
+        return ""
+    if re.search(r"%|\bper ?cent", answer) or re.match(r"\W*(?:%|per ?cent)", behind):
+        return "the question asks how many times"
+    if number := re.match(r"[\s$]*\d[\d.,]*(?=\s)", answer):
+        behind = answer[number.end() :] + behind
+    said = _TIMES_AS.search(before)
+    if said is None or not re.match(r"[\s$*]*times\b", behind):
+        return ""
+    first, second, subject = (
+        set(re.findall(r"\w+", text)) for text in (asked["first"], asked["second"], said["subject"])
+    )
+    own, others = first - second - _ARTICLES, second - first - _ARTICLES
+    is_turned = subject & others and not subject & own
+    return "the answer compares them the other way round" if is_turned else ""
+
+
+def times_as(prompt: str, answer: str) -> str:
+    """Return the number of `the jet is 50 times as fast`, where the question asks for it and it
+    compares the things that way round; else "".
+    """
+    said = _SAID_TIMES.fullmatch(answer.strip(" .*")) if "times" in answer else None
+    if said is None or "how many times" not in prompt.lower():
+        return ""
+    turned = turned_round(prompt, said["before"], said["value"], said["behind"])
+    return "" if turned or _DENIES.search(answer) else said["value"]
+
+
+_SAID_TIMES = re.compile(
+    r"(?P<before>[^\d.,;:]{0,40}?)(?P<value>(?<![\w.])\d[\d.,]*)"
+    r"(?P<behind> times (?:as )?[a-z]+(?: (?:as|than) [^\d.,;:]{1,40})?)"
+)
+_DENIES = re.compile(r"\b(?:not|never|if|or|about|at (?:least|most)|more|less|nearly|almost)\b|n't")
+_ARTICLES = frozenset({"the", "a", "an", "of", "The"})
+
+
 def side_asked(prompt: str, answer: str) -> str:
     """Return the value of an equation whose left side is what the prompt asks for, or "":
     `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.

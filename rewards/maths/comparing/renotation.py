@@ -18,7 +18,16 @@ from ..reading.notation import as_words
 from ..reading.reader import clean, read_cleaned
 from ..reading.units import dimension
 from ..reading.vocabulary import UNITS_OF_NUMBER
-from .forms import ORDERED
+from .forms import ORDERED, SEQUENCED
+from .sciences import (
+    ENGINEERED,
+    QUANTUM,
+    label_of_thing,
+    rate_asked,
+    tight_bound,
+    with_imaginary_unit,
+    without_operator_hats,
+)
 
 _GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
 PROMPTS = 256
@@ -37,6 +46,9 @@ def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
         gold, answer = rewrite(gold), rewrite(answer)
     for sign in signs:
         gold, answer = _listed(gold, sign), _listed(answer, sign)
+    if prompt:
+        answer = label_of_thing(gold, tight_bound(gold, answer, prompt), prompt)
+        answer = rate_asked(gold, answer, prompt)
     if gold.startswith("\\{") and _INTEGERS_ASKED.search(prompt):
         answer = _between(answer)
     return gold, _measured(answer)
@@ -53,7 +65,7 @@ def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
         for signs, asks, rewrite in _NOTATIONS
         if any(sign in said for sign in signs.split()) and asks.search(prompt)
     ]
-    ordered = ORDERED.search(prompt) is not None
+    ordered = any(words.search(prompt) for words in (ORDERED, SEQUENCED))
     directions = [sign for asks, sign in _DIRECTIONS if ordered and asks.search(prompt)]
     return [*_ALWAYS, *rewrites], directions
 
@@ -91,14 +103,16 @@ _DIRECTIONS = tuple(
     for words, sign in (
         (
             r"\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest|youngest|earliest) to\b"
-            r"|\bascending|(?<!de)\bincreasing (?:order|sequence)|ordre croissant|plus petit au"
+            r"|\bascending|(?<!de)\bincreasing (?:order|sequence)|\bby increasing\b"
+            r"|ordre croissant|plus petit au"
             r"|\baufsteigend|\bde menor a|\bdo menor (?:para|ao)|ordem crescente|ordine crescente"
             r"|порядке возраст|从小[到至]|由小到|小さい順|오름차순|昇順",
             "<",
         ),
         (
             r"\b(?:greatest|largest|biggest|highest|tallest|longest|heaviest|fastest|oldest) to\b"
-            r"|\bdescending|\bdecreasing (?:order|sequence)|décroissant|plus grand au"
+            r"|\bdescending|\bdecreasing (?:order|sequence)|\bby decreasing\b"
+            r"|décroissant|plus grand au"
             r"|\babsteigend|\bde mayor a|\bdo maior (?:para|ao)|decrescente|порядке убыв"
             r"|从大[到至]|由大到|大きい順|내림차순|降順",
             ">",
@@ -112,6 +126,17 @@ def _listed(text: str, sign: str) -> str:
     """Return `1/3 < 2/5 < 1/2` as a list, where all signs are those of the order that is asked."""
     signs = {mark[0][1:2] == "l" or mark[0] == "<" for mark in _ORDER.finditer(text)}
     return _ORDER.sub(" , ", text) if signs == {sign == "<"} and "," not in text else text
+
+
+_ARROWS = re.compile(rf"{_GAP}(?:\\(?:to|rightarrow|longrightarrow)(?![a-z])|→|->|⟶){_GAP}")
+_HYPHENED = re.compile(r"(?:\\(?:text|mathrm)\s*\{)?\s*([A-Z](?:\s*[-–—]\s*[A-Z])+)\s*\}?")
+
+
+def in_sequence(text: str) -> str:
+    """Return `S → A → T` and `S-A-T` as the list of their items."""
+    if hyphened := _HYPHENED.fullmatch(text.strip(" $.")):
+        return ", ".join(re.findall("[A-Z]", hyphened[1]))
+    return _ARROWS.sub(", ", text) if "," not in text else text
 
 
 # --- permutations and cycles ---
@@ -364,6 +389,14 @@ def _unhatted(text: str) -> str:
     return _HATTED.sub(lambda name: name[1] or "y", text)
 
 
+_SQUARES = re.compile(r"^[\s$]*(?:[sS]|[rR])(?:_\{?\w{1,3}\}?)?\s*\^\s*\{?2\}?(?=\s*=)")
+
+
+def _squares(text: str) -> str:
+    """Return `s^2 = 13` with one letter for the square, which names a variance and the like."""
+    return _SQUARES.sub("v", text)
+
+
 _ALWAYS = (_permuted, _integers, _dotted)
 _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
@@ -401,6 +434,13 @@ _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
         ),
         _unhatted,
     ),
+    (
+        "variance determination r-squared r²",
+        re.compile(r"\bvariance|\bcoefficient of determination|\bR(?:-squared|²)", re.I),
+        _squares,
+    ),
+    ("impedance admittance phasor reactance complex transfer jω", ENGINEERED, with_imaginary_unit),
+    ("commutator quantum hamiltonian eigenstate operator schr [", QUANTUM, without_operator_hats),
 )
 """What a question has to say for a notation to be rewritten, and texts of which it cannot lack all,
 which are looked for first.

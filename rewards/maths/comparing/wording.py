@@ -36,9 +36,9 @@ _SAME = tuple(
           for stem in ("converg", "diverg", "increas", "decreas")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
          r"(?: solutions| values)?", "infinitely many"),
-        (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject {_NULL}", "reject h0"),
+        (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject(?: {_NULL})?", "reject h0"),
         (r"(?:no,? )?(?:we |you )?(?:fail(?:ed)? to|(?:do|should|must|can) ?not|don['’]t"
-         rf"|can['’]t) reject {_NULL}"
+                  rf"|can['’]t) reject(?: {_NULL})?"
          rf"|(?:{_NULL} )?(?:(?:is|should be) )?(?:not|cannot be) rejected",
          "do not reject h0"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",
@@ -170,6 +170,11 @@ _KINDS = frozenset(
     ("function", "series", "sequence", "matrix", "distribution", "triangle", "number", "integer",
      "theorem", "test", "variable", "event", "angle", "curve", "relation", "graph", "numbers")
 )  # fmt: skip
+
+
+def is_time(node: Node) -> bool:
+    """Return whether a node is a time of day in words: `11 p.m.`."""
+    return node.op == "text" and _TIME.fullmatch(node.note) is not None
 
 
 def _clock(node: Node) -> tuple[int, str] | None:

@@ -41,7 +41,7 @@ _HAPPENS = re.compile(r"(?:(?:still|also) )?[a-z]{2,}(?:ed|wn|ght)(?: [a-z]+){0,
 # A full sentence after the noun, whose last value is the answer (see `_candidates_at`).
 _VERB = re.compile(
     r"[A-Z][^.\d$]{0,60}?\b(?:is|are|was|were|has|have|had|needs?|takes?|took|costs?|gets?|gives?"
-    r"|makes?|made|will|can|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
+    r"|makes?|made|will|can|appears?|seems?|looks?|earns?|earned|pays?|paid|sells?|sold|weighs?|contains?|holds?|uses?"
     r"|ist|sind|hat|haben|kostet|kosten|beträgt|est|sont|ont|coûte(?:nt)?|son|tienen?|cuestan?|são|tem"
     r"|custam?|sono|costano?|стоит|стоят|равн\w+)\b"
 )

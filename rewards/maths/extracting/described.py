@@ -198,11 +198,34 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+_AT = re.compile(
+    r"(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))",
+    re.IGNORECASE,
+)
+
+
+def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the time of day in `It is 11 p.m. in Tokyo`, if the sentence has only one."""
+    # The points of `p.m.` end no sentence.
+    line = body.rfind("\n", 0, end) + 1
+    begin = line if body[line:start].count(". ") <= body[line:start].lower().count("m. ") else start
+    times = list(_AT.finditer(body, begin, end))
+    before = body[begin : times[0].start()] if times else ""
+    if len({time["time"] for time in times}) != 1 or _denied(before) or _BESIDE.search(before):
+        return None
+    if any(map(str.isdigit, body[times[-1].end() : end])):
+        return None
+    return Described(times[0]["time"], *times[0].span("time"))
+
+
+_BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
+
+
 _Finder = Callable[[str, str, int, int], Described | None]
 _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (
         re.compile(
-            r"(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+            r"\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
             r".*\b(?:solve|solutions?|which|what|find all)\b",
             re.IGNORECASE | re.DOTALL,
         ),
@@ -213,6 +236,14 @@ _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
     (_ASKED, _twice),
     (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
+    (
+        re.compile(
+            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        _time,
+    ),
     (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
 )
 """What a question has to say for each kind of description."""

@@ -24,7 +24,7 @@ from .marks import all_boxes, joined
 from .sentence import DENIAL, without_checks
 from .stance import Stance, framed, stance
 from .statements import Statements
-from .surface import blanked, surface, without_decoration
+from .surface import blanked, surface, without_decoration, without_warnings
 
 Finder = Callable[[str, Statements], Candidate | None]
 
@@ -151,6 +151,8 @@ def extract(
     """
     offset = thoughts_end(response, thinking)
     body = surface(_this_turn(response[offset:]))
+    if ":" in body and "\n" in body:
+        body = without_warnings(body)
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason=reason)
@@ -259,6 +261,8 @@ def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> l
     """
     offset = thoughts_end(response, thinking)
     body = surface(_this_turn(response[offset:]))
+    if ":" in body and "\n" in body:
+        body = without_warnings(body)
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)

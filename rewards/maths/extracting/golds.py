@@ -54,6 +54,7 @@ def boxed_apart(gold: str, response: str) -> bool:
     bare = _SIZES.sub("", gold).strip(" $")
     enclosed = _ENCLOSED.fullmatch(bare)
     wanted = values_of(bare) if enclosed else len(_SEVERAL.findall(gold)) + 1
+    wanted += len(_SIGNED.findall(gold))  # `\pm 1, \pm 2`
     if wanted < 2 or parts(response) != wanted:
         return False
     boxes = _filled(response)
@@ -87,6 +88,7 @@ def values_of(gold: str) -> int:
     return count
 
 
+_SIGNED = re.compile(r"\\pm(?![a-z])|±")
 _ASSIGNS = re.compile(r"\s*([A-Za-z])\s*=")
 
 

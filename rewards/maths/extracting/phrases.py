@@ -219,7 +219,9 @@ DENIED_BEHIND = re.compile(
 )
 """Denials that follow the value."""
 ATTRIBUTED = re.compile(
-    r"(?:^|[\s,(])([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
+    r"(?:^|[\s,(])(?!(?:oxidation|excited|ground|quantum|bound|steady|energy|final|initial|spin"
+    r"|transition|possible|stationary|valence|electronic|in|the|of)\s+states?\b)"
+    r"([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
     r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
     r"|think(?:s)?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?|suggest(?:s|ed)?|ask(?:s|ed)?"
     r"|tell(?:s)?|told(?: \w+)?|assert(?:s|ed)?|insist(?:s|ed)?|wrote|writes|reads)"
@@ -283,7 +285,7 @@ RELATED = _words(
     r"|(?:supplementary|complementary|proportional|adjacent"
     r"|congruent) to))[^\w:]{0,3}(?:[a-z]\s*=\s*)?"
     r"|(?:(?:careless|naive|hasty|sloppy|wrong|incorrect|extraneous|spurious|rejected|discarded"
-    r"|invalid|previous) \w+\b(?! (?:was|is) not)|(?:might|would|could"
+    r"|invalid|previous) (?!and\b|but\b|so\b)\w+\b(?! (?:was|is) not)|(?:might|would|could"
     r"|may)(?: \w+ly)? (?:answer|say|guess|expect|claim|think|believe|suspect|conclude)\b"
     r"|(?:cannot|can't|can not|unable to|refuse to|fail to|hesitate to) (?:confirm|answer|say|prove"
     r"|show|establish|support|accept|recommend)\b|hardly\b|an? (?:upper|lower|rough|crude)"
@@ -360,6 +362,17 @@ STANCES = (
         ),
     ),
     StancePhrases(
+        stance="ANOTHER",
+        side="clause",
+        marked=True,
+        words=_words(
+            r"\b(?:student|friend|classmate|pupil|textbook|book|colleague|beginner)s?"
+            r"(?:['’]s? (?:\w+ )?(?:answer|claim|result|guess|conclusion|solution) (?:is|was)"
+            r"|(?: \w+ly)? (?:claim|sa(?:y|id)|state|think|thought|believe|argue)(?:s|d|ed)? that\b"
+            r"[^,;]*)\W*$"
+        ),
+    ),
+    StancePhrases(
         stance="SUPPOSITION",
         side="before",
         marked=False,
@@ -400,7 +413,8 @@ STANCES = (
         words=_words(
             r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$|\b(?:format"
             r"|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
-            r"|of)\s*[\"“`]*$|\b(?:put|write|give|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside"
+            r"|of)\s*[\"“`]*$|(?<!can )(?<!may )(?<!could )(?<!we )(?<!also )\b(?:put|write|give"
+            r"|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside"
             r"|within|like)\s*[\"“`]*$"
         ),
     ),
@@ -649,6 +663,23 @@ RETRACTION = _words(
     r"|纠正"
 )
 """Words that take back an earlier statement."""
+_FIRST = (
+    r"(?:first|former|earlier|previous|initial|original)"
+    r"(?: (?:one|value|answer|box)(?! (?:of|in|that|which|we|i|greater|less|above|below)\b)"
+    r"| of (?:these|them|the two)|(?=\s*(?:[,.;]|$)))"
+)
+POINTS_BACK = _words(
+    r"\b(?:answer|value|result|number|degree|one|box|solution|figure|count)\b"
+    r"[^.\n]{0,60}?\s"
+    rf"(?:is|remains|must be|should be|has to be) (?:(?:therefore|thus|still|indeed) )?the {_FIRST}"
+    r"|\b(?:the|my) (?:first|former|earlier|previous|initial|original)"
+    r"(?: (?:one|value|answer|box))?"
+    r" (?:is (?:(?:the|my) )?(?:(?:final|right|correct|actual|required) )?"
+    r"(?:answer|right|correct|meant|wanted|one)|stands|counts)\b"
+    r"|\b(?:go(?:ing)? with|stick(?:ing)? (?:with|to)|keep|choose|return to|report)"
+    rf" (?:the|my) {_FIRST}"
+)
+"""Words behind a second value that mean the first one: `the value to report is the first one`."""
 REOPENED = re.compile(
     r"(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
     r"|no(?=[,.])|actually|on reflection)\b",

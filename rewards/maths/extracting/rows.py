@@ -194,7 +194,14 @@ def parts_of(body: str, count: int, answer: Callable[[str], str | None]) -> Cand
 _TASK = re.compile(r"\\(?:i*int|lim|sum|prod|[dt]?frac\s*\{\s*d)(?![a-z])|∫|∑")
 
 
+_MEASURE = re.compile(r"\s*-?\d[\d.,]*\s*[A-Za-z°][\w/²³^]{0,6}\s*")
+"""The last side of a calculation whose other sides leave the units out."""
+
+
 def _worked(value: str) -> str:
     """Return the last side of a part that repeats its task: `\\int 2x dx = x^2 + C`."""
+    value = value.strip().rstrip(".")
     head, sign, last = value.rpartition("=")
+    if "=" in head and _MEASURE.fullmatch(last):
+        return last.strip()
     return last.strip() if sign and _TASK.search(head) else value

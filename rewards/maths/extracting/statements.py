@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -16,7 +17,17 @@ from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
-from .phrases import CHECKING, CONCLUDES, FILLER, GIVES, HEDGE, HEDGE_BEHIND, REOPENED, RETRACTION
+from .phrases import (
+    CHECKING,
+    CONCLUDES,
+    FILLER,
+    GIVES,
+    HEDGE,
+    HEDGE_BEHIND,
+    POINTS_BACK,
+    REOPENED,
+    RETRACTION,
+)
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
 from .surface import REACH, clause_before, lowered
@@ -24,6 +35,8 @@ from .surface import REACH, clause_before, lowered
 MAX_GAP = 80
 """The most characters between two statements made in one breath."""
 MAX_RIVALS = 8
+MIN_SENTENCE = 20
+"""The shortest text behind a box that may mean another one."""
 BEHIND = 160
 """How many characters after a statement are searched for another offered answer."""
 _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
@@ -170,6 +183,15 @@ class Statements:
             return replace(last, void=CUT_OFF)
         if _QUIET.match(self.body, last.said_to):
             return self._check_alternative(last)
+        if (
+            len(self.body) - last.said_to > MIN_SENTENCE
+            and last.kind is CandidateKind.BOX
+            and POINTS_BACK.search(lowered(self.body[last.said_to :][-REACH:]))
+            and (first := self._first(last)) is not None
+        ):
+            self.seen.append(last)
+            self.rivals.clear()
+            return first
         if self.retracted(last):
             # The value that replaces a retracted statement without a new announcement, or a void
             # statement.
@@ -183,6 +205,21 @@ class Statements:
             self.rivals.clear()
             return concluded
         return self._check_alternative(last)
+
+    def _first(self, last: Candidate) -> Candidate | None:
+        """Return the other box, which words behind the last one mean by `the first one`; a void
+        statement if there are several others, and None without another.
+        """
+        others = [
+            mark
+            for mark in islice(marks(self.body[: last.said_from]), MAX_MARKS)
+            if mark.kind is CandidateKind.BOX and squeeze(mark.text) != squeeze(last.text)
+        ]
+        if not others:
+            return None
+        if len({squeeze(mark.text) for mark in others}) > 1 or others[0].ignored:
+            return replace(last, void="the answer is taken back and not replaced")
+        return replace(others[0], kind=CandidateKind.CORRECTION)
 
     def retracted(self, last: Candidate) -> bool:
         """Return whether words behind a value take the value back."""

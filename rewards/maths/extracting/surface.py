@@ -78,6 +78,34 @@ def surface(body: str) -> str:
     return body
 
 
+_WARNING = re.compile(
+    r"\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall|slip"
+    r"|misconception|trap)s?|pitfalls?|watch out|beware|caution|warning)[*_]*:[*_]*\s(?P<said>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_OWN = re.compile(
+    r"\b(?:I|my|we|our|answer|actually|should|correction|sorry|wait|boxed|final|hence|so|thus"
+    r"|therefore)\b|####|<",
+    re.IGNORECASE,
+)
+"""Words with which a remark may correct the answer, and is then kept."""
+
+
+def without_warnings(body: str) -> str:
+    """Return the text without a last paragraph that warns of a mistake of others: `*Common
+    mistake:* averaging 15 and 30 gives 22.5`.
+    """
+    place = max(0, len(body) - MAX_WARNING)
+    warning = _WARNING.search(body, place)
+    if warning is None or "\n\n" in warning["said"].strip() or _OWN.search(warning["said"]):
+        return body
+    return body[: warning.start()] if body[: warning.start()].strip() else body
+
+
+MAX_WARNING = 400
+"""The characters at the end that are searched for such a paragraph."""
+
+
 def with_dollars(text: str) -> str:
     r"""Return a text with dollar signs for `\(` and `\)`, so that one notation of formulas in a
     sentence is read, in its place; as it was where a dollar sign may be money, or a bracket is not

@@ -84,7 +84,11 @@ def tokenize(source: str) -> list[Token]:
             token, after = tokens[place], tokens[place + 1].kind
             if (
                 (token.kind, token.value) == ("func", "min")
-                and (tokens[place - 1].kind == "num" or tokens[place - 1].value == "/")
+                and (
+                    tokens[place - 1].kind == "num"
+                    or tokens[place - 1].value == "/"
+                    or tokens[place + 1].value == "^"
+                )
                 and after not in _OPENS
             ):
                 tokens[place] = Token("word", "min", token.spaced)
@@ -181,7 +185,11 @@ def _letters(run: str, spaced: bool, worded: bool, tokens: list[Token]) -> None:
     elif (
         not worded
         and _no_amount(tokens)
-        and (run in _GLUED_UNITS or (run in _PREFIXED and not (spaced and tokens)))
+        and (
+            run in _GLUED_UNITS
+            or (run in _FACTORS and _begins(tokens))
+            or (run in _PREFIXED and not (spaced and tokens))
+        )
     ):
         _product(run, spaced, tokens)
     elif worded or is_word(run) or (run in _SPACED_UNITS and spaced and not _no_amount(tokens)):
@@ -199,7 +207,16 @@ def _no_amount(tokens: list[Token]) -> bool:
     return tokens[-1].kind in _LETTERS
 
 
-_SPACED_UNITS = frozenset({"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi"})
+def _begins(tokens: list[Token]) -> bool:
+    """Return whether the letters that follow begin a formula, a numerator or a bracket."""
+    return not tokens or tokens[-1].kind in {"group", "open", "rel"}
+
+
+_FACTORS = frozenset({"mL", "cL", "nm", "km", "cm", "mm", "dm", "kg", "ha"})
+"""Units that are a product at the beginning of a formula: `\\frac{mL^2}{3}`."""
+_SPACED_UNITS = frozenset(
+    {"MW", "GW", "TW", "MJ", "GJ", "TJ", "mi", "pc", "kpc", "Mpc", "ly", "dB", "AU"}
+)
 """Units that behind a number and a space are no product, as `3 MN` may be."""
 _GLUED_UNITS = frozenset({"hr", "mg", "ms", "ml", "pt", "lb", "ft", "yd", "min"})
 _PREFIXED = frozenset({"Pa", "mM"} | {prefix + name for prefix in "kMGmun" for name in "NJWVACFHT"})

@@ -138,7 +138,11 @@ def _name(spelling: str) -> str:
     return next(names, "h" if re.fullmatch(_HOUR, spelling) else normalize("NFKC", spelling))
 
 
-_TAIL = r"(?:\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
+_TEN = r"(?:[·⋅×*]|\\(?:cdot|times)(?![a-z]))\s*10\s*(?:\^\{?-?\d{1,3}\}?|[⁻⁰¹²³⁴-⁹]+)"
+_TAIL = (
+    rf"(?:{_TEN}|"
+    r"\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*"
+)
 _COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")

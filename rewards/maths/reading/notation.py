@@ -255,6 +255,7 @@ _SAID = tuple(
         ("const", r"\+\s*(?:\\(?:text|mathrm)\s*\{\s*)?const(?:ant|\.)?\s*\}?$", "+ C"),
         (".", r"^(-?\d+\.\d*)\((\d{1,20})\)$", r"\1\\overline{\2}"),
         ("us", r"^US\s?(?=\\?\$)", ""),
+        ("light", r"\blight[- ]years?\b", "ly"),
         (
             "there",
             rf"(?:\\text\s*\{{\s*)?\bthere (?:exists|is)(?: an?| some)?{_RANGING}",

@@ -179,13 +179,21 @@ def _read_signed_factor(parser: Parser, factors: list[Node]) -> None:
         # A plain fraction becomes one exact number, so that comparing needs no normal form.
         factors[-1] = nodes.num(Fraction(last.value) / factor.value)
     elif operator == "/":
-        factors.append(nodes.power(factor, nodes.MINUS_ONE))
+        factors.append(nodes.power(_run_of_letters(parser, factor), nodes.MINUS_ONE))
     elif operator != "*" and is_directed(parser, operator, last, factor):
         # Matching may swap the sides of a dot product, but not those of a divergence.
         prefix = "nabla" if nodes.sym("nabla") in {last, factor} else ""
         factors[-1] = call(prefix + operator, last, factor)
     else:
         factors.append(factor)
+
+
+def _run_of_letters(parser: Parser, factor: Node) -> Node:
+    """Return a letter behind a slash with the letters that touch it: `t/RC` is t over RC."""
+    letters = [factor]
+    while letters[-1].op == "sym" and parser.here.kind == "sym" and not parser.here.spaced:
+        letters.append(parser.expression(PRODUCT))
+    return nodes.mul(*letters)
 
 
 def starts_factor(parser: Parser, last: Node) -> bool:

@@ -145,6 +145,7 @@ _UNIT_WORDS = {
     "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
     "kph": "kph",
     "tesla": "T", "farad": "F", "henry": "H", "weber": "Wb", "kilowatt-hour": "kWh",
+    "decibel": "dB", "parsec": "pc", "kiloparsec": "kpc", "megaparsec": "Mpc",
     "radian": "rad", "unit": "unit", "celsius": "degC", "fahrenheit": "degF",
 }  # fmt: skip
 # symbol -> (factor to the base unit, base dimension)
@@ -188,6 +189,12 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
         )
         if prefix + name != "kT"  # the energy of heat
     },
+    "pc": (Fraction("3.0856775814913673e16"), "m"), "kpc": (Fraction("3.0856775814913673e19"), "m"),
+    "Mpc": (Fraction("3.0856775814913673e22"), "m"), "ly": (9460730472580800, "m"),
+    "AU": (149597870700, "m"), "acre": (4046.8564224, "m^2"), "dB": (1.0, "dB"),
+    "bit": (1.0, "bit"), "byte": (8.0, "bit"),
+    "mM": (1.0, "mol/m^3"), "uM": (1e-3, "mol/m^3"),
+    "nM": (1e-6, "mol/m^3"),
     "mph": (0.44704, "m/s"), "kph": (Fraction(5, 18), "m/s"),
 }  # fmt: skip
 
@@ -218,6 +225,8 @@ masses.
 """
 
 
+_PRODUCTS = words("pM aM pc ly dB kpc Mpc")
+"""Letters that are a product unless a number and a space stand before them: `pM/RT`, `20 pc`."""
 _CAPITALS = words("AND OR USD EUR GBP INR RMB CNY JPY")
 
 
@@ -229,6 +238,8 @@ def is_word(run: str) -> bool:
     """
     lowered = run.lower()
     if len(run) == 1 or (run.isupper() and len(run) <= 3 and run not in _CAPITALS):
+        return False
+    if run in _PRODUCTS:
         return False
     if lowered in SHORT_WORDS or lowered in NUMBER_WORDS or lowered in CONNECTIVES:
         return True
