@@ -204,4 +204,5 @@ class SlotPool:
             self._retire(self._free.popleft())
         self._change.set()
         while self._closing:
-            await asyncio.gather(*self._closing)
+            # Unlike `gather`, this leaves slots to end where the caller is cancelled.
+            await asyncio.wait(self._closing)

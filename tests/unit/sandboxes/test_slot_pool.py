@@ -81,3 +81,28 @@ async def test_a_run_that_cannot_be_looked_at_the_first_time_is_given_up() -> No
             await slot.given_up.wait()
     finally:
         run.close()
+
+
+class LateSlot:
+    """A slot that takes a moment to end."""
+
+    alive, runs, has_ended = True, 0, False
+
+    async def start(self) -> None:
+        """Start at once."""
+
+    async def close(self) -> None:
+        await asyncio.sleep(0.1)
+        self.has_ended = True
+
+
+async def test_slots_end_though_nobody_waits_for_it_any_more() -> None:
+    slot = LateSlot()
+    pool = SlotPool(lambda _: cast(Slot, slot), 1)
+    await pool.warm()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await pool.close()
+    async with asyncio.timeout(5):
+        await pool.close()
+    assert slot.has_ended
