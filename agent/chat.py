@@ -15,7 +15,7 @@ import msgspec
 
 from ludus.envs import ToolSpec
 from ludus.errors import ConfigError
-from ludus.messages import Message, Role, ToolCall, assistant, user
+from ludus.messages import Message, Role, TextPart, ToolCall, assistant, user
 from ludus.thoughts import ALL, apart, closing_of, marks_in
 
 from .chat_tools import break_marks
@@ -181,9 +181,40 @@ class ChatFormat:
 
     def quoted(self, message: Message) -> Message:
         """Return an assistant's message that somebody else wrote, with the marks of the template
-        broken in its text.
+        broken in its text, its thoughts and its calls.
         """
-        return msgspec.structs.replace(message, content=break_marks(message.text, self._marks))
+        content = message.content
+        if isinstance(content, str):
+            content = break_marks(content, self._marks)
+        else:
+            content = [
+                TextPart(text=break_marks(part.text, self._marks))
+                if isinstance(part, TextPart)
+                else part
+                for part in content
+            ]
+        calls = [
+            msgspec.structs.replace(
+                call,
+                name=break_marks(call.name, self._marks),
+                arguments=self._broken(call.arguments),
+            )
+            for call in message.tool_calls
+        ]
+        return msgspec.structs.replace(
+            message,
+            content=content,
+            tool_calls=calls,
+            reasoning=break_marks(message.reasoning, self._marks),
+        )
+
+    def _broken(self, value: Any) -> Any:
+        """Return a value of JSON with the marks broken in all texts."""
+        if isinstance(value, str):
+            return break_marks(value, self._marks)
+        if isinstance(value, dict):
+            return {self._broken(name): self._broken(each) for name, each in value.items()}
+        return [self._broken(each) for each in value] if isinstance(value, list) else value
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Return whether sampled ids end as the template ends turns rather than with another stop

@@ -142,7 +142,7 @@ class Store:
             if self._take(
                 self._folder / INDEX,
                 "episodes",
-                lambda _, line: _cells(_INDEX.decode(line)),
+                lambda _, line: _cells(_listed(line)),
                 forget=forget,
             ):
                 self._sizes.clear()
@@ -379,6 +379,19 @@ class Store:
         }
         self._counts = self.base.total_changes, counts
         return counts
+
+
+def _listed(line: bytes) -> EpisodeLine:
+    """Return a line of the index.
+
+    Raises:
+        msgspec.DecodeError: it is none, or names a file outside of the folder of episodes, which a
+            run folder from elsewhere must not show.
+    """
+    listed = _INDEX.decode(line)
+    if Path(listed.file).name != listed.file:
+        raise msgspec.DecodeError(f"{listed.file!r} is no file of the folder of episodes")
+    return listed
 
 
 def as_number(text: str) -> float | None:

@@ -223,10 +223,12 @@ class EnvService:
         Raises:
             UnknownEnv: the server does not offer it; the message names the nearest id.
         """
+        principal = asked_by.get()
+        principal.require(f"env:{path['id']}")
         home = self.sessions.homes.get(path["id"])
         if home is None:
-            raise UnknownEnv.near(path["id"], self.sessions.homes, hint="served here")
-        asked_by.get().require(f"env:{path['id']}")
+            known = [name for name in self.sessions.homes if principal.may(f"env:{name}")]
+            raise UnknownEnv.near(path["id"], known, hint="served here")
         return await home.page(query)
 
     async def perform(self, path: Path, operation: Operation) -> Outcome:

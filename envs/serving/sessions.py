@@ -218,9 +218,11 @@ class Sessions:
                 session = self._table.find(operation.session)
                 if session is None:
                     self._refuse_draining()
-                    asked_by.get().require(f"env:{operation.env}")
+                    principal = asked_by.get()
+                    principal.require(f"env:{operation.env}")
                     if operation.env not in self.homes:
-                        raise UnknownEnv.near(operation.env, self.homes, hint="served here")
+                        known = [name for name in self.homes if principal.may(f"env:{name}")]
+                        raise UnknownEnv.near(operation.env, known, hint="served here")
                     self._table.check_new(operation.session)
                     session = HostedSession(
                         operation,

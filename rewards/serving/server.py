@@ -418,13 +418,15 @@ class ScoreService:
     def _scorer(self, name: str) -> ServedVerifier:
         if self._draining:
             raise Refused("the server is draining: it scores nothing new", "stopping")
+        principal = asked_by.get()
+        if not principal.may_all:
+            principal.require(f"score:{name}")  # first: who may not ask learns no name
         if name not in self._scorers:
             hint = "served here"
             if "?" in name:
                 hint += "; options are set where it is served"
             elif "/" in name:  # perhaps an environment's
                 hint += "; an environment scores what is played in it, by sessions"
-            raise UnknownVerifier.near(name, self._scorers, hint=hint)
-        if not (principal := asked_by.get()).may_all:
-            principal.require(f"score:{name}")
+            known = [one for one in self._scorers if principal.may(f"score:{one}")]
+            raise UnknownVerifier.near(name, known, hint=hint)
         return self._scorers[name]

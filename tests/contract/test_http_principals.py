@@ -87,6 +87,28 @@ async def test_scopes_bound_what_each_may_do(tmp_path: Path, stream: bool) -> No
                 assert (await reply.json())["services"] == {}
 
 
+async def test_who_may_not_ask_for_a_name_is_told_of_none(tmp_path: Path) -> None:
+    bearer = {"Authorization": "Bearer bob's"}
+    async with (
+        serving(tmp_path) as server,
+        aiohttp.ClientSession(server.url, headers=bearer) as bob,
+    ):
+        score = {"verifier": "exac", "sample": {"response": "a", "gold": "a"}}
+        async with bob.post("/v1/score", json=score) as reply:
+            assert reply.status == 403
+            assert "'exact'" not in await reply.text()
+    carols = {"Authorization": "Bearer carol's"}
+    async with (
+        serving(tmp_path) as server,
+        aiohttp.ClientSession(server.url, headers=carols) as carol,
+    ):
+        async with carol.post("/v1/score", json=score) as reply:
+            assert "did you mean 'exact'" in await reply.text()
+        async with carol.get("/v1/envs/ludus%2Farithmetik-v0/tasks?split=test") as reply:
+            assert reply.status == 403
+            assert ENV not in await reply.text()
+
+
 async def test_a_session_does_not_exist_for_others(tmp_path: Path) -> None:
     async with (
         serving(tmp_path) as server,

@@ -28,6 +28,10 @@ CONNECT_S = 120.0
 """Seconds in which all ranks must have connected to rank 0."""
 HELLO_S = 10.0
 """Seconds in which who has connected must say which rank it is; a stranger waits no longer."""
+SILENT_S = 30
+"""Seconds after which a host that answers nothing is lost, as after a power cut: no system is left
+there to close the connection.
+"""
 _MAX_BYTES = 1 << 20
 """The longest message that is read; a longer one is not from a rank."""
 MESSAGE = 1
@@ -183,6 +187,7 @@ class Lead(Control):
                     raise RankLost(
                         f"{', '.join(absent)} did not connect to rank 0 within {CONNECT_S:g} s"
                     ) from None
+                _watch_host(connection)
                 line = Line(connection, _MAX_BYTES)
                 hello = _receive(line, deadline=time.monotonic() + HELLO_S)
                 if not isinstance(hello, RankHello) or hello.token != self.address.token:
@@ -252,6 +257,7 @@ class Follower(Control):
         super().__init__(members)
         self._orders: queue.Queue[Order | None] = queue.Queue()
         connection = socket.create_connection((address.host, address.port), CONNECT_S)
+        _watch_host(connection)
         self._line = Line(connection, _MAX_BYTES)
         _send(self._line, RankHello(me, address.token))
         threading.Thread(target=self._listen, daemon=True).start()
@@ -289,6 +295,19 @@ class Follower(Control):
         why = message.why if isinstance(message, GroupLost) else f"{self.members[0]} died"
         self.lose(why)
         self._orders.put(None)
+
+
+def _watch_host(connection: socket.socket) -> None:
+    """End a connection whose other host has been silent for `SILENT_S`, read or written."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENT_S // 3),
+        ("TCP_KEEPINTVL", SILENT_S // 6),
+        ("TCP_KEEPCNT", 4),
+        ("TCP_USER_TIMEOUT", 1000 * SILENT_S),
+    ):
+        if hasattr(socket, name):  # Linux has all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _send(line: Line, message: _Message) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from ..batching import MicroBatcher
@@ -51,7 +52,7 @@ class FolderText:
         settings: of these, `device`, `dtype`, `max_batch` and `max_wait_ms` are used.
 
     Raises:
-        ConfigError: no causal model, or no chat template.
+        ConfigError: no causal model, no chat template, or logits that are not computed here.
     """
 
     def __init__(self, folder: Path, name: str, settings: HeadSettings = DEFAULT_SETTINGS) -> None:
@@ -59,6 +60,7 @@ class FolderText:
         self.model = load_head(
             folder, "AutoModelForCausalLM", labels=(), dtype=settings.dtype, name=name
         )
+        refuse_other_logits(self.model, f"{name}: the model in {str(folder)!r}")
         tokenizer = load_tokenizer(folder, name=name)
         self.conversations = Conversations(tokenizer, name)
         self.device = device_of(settings.device, name=name)
@@ -142,7 +144,7 @@ class FolderText:
             parts: list[float] = []
             for start in range(0, len(targets), AT_ONCE):
                 batch_targets = targets[start : start + AT_ONCE]
-                logits = head(hidden_TD[start : start + len(batch_targets)]).float()
+                logits = shaped(head(hidden_TD[start : start + len(batch_targets)]), model).float()
                 picked = logits.log_softmax(-1).gather(1, batch_targets.unsqueeze(1))
                 parts += picked.squeeze(1).tolist()
             scores.append([0.0, *parts])
@@ -163,4 +165,35 @@ class FolderText:
             **sampling,
         )[0, len(first.ids) :].tolist()
         text = self.conversations.tokenizer.decode(out_ids, skip_special_tokens=True)
-        return [(text, len(out_ids) < first.max_tokens)]
+        ends = model.generation_config.eos_token_id
+        # An answer of just `max_tokens` may end by itself too.
+        has_ended = bool(out_ids) and out_ids[-1] in (ends if isinstance(ends, list) else [ends])
+        return [(text, has_ended or len(out_ids) < first.max_tokens)]
+
+
+def shaped(logits: Any, model: Any) -> Any:
+    """Return what a model makes of its head's output: some families scale it, others bound it."""
+    config = model.config.get_text_config()
+    for name in ("logit_scale", "lm_head_multiplier"):  # Cohere, Falcon-H1
+        logits = logits * (getattr(config, name, None) or 1.0)
+    logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
+    cap = getattr(config, "final_logit_softcapping", None)  # Gemma
+    return torch.tanh(logits / cap) * cap if cap else logits
+
+
+@torch.inference_mode()
+def refuse_other_logits(model: Any, named: str) -> None:
+    """Refuse a model whose logits are not `shaped` ones, whose probabilities would be wrong.
+
+    Raises:
+        ConfigError: it changes them in another way.
+    """
+    ids = torch.arange(1, 9).unsqueeze(0) % model.config.get_text_config().vocab_size
+    whole = model(input_ids=ids, use_cache=False).logits
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    parts = shaped(model.get_output_embeddings()(hidden), model)
+    if not torch.allclose(whole.float(), parts.float(), atol=1e-2, rtol=1e-2):
+        raise ConfigError(
+            f"{named} changes its logits after the head in a way that is not computed here; "
+            "choose another model"
+        )

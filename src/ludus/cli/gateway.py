@@ -119,13 +119,24 @@ def look(arguments: Sequence[str]) -> int:
         reply = httpx.get(address, headers=headers, timeout=30)
     except httpx.HTTPError as error:
         raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
-    body = reply.json()
-    if reply.status_code != 200:
-        raise ConfigError(f"{options.rollout}: {body['error']['message']}")
-    for line in body["tree"]:
+    refusal = ""
+    try:
+        body = reply.json()
+        if reply.status_code == 200:
+            tree, untrained = body["tree"], body["untrained_tokens"]
+            sampled = body["sampled_tokens"]
+        else:
+            refusal = body["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"--url {options.url}: what answers there is no gateway (status {reply.status_code})"
+        ) from None
+    if refusal:
+        raise ConfigError(f"{options.rollout}: {refusal}")
+    for line in tree:
         print(line)
-    untrained = ", ".join(f"{count} {why}" for why, count in body["untrained_tokens"].items())
-    print(f"{body['sampled_tokens']} tokens sampled; not trained: {untrained or 'none'}")
+    reasons = ", ".join(f"{count} {why}" for why, count in untrained.items())
+    print(f"{sampled} tokens sampled; not trained: {reasons or 'none'}")
     return 0
 
 

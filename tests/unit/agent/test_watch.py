@@ -98,6 +98,20 @@ def test_a_half_written_line_waits_and_a_bad_one_is_counted(tmp_path: Path) -> N
     assert not reader.refresh()
 
 
+def test_an_index_shows_no_file_outside_of_the_runs_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the secret word")
+    run = tmp_path / "run"
+    keep(run, "step-000003", 3, episode(0))
+    index = run / "episodes" / "index.jsonl"
+    line = json.loads(index.read_text())
+    for file in ("../../secret", str(tmp_path / "secret")):
+        with index.open("a") as lines:
+            lines.write(json.dumps({**line, "file": file, "offset": 0, "bytes": 15}) + "\n")
+    reader = read(run)
+    assert ask(reader, "episodes")["total"] == 1
+    assert ask(reader, "episodes", text="secret word")["total"] == 0
+
+
 def test_a_run_that_resume_cut_back_is_read_anew(tmp_path: Path) -> None:
     metrics(tmp_path, *({"step": n, "reward/mean": n / 10} for n in range(1, 6)))
     keep(tmp_path, "step-000003", 3, episode(0))

@@ -1,5 +1,6 @@
 """`ludus new`, `play` and `eval`."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -8,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from ludus.cli.gateway import look
 from ludus.cli.main import main
 from ludus.cli.new import names_of
 from ludus.cli.play import escaped
@@ -271,3 +275,17 @@ def test_an_env_without_an_expert_has_only_failed_episodes(
     )
     assert main(["--import", str(mine), "eval", "mine/mute-v0", "--tasks", "2"]) == 1
     assert "mine/mute-v0 has no expert" in " ".join(capsys.readouterr().out.split())
+
+
+async def test_a_server_that_is_no_gateway_is_refused_in_a_sentence() -> None:
+    async def page(request: web.Request) -> web.Response:
+        status = 404 if request.path.endswith("gone") else 200
+        return web.Response(text="<html>", status=status)
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", page)
+    async with TestServer(application) as server:
+        for rollout in ("ro_1", "gone"):
+            words = [rollout, "--url", str(server.make_url("/")), "--key", "k"]
+            with pytest.raises(ConfigError, match="what answers there is no gateway"):
+                await asyncio.to_thread(look, words)

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 import ludus
@@ -209,3 +210,12 @@ def test_a_factory_is_called_with_and_without_options() -> None:
     register_verifier("test/exactly", exactly)
     assert ludus.score("test/exactly", response="1").reward == 1.0
     assert ludus.score("test/exactly", response="1", wanted="2").reward == 0.0
+
+
+def test_a_verdict_can_be_read_again_from_json() -> None:
+    numbers = {"a": 1.0, "b": float("nan"), "c": float("inf")}
+    verdict = Verdict.of(1.0, metrics=numbers)
+    assert verdict.metrics == {"a": 1.0}
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+    with pytest.raises(ValueError, match="parts of a reward are finite"):
+        Verdict.of(1.0, parts={"a": (float("nan"), 1.0)})

@@ -25,7 +25,15 @@ from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig, VLLMCo
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.models.loading import load_tokenizer
 from ludus.trainer.models.tiny import build_model, write_tiny_policy
-from ludus.trainer.ranks.control import Address, Control, Follower, Lead, Order, RankMember
+from ludus.trainer.ranks.control import (
+    SILENT_S,
+    Address,
+    Control,
+    Follower,
+    Lead,
+    Order,
+    RankMember,
+)
 from ludus.trainer.ranks.group import RankPlace, Ranks, place_of
 from ludus.trainer.ranks.launch import open_ranks
 from ludus.trainer.ranks.learner import ShardedLearner, refuse_unshared, shares
@@ -335,6 +343,11 @@ def test_a_stranger_who_calls_does_not_take_a_ranks_place() -> None:
             Follower(MEMBERS[:2], MEMBERS[1], wrong)
             right = Follower(MEMBERS[:2], MEMBERS[1], lead.address)
             waiting.join(timeout=60)
+    # A host that loses its power closes no connection.
+    for line in (right._line, lead._lines[1]):
+        assert line.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        timeout_ms = line.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert timeout_ms == 1000 * SILENT_S
     lead.send(Order("step"))
     assert right.receive() == Order("step")
     lead.close()
