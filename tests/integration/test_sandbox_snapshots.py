@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -332,3 +334,26 @@ async def test_a_session_has_several_snapshots_and_a_snapshot_several_branches(
         async with await session.snapshot() as snapshot:
             branches = [await snapshot.restore() for _ in range(4)]
         await asyncio.gather(*(branch.close() for branch in branches), first.close())
+
+
+SEIZES = """
+import subprocess, sys, time
+from ludus.sandboxes.guest.fork.tracee import Tracee
+code = "n = 0\\nwhile n < 3_000_000: n += 1\\ninput()"
+counting = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+try:
+    time.sleep(0.1)  # it counts now, or still starts
+    tracee = Tracee.seize(counting.pid)
+    assert tracee.call(39) == counting.pid  # getpid(2)
+    tracee.release()
+    counting.communicate(b"\\n", timeout=20)
+    assert counting.returncode == 0
+finally:
+    counting.kill()
+"""
+
+
+async def test_a_process_that_still_runs_is_stopped_at_its_next_call() -> None:
+    tracing = [sys.executable, "-c", SEIZES]
+    done = subprocess.run(tracing, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

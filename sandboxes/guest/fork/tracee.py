@@ -24,6 +24,7 @@ _RED_ZONE, _SCRATCH = 512, 4096
 _RESTARTED, _RESTARTED_BLOCK, _NR_RESTART = (-512, -513, -514), -516, 219
 _ANY_CHILD = 0x4000_0000
 _STOP_TIMEOUT_S = 5.0
+_RUN_ON_S, _PAUSE_S = 1.0, 0.001
 _QUICK_TRIES = 100
 _SYSCALL_STOP = 0x85
 
@@ -46,7 +47,9 @@ class Tracee:
 
     @classmethod
     def seize(cls, pid: int) -> Tracee:
-        """Begin to trace a process, and stop the process; the process dies when the tracer does.
+        """Begin to trace a process, and stop it at a system call; it dies when the tracer does.
+
+        A process that runs is let go on for a second at most, until it makes a call.
 
         Raises:
             TraceFault: the process cannot be traced or does not stop.
@@ -54,9 +57,17 @@ class Tracee:
         options = sc.PTRACE_O_TRACESYSGOOD | sc.PTRACE_O_TRACEFORK | sc.PTRACE_O_EXITKILL
         try:
             sc.ptrace(sc.PTRACE_SEIZE, pid, options)
-            sc.ptrace(sc.PTRACE_INTERRUPT, pid)
-            _wait(pid)
-            return cls(pid)
+            until = time.monotonic() + _RUN_ON_S
+            while True:
+                sc.ptrace(sc.PTRACE_INTERRUPT, pid)
+                _wait(pid)
+                tracee = cls(pid)
+                if tracee._is_at_syscall() or time.monotonic() > until:
+                    return tracee
+                # A session that was just opened is still on its way to its first message.
+                tracee._close()
+                sc.ptrace(sc.PTRACE_CONT, pid)
+                time.sleep(_PAUSE_S)
         except OSError as error:
             raise TraceFault(str(error)) from error
 
@@ -84,7 +95,7 @@ class Tracee:
     def _enter(self, number: int, arguments: tuple[int, ...]) -> None:
         # The process is stopped behind a `syscall` instruction, which is executed again.
         instruction = self._saved[_RIP] - len(_SYSCALL)
-        if os.pread(self._memory, 2, instruction) != _SYSCALL:
+        if not self._is_at_syscall():
             raise TraceFault("the process is not stopped at a system call")
         registers = list(self._saved)
         registers[_RIP], registers[_RAX] = instruction, number
@@ -95,6 +106,10 @@ class Tracee:
         for place, argument in zip(_ARGUMENTS, arguments, strict=False):
             registers[place] = argument & _NO_SYSCALL
         sc.ptrace_write(sc.PTRACE_SETREGS, self.pid, _REGISTERS.pack(*registers))
+
+    def _is_at_syscall(self) -> bool:
+        """Whether the process is stopped behind a `syscall` instruction."""
+        return os.pread(self._memory, 2, self._saved[_RIP] - len(_SYSCALL)) == _SYSCALL
 
     def _go_to_syscall_stop(self) -> None:
         while True:

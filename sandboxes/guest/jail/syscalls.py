@@ -43,6 +43,7 @@ _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, PTRACE_SYSCALL = 0x4206, 0x4207, 17, 24
+PTRACE_CONT = 7
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_GETEVENTMSG = 12, 13, 0x4201
 PTRACE_O_TRACESYSGOOD, PTRACE_O_TRACEFORK, PTRACE_O_EXITKILL = 1, 2, 1 << 20
 PTRACE_EVENT_FORK, PTRACE_EVENT_STOP = 1, 128
