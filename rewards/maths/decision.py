@@ -14,13 +14,14 @@ from functools import lru_cache
 from ludus.verdict import Verdict
 
 from .comparing.approximations import written
+from .comparing.beside import times_as
 from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_order, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
 from .comparing.many import is_another
 from .comparing.positive import over_positive, positive_letters
-from .comparing.question import family, in_asked_order, refusal, side_asked, times_as
+from .comparing.question import family, in_asked_order, refusal, side_asked
 from .comparing.renotation import in_sequence, same_shape, sides_asked
 from .comparing.rewording import in_other_words
 from .comparing.sciences import molar, same_strand
@@ -173,10 +174,8 @@ def decide(
         if (same := letters_in_order(gold, answer)) is not None:
             return PairDecision(same, "choice", "the same letters" if same else "another order")
     gold = (prompt and family(prompt, unboxed(gold))) or gold
-    if prompt and (shaped := same_shape(prompt, unboxed(gold), answer)) is not None:
-        return PairDecision(shaped, "shape", "the shape of a matrix")
-    if prompt and (same := same_strand(prompt, unboxed(gold), answer)) is not None:
-        return PairDecision(same, "strand", "the sequence of bases")
+    if prompt and (of_kind := _of_its_kind(prompt, unboxed(gold), answer)):
+        return of_kind
     if prompt:
         gold, answer = molar(prompt, *sides_asked(prompt, gold, answer))
     decision = _equal(gold, answer, conventions, deep)
@@ -186,18 +185,8 @@ def decide(
         decision = _equal(*roots, conventions, deep)
     if not decision.equal and (natural := _in_natural_logarithms(prompt, gold, answer)):
         decision = _equal(gold, natural, conventions, deep)
-    if prompt and not decision.equal and _in_base(prompt, gold, answer):
-        return PairDecision(True, "number base", "the base that the question names")
-    if prompt and not decision.equal and is_another(prompt, unboxed(gold), answer):
-        return PairDecision(True, "one of many", "another of the right answers")
-    if prompt and not decision.equal and _by_name(prompt, gold, clean(answer)):
-        return PairDecision(True, "name", "the name of a function of the question")
-    if (
-        prompt
-        and not decision.equal
-        and by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer)))
-    ):
-        return PairDecision(True, "text", "the same words, but for a noun of the question")
+    if prompt and not decision.equal and (right := _right_for(prompt, gold, answer)):
+        return right
     if (
         prompt
         and not decision.equal
@@ -225,14 +214,48 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
-    if decision.equal and decision.rule == "rounded gold" and _WRITES_OUT.search(prompt):
-        return PairDecision(
-            False, "form", "the question asks for this number, not for a measurement"
-        )
-    if prompt and decision.equal and (other := _in_another_unit(prompt, gold, answer)):
+    return (
+        _unless_refused(prompt, gold, answer, decision) if decision.equal and prompt else decision
+    )
+
+
+def _of_its_kind(prompt: str, gold: str, answer: str) -> PairDecision | None:
+    """Decide on a gold of a kind that only the question tells, such as the shape of a matrix; None
+    for any other.
+    """
+    if (shaped := same_shape(prompt, gold, answer)) is not None:
+        return PairDecision(shaped, "shape", "the shape of a matrix")
+    if (same := same_strand(prompt, gold, answer)) is not None:
+        return PairDecision(same, "strand", "the sequence of bases")
+    return None
+
+
+def _right_for(prompt: str, gold: str, answer: str) -> PairDecision | None:
+    """Return the decision that an answer is right where only the question makes it so, else
+    None.
+    """
+    if _in_base(prompt, gold, answer):
+        return PairDecision(True, "number base", "the base that the question names")
+    if is_another(prompt, unboxed(gold), answer):
+        return PairDecision(True, "one of many", "another of the right answers")
+    if _by_name(prompt, gold, clean(answer)):
+        return PairDecision(True, "name", "the name of a function of the question")
+    if by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer))):
+        return PairDecision(True, "text", "the same words, but for a noun of the question")
+    return None
+
+
+def _unless_refused(prompt: str, gold: str, answer: str, decision: PairDecision) -> PairDecision:
+    """Return the decision on an answer that equals the gold, unless the question wants a form or a
+    unit that the answer has not.
+    """
+    if decision.rule == "rounded gold" and _WRITES_OUT.search(prompt):
+        reason = "the question asks for this number, not for a measurement"
+        return PairDecision(False, "form", reason)
+    if other := _in_another_unit(prompt, gold, answer):
         return PairDecision(False, "units", other, trace=decision.trace)
-    said = with_quantities(unboxed(gold), _bare(answer)) if prompt and decision.equal else None
-    if said and (refused := refusal(prompt, *said)):
+    refused = refusal(prompt, *with_quantities(unboxed(gold), _bare(answer)))
+    if refused:
         return PairDecision(False, *refused, trace=[*decision.trace, refused])
     return decision
 

@@ -20,16 +20,9 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
+from .comparing.beside import misnamed, part_asked, turned_round
 from .comparing.choices import listed
-from .comparing.question import (
-    MAX_PROMPT,
-    assigned,
-    bound_asked,
-    misnamed,
-    part_asked,
-    side_asked,
-    turned_round,
-)
+from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asked import asked_value, in_words, other_event

@@ -1,8 +1,8 @@
 r"""What a question asks for: an answer is no formula of the prompt that still has to be worked out,
 and it has the form of the gold where the prompt names a form.
 
-Only an answer that equals the gold is looked at, so that a prompt never turns a wrong answer into
-a right one. Numerals, plain fractions and options that the prompt lists are never refused.
+`refusal` looks only at an answer that equals the gold, and refuses no numeral, no plain fraction
+and no option that the prompt lists. The others say what value the prompt makes of what was written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..reading.plain import formulas
 from ..reading.reader import clean, read
 from ..reading.sides import sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
+from .beside import misnamed
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
 from .forms import Notated, plain_root, unasked
 from .naming import is_curve
@@ -213,17 +214,6 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     return ("form", reason) if reason else None
 
 
-def misnamed(prompt: str, said: str) -> str:
-    """Return why the name that words give a value is not the one that is asked, or ""."""
-    label = _LABEL.search(said)
-    for rivals in _RIVALS if label else ():
-        given = [name for name, words in rivals.items() if label and words.search(label[1])]
-        asked = [name for name, words in rivals.items() if words.search(prompt)] if given else []
-        if asked and not set(given) & set(asked):
-            return f"the question asks for the {asked[0]}, not the {given[0]}"
-    return ""
-
-
 def exchanged(prompt: str, gold: str, answer: str) -> str:
     r"""Return why values that words name are not those that the gold, or the order of the names in
     the question, gives these names; or "".
@@ -307,95 +297,6 @@ def _same_number(first: str, second: str) -> bool:
     return left is not None and right is not None and abs(left - right) <= 1e-9 * abs(left)
 
 
-def part_asked(prompt: str, before: str, behind: str) -> str:
-    """Return why a value that counts the others (`the remaining 4`) or a difference (`15 years
-    older than`) is not what the prompt asks for, or "".
-    """
-    if _OTHERS.search(before) and not _OTHERS_ASKED.search(prompt):
-        return "the value counts what remains, which the question does not ask for"
-    derived = _DERIVED.search(before)
-    relation = derived and next(filter(None, derived.groups())).lower()
-    if relation and relation not in prompt.lower():
-        return f"the question does not ask for the {relation}"
-    if _DIFFERS.match(behind) and not _DIFFERENCE_ASKED.search(prompt):
-        return "the value is a difference, which the question does not ask for"
-    return ""
-
-
-_OTHERS = re.compile(
-    r"\b(?:the|her|his|their|its) (?:remaining|other|rest of the)[ *$]*$", re.IGNORECASE
-)
-_DERIVED = re.compile(
-    r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
-    r"|conjugate|successor|predecessor)\b(?! (?:otherwise|if|when|for|where)\b)[^.,;]*$"
-    r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
-    r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
-    r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$",
-    re.IGNORECASE,
-)
-_OTHERS_ASKED = re.compile(r"\b(?:remain\w*|others?|left|rest|still)\b", re.IGNORECASE)
-_DIFFERS = re.compile(
-    r"[ *$.]*(?:(?!(?:is|are|was|were)\b)\w+ )?(?:more|less|fewer|(?:old|young|tall|short|long"
-    r"|heavi|light|high|low|fast|slow"
-    r"|warm|cold|bigg|larg|small|great|cheap|near|deep|wid)e?r)(?: \w+)? than\b"
-)
-_DIFFERENCE_ASKED = re.compile(
-    r"\b(?:than|differ\w*|by how|more|fewer|less|exceeds?|gap|change\w*)\b", re.IGNORECASE
-)
-
-
-_HOW_MANY_TIMES = re.compile(
-    r"\bhow many times\b(?P<first>[^?]{3,80}?)\b(?:than|as)\b(?! many| much)(?P<second>[^?]{1,80})",
-    re.IGNORECASE,
-)
-_TIMES_AS = re.compile(
-    r"(?:^|[.,:;\n])(?P<subject>[^.,:;\n]*?)\b"
-    r"(?:is|are|was|were|appears?|seems?|looks?)[\s$*]*$",
-    re.IGNORECASE,
-)
-
-
-def turned_round(prompt: str, before: str, answer: str, behind: str) -> str:
-    """Return why `B is 9 times heavier` does not say how many times heavier A is than B, or "";
-    nor do so many percent.
-    """
-    asked = "imes" in prompt and _HOW_MANY_TIMES.search(prompt)
-    if not asked:
-        return ""
-    if re.search(r"%|\bper ?cent", answer) or re.match(r"\W*(?:%|per ?cent)", behind):
-        return "the question asks how many times"
-    if number := re.match(r"[\s$]*\d[\d.,]*(?=\s)", answer):
-        behind = answer[number.end() :] + behind
-    said = _TIMES_AS.search(before)
-    if said is None or not re.match(r"[\s$*]*times\b", behind):
-        return ""
-    first, second, subject = (
-        set(re.findall(r"\w+", text)) for text in (asked["first"], asked["second"], said["subject"])
-    )
-    own, others = first - second - _ARTICLES, second - first - _ARTICLES
-    is_turned = subject & others and not subject & own
-    return "the answer compares them the other way round" if is_turned else ""
-
-
-def times_as(prompt: str, answer: str) -> str:
-    """Return the number of `the jet is 50 times as fast`, where the question asks for it and it
-    compares the things that way round; else "".
-    """
-    said = _SAID_TIMES.fullmatch(answer.strip(" .*")) if "times" in answer else None
-    if said is None or "how many times" not in prompt.lower():
-        return ""
-    turned = turned_round(prompt, said["before"], said["value"], said["behind"])
-    return "" if turned or _DENIES.search(answer) else said["value"]
-
-
-_SAID_TIMES = re.compile(
-    r"(?P<before>[^\d.,;:]{0,40}?)(?P<value>(?<![\w.])\d[\d.,]*)"
-    r"(?P<behind> times (?:as )?[a-z]+(?: (?:as|than) [^\d.,;:]{1,40})?)"
-)
-_DENIES = re.compile(r"\b(?:not|never|if|or|about|at (?:least|most)|more|less|nearly|almost)\b|n't")
-_ARTICLES = frozenset({"the", "a", "an", "of", "The"})
-
-
 def side_asked(prompt: str, answer: str) -> str:
     """Return the value of an equation whose left side is what the prompt asks for, or "":
     `a + 2b = 7` answers `Find $a + 2b$`. A side without letters could be refuted, and is no name.
@@ -464,56 +365,6 @@ _GREATEST = re.compile(
     r"(?<!\bat )\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
 )
 _CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
-_LABEL = re.compile(
-    r"(?<![^\W\d_])((?:[^\W\d_]{2,}[ -]){0,2}[^\W\d_]{2,20})\s*\}?\s*"
-    r"(?:=|:|[为為是は]|\b(?:is|equals|ist|beträgt|est|vaut|es|é|è|vale|равн[аоы]?|равен)\b)[\s$*(\[\\}]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"
-)
-
-
-def _rivals(*names: tuple[str, str]) -> dict[str, re.Pattern[str]]:
-    return {
-        name: re.compile(rf"\b(?:{name}|{latin})|{other}", re.IGNORECASE)
-        for name, latin, other in ((n, *words.split(" / ")) for n, words in names)
-    }
-
-
-_RIVALS = (
-    _rivals(
-        ("mean", r"average|mittelwert|durchschnitt|moyenne|media\b|média / средн|平均|평균"),
-        ("median", r"médiane|mediana / медиан|中位|中央値|중앙값"),
-        ("mode\\b", r"modus|moda\b / мод[ауыое]\b|众数|眾數|最頻値|최빈값"),
-        ("range", r"spannweite|étendue|rango|amplitude|gamma\b / размах|极差|範囲|범위"),
-        ("variance", r"varianz|varianza|variância / дисперси|方差|分散|분산"),
-        (
-            "deviation",
-            r"standardabweichung|écart|desviación|desvio|deviazione / отклонени|标准差|偏差",
-        ),
-        ("sum\\b", r"summe\b|somme\b|suma\b|soma\b|somma\b / сумм[аыуое]|总和|合計"),
-    ),
-    _rivals(
-        ("area", r"fläche|flächeninhalt|aire\b|área|superficie / площад|面积|面積|넓이"),
-        ("perimeter", r"umfang|périmètre|perímetro|perimetro / периметр|周长|周長|둘레"),
-        (
-            "circumference",
-            r"umfang|circonférence|circunferencia|circonferenza / длин\w+ окружност|圆周",
-        ),
-        ("volume", r"volumen\b / объ[её]м|体积|体積|부피"),
-        ("radius", r"rayon|radio\b|raio|raggio / радиус|半径|반지름"),
-        ("diameter", r"durchmesser|diamètre|diámetro|diâmetro|diametro / диаметр|直径|지름"),
-        ("diagonal", r"diagonale / диагонал|对角线|対角線|대각선"),
-    ),
-    _rivals(("ph\\b", "ph\\b / \0"), ("poh", "poh / \0")),
-    _rivals(
-        ("minimum", r"mínimo|minimo / минимум|наименьш|最小|최소"),
-        ("maximum", r"máximo|massimo / максимум|наибольш|最大|최대"),
-    ),
-    _rivals(
-        ("quotient", r"cociente|quociente|quoziente / частн|商|몫"),
-        ("remainder", r"rest\b|reste\b|resto\b / остат|余数|余り|나머지"),
-        ("divisor", r"diviseur|divisore / делител|除数"),
-    ),
-)
-"""Names of which a question about one is not answered by the value of another."""
 
 
 def _unsolved(asked: Question, wanted: Node, given: Node) -> str:

@@ -1,4 +1,4 @@
-"""Announced answers: "the answer is ..." in the languages of `phrases`, and "... is the answer"."""
+"""Announced answers: "the answer is ..." in each of `LANGUAGES`, and "... is the answer"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
-from .phrases import ENGLISH, LANGUAGES, PhraseLanguage
+from .languages import ENGLISH, LANGUAGES, PhraseLanguage
 from .spoken import Spoken, spoken
 from .stance import announced_stance, before_noun, instead, stance
 from .surface import REACH, lowered

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from ..reading.locales import MEASURE, joined_by_and
 from ..reading.vocabulary import ALTERS, COUNTER
 from .candidate import MAX_ANSWER
-from .phrases import LANGUAGES, REASON
+from .languages import LANGUAGES
+from .phrases import REASON
 from .surface import before_decoration, without_decoration
 
 MAX_SENTENCES = 40

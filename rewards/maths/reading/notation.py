@@ -347,6 +347,13 @@ def strip_delimiters(text: str) -> str:
         text = _EMPHASIS.sub(r"\1", text.removeprefix("> "))
     if "th" in text or "st" in text or "nd" in text or "rd" in text:
         text = _ORDINAL.sub("", text)
+    return _without_edges(text)
+
+
+def _without_edges(text: str) -> str:
+    """Return a text without what only begins or ends it: spaces, quotes, a stop, a sign before its
+    value.
+    """
     text = text.strip(' \t\r\n*`"')
     if text.endswith("\\"):
         text = text.rstrip("\\ ")
