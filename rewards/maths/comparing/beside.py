@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from ..reading.notation import as_words
+
 
 def misnamed(prompt: str, said: str) -> str:
     """Return why the name that words give a value is not the one that is asked, or ""."""
@@ -118,9 +120,17 @@ _TIMES_AS = re.compile(
 )
 
 
+# `How many times as fast as the car is the jet?`: the things in the other order.
+_INVERTED = re.compile(r"(?P<base>.*?)\b(?:is|are|was|were|do(?:es)?|did|has|have)\b(?P<thing>.*)")
+_LESSENS = re.compile(
+    r"\b(?:slow|light|small|short|low|less|few|young|weak|dim|near|clos|cheap|cool|cold|thin|narrow)"
+    r"(?:e?r)?\b"
+)
+
+
 def turned_round(prompt: str, before: str, answer: str, behind: str) -> str:
-    """Return why `B is 9 times heavier` does not say how many times heavier A is than B, or "";
-    nor do so many percent.
+    """Return why `B is 9 times heavier`, or `A is 9 times lighter`, does not say how many times
+    heavier A is than B, or ""; nor do so many percent.
     """
     asked = "imes" in prompt and _HOW_MANY_TIMES.search(prompt)
     if not asked:
@@ -129,22 +139,26 @@ def turned_round(prompt: str, before: str, answer: str, behind: str) -> str:
         return "the question asks how many times"
     if number := re.match(r"[\s$]*\d[\d.,]*(?=\s)", answer):
         behind = answer[number.end() :] + behind
-    said = _TIMES_AS.search(before)
-    if said is None or not re.match(r"[\s$*]*times\b", behind):
+    compared = re.match(r"[\s$*{}\\]*(?:text\s*\{\s*)?times\b(?: as)?\s*(?P<how>\w*)", behind)
+    if compared is None:
         return ""
-    first, second, subject = (
-        set(re.findall(r"\w+", text)) for text in (asked["first"], asked["second"], said["subject"])
-    )
+    said = _TIMES_AS.search(before)
+    texts = asked["first"], asked["second"], said["subject"] if said else ""
+    if inverted := _INVERTED.match(asked["second"]):
+        texts = inverted["thing"], inverted["base"], texts[2]
+    first, second, subject = (set(re.findall(r"\w+", text)) for text in texts)
     own, others = first - second - _ARTICLES, second - first - _ARTICLES
-    is_turned = subject & others and not subject & own
-    return "the answer compares them the other way round" if is_turned else ""
+    is_turned = bool(subject & others) and not subject & own
+    lessens = [_LESSENS.search(text) is not None for text in (asked[0], compared["how"])]
+    is_opposite = compared["how"] != "" and lessens[0] != lessens[1]
+    return "the answer compares them the other way round" if is_turned != is_opposite else ""
 
 
 def times_as(prompt: str, answer: str) -> str:
     """Return the number of `the jet is 50 times as fast`, where the question asks for it and it
     compares the things that way round; else "".
     """
-    said = _SAID_TIMES.fullmatch(answer.strip(" .*")) if "times" in answer else None
+    said = _SAID_TIMES.fullmatch(as_words(answer)) if "times" in answer else None
     if said is None or "how many times" not in prompt.lower():
         return ""
     turned = turned_round(prompt, said["before"], said["value"], said["behind"])

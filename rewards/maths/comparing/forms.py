@@ -354,15 +354,23 @@ ORDERED = _asks(
     r"|(?:작은|큰) (?:것|수|순)|오름차순|내림차순|昇順|降順"
 )
 """Words that ask for the values of a list in one order."""
+_REQUESTS = (
+    r"(?:find|give|write(?: down| out)?|list|state|determine|compute|generate|name|identify|trace"
+    r"|(?:what|which)(?: is| are)?)"
+)
+_FOR_WORK = r"(?![^.?;]*\b(?:and|then|to) (?:then )?(?:find|determine|compute|calculate|count)\b)"
 SEQUENCED = _asks(
-    r"\bby (?:in|de)creasing\b|\btraversal\b|\btopological (?:order|sort)|"
-    r"\b(?:in|by) (?:what|which) order\b"
+    r"\b(?:rank|arrange|sort|order|list|classif|place|put)\w*\b[^.?;]{0,80}\bby (?:in|de)creasing\b"
+    r"|\btraversal\b|\btopological (?:order|sort)"
+    r"|\b(?:in|by) (?:what|which) order\b"
     r"|\bin the order (?:in which|that|they|of)\b|\b(?:breadth|depth)[- ]first\b"
-    r"|(?:^|[.:;,]\s+|\b(?:and|then|please)\s+)(?:rank|arrange|sort|order) (?:the|these|them|all)\b"
-    r"|\b(?:next|first|last) (?:two|three|four|five|six|seven|\d{1,2})"
-    r" (?:terms|numbers of|elements of)\b"
-    r"|\b(?:shortest|cheapest|fastest|optimal|critical) (?:path|route)\b"
-    r"|\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:the |one |two |each |\w+ )?"
+    r"|(?:^|[.:;,]\s+|\b(?:and|then|please)\s+)"
+    rf"(?:rank|arrange|sort|order) (?:the|these|them|all)\b{_FOR_WORK}"
+    rf"|\b{_REQUESTS} (?:the )?(?:next|first|last)"
+    r" (?:two|three|four|five|six|seven|\d{1,2}) (?:terms|numbers of|elements of)\b"
+    rf"|\b{_REQUESTS} (?:the|an?) (?:shortest|cheapest|fastest|optimal|critical) (?:path|route)\b"
+    rf"|\b(?:{_REQUESTS}|show|how)\b[^?.]{{0,40}}"
+    r"\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:the |one |two |each |\w+ )?"
     r"(?:pass|step|iteration|swap|insert\w*|partition\w*|call|operation|push\w*|pop\w*)"
 )
 """Words that ask for a sequence: of vertices, of terms, of the items of an array."""

@@ -26,11 +26,18 @@ _NOUNS = (
     r"|gravitational acceleration|acceleration due to gravity|gravity|field|amount)"
 )
 _NAMED = re.compile(rf"\b{_NOUNS}(?: of)?\s+{_LETTER}", re.IGNORECASE)
-_STATED = re.compile(rf"{_LETTER}\s?(?:>|\\gt)\s*0")
+_STATED = re.compile(rf"{_LETTER}\s?(?:>|\\gt)\s*0(?![\d.])")
+# In `2x > 0`, `y - x > 0` and `\sin x > 0` the letter is a part of what is positive.
+_PART = re.compile(r"(?:[-+*/^=\d)}|]|\\[A-Za-z]+|(?<![A-Za-z\\])[B-HJ-Zb-z])[\s$]*$")
+# `x > 0` may be one case of several.
+_CASES = re.compile(r"\botherwise\b|\\begin\{cases\}|\bpiecewise\b", re.IGNORECASE)
+_OTHERWISE = re.compile(rf"{_LETTER}\s?(?:<|≤|\\(?:l[et]q?|leqslant)(?![a-z]))\s*0(?![\d.])")
 _JOINED = r"(?:\s*,\s*|\s+and\s+|,\s+and\s+)?"
 _POSITIVE = re.compile(
-    r"\bpositive (?:real )?(?:numbers?|constants?|reals?|quantities|parameters?|integers?)?\s*"
-    rf"(?P<letters>(?:\$?[a-zA-Z]\$?{_JOINED})+)(?![A-Za-z])"
+    r"(?<!non)(?<!non-)(?<!ot )\bpositive (?:real )?"
+    r"(?:numbers?|constants?|reals?|quantities|parameters?|integers?)?\s*"
+    rf"(?P<letters>(?:\$?[a-zA-Z](?![A-Za-z])\$?{_JOINED})++)"
+    r"(?![- ]?(?:ax[ie]s|direction|half|semi|side|end))"
     rf"|(?P<before>(?:\$[a-z]\${_JOINED})+)\s+(?:be|are|is)(?: an?)? positive"
 )
 _GREEK = {"ρ": "rho", "λ": "lambda", "μ": "mu", "ε": "epsilon", "ω": "omega", "σ": "sigma"}
@@ -49,10 +56,17 @@ def positive_letters(prompt: str) -> frozenset[str]:
     for letter, name in _GREEK.items():
         said = said.replace(letter, rf" \{name} ")
     said = re.sub(r" +", " ", said)
-    found = {match["letter"] for pattern in (_NAMED, _STATED) for match in pattern.finditer(said)}
+    found = {match["letter"] for match in _NAMED.finditer(said)}
+    if not _CASES.search(said):
+        found |= {
+            match["letter"]
+            for match in _STATED.finditer(said)
+            if not _PART.search(said, max(0, match.start("letter") - 20), match.start("letter"))
+        }
     for match in _POSITIVE.finditer(said):
         listed = match["letters"] or match["before"]
         found |= set(re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", listed))
+    found -= {match["letter"] for match in _OTHERWISE.finditer(said)}
     # `a` may be the article.
     found -= {name for name in found & {"a", "A"} if f"${name}$" not in said}
     names = {re.sub(r"[\\{}]", "", name) for name in found}
@@ -63,7 +77,9 @@ def over_positive(gold: Node, answer: Node, letters: frozenset[str]) -> tuple[No
     """Return two formulas with the square of each positive letter in its place, which is not
     negative; None where no root or logarithm has such a letter.
     """
-    names = (symbols(gold) | symbols(answer)) & letters
+    # A gold with |x| has to tell the signs of x apart.
+    signed = [symbols(part) for part in walk(gold) if part.note == "abs"]
+    names = ((symbols(gold) | symbols(answer)) & letters).difference(*signed)
     if not names or has(gold, "text") or not (_is_rooted(gold) or _is_rooted(answer)):
         return None
     for name in names:

@@ -38,7 +38,9 @@ def with_imaginary_unit(text: str) -> str:
         return text
     unit = re.sub(r"\\(?:text|mathrm)|[{}\s]", "", whole["unit"])
     unit = "ohm" if unit in {"\\Omega", "Ω", "ohm", "ohms"} else unit
-    if unit in {"S", "VA"}:  # which the reader does not know, and may be left out
+    if unit == "S":
+        unit = "A/V"
+    if unit == "VA":  # which the reader does not know, and may be left out
         return f"{whole['name'] or ''}({whole['value'].strip()})"
     return rf"{whole['name'] or ''}({whole['value'].strip()})\text{{ {unit}}}"
 
@@ -92,7 +94,12 @@ _STRAND = re.compile(
     rf"[\s–-]*(?P<last>[35])(?:{_END})?\s*\)?"
 )
 _BASES = re.compile(r"[ACGTU]{3,}")
-_BACKWARDS = re.compile(rf"3(?:{_END})?\s*(?:→|->|\\to|to|-)\s*5(?:{_END})?(?![\w-])")
+_BACKWARDS = re.compile(
+    r"(?i:\b(?:writ|giv|express|report|stat|list)\w*\b)"
+    r"(?:(?!\breads\b|\b(?:is|are|was|be|being) read\b)[^.?;]){0,60}?"
+    rf"\b3(?:{_END})?\s*(?:→|->|\\to|to|-)\s*5(?:{_END})?(?![\w-])"
+)
+"""Where a question wants a sequence from the end 3' on: not where an enzyme reads one so."""
 
 
 def same_strand(prompt: str, gold: str, answer: str) -> bool | None:

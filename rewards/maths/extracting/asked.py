@@ -543,6 +543,14 @@ _CONJUNCTS = re.compile(rf",? (?:and|while|whereas|but) (?={_CAPITAL})|[,;]\s")
 _CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
 
 
+_LIMITED = re.compile(
+    r"\b(?:in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
+    r"|at the (?:start|beginning)|but only)\b",
+    re.IGNORECASE,
+)
+"""Words with which a sentence says so of another time, or not quite."""
+
+
 def subject_asked(prompt: str, sentence: str) -> str:
     """Return the name of which a sentence says just what the question asks, where it says so of no
     other, or "".
@@ -556,7 +564,7 @@ def subject_asked(prompt: str, sentence: str) -> str:
     if len(asked) != 1 or _NOT.search(asked[0]["clause"]):
         return ""
     sentence = _LEADS.sub("", _CONTRASTED.sub("", sentence.rstrip(" .!*\n")), count=1)
-    if DENIAL.search(sentence) or _DOUBTED.search(sentence):
+    if DENIAL.search(sentence) or _DOUBTED.search(sentence) or _LIMITED.search(sentence):
         return ""
     clause = _predicate(asked[0]["clause"])
     skipped = range(1) if asked[0]["who"] else range(1, min(MAX_NOUN, len(clause) - 1) + 1)

@@ -47,11 +47,23 @@ _PHRASE = (
 )
 _LIMIT = r"(?:\s?\$[^$]+\$|[-−]?\d[\d./]*)"
 _BOUND = re.compile(
-    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$?\s+(?:(?:is|must be|has to be|should be|that (?:is|are)) )?"
+    r"\$?(?<![A-Za-z])(?P<name>[a-z])\$?\s+"
+    r"(?P<claims>(?:is|must be|has to be|should be|that (?:is|are)) )?"
     rf"(?P<phrase>{_PHRASE})\s+(?P<value>{_LIMIT})"
     rf"(?P<too>,? (?:and|but|or) (?:also )?(?:is )?{_PHRASE}\s+{_LIMIT})?[\s.*!]*$"
 )
-_FAILS = re.compile(r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*)\b", re.I)
+_FAILS = re.compile(
+    r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*|untrue|violat\w*|invalid"
+    r"|impossible|incorrect|broken|excluded|outside|except)\b",
+    re.IGNORECASE,
+)
+
+
+_HOLDS = re.compile(
+    r"(?<!stops )(?<!longer )(?<!never )\b(?:h[oe]ld|true|satisf|solution|solve|valid|work|exactly"
+    r"|precisely|whenever)\w*",
+    re.IGNORECASE,
+)
 
 
 def _bound(_: str, body: str, start: int, end: int) -> Described | None:
@@ -59,6 +71,8 @@ def _bound(_: str, body: str, start: int, end: int) -> Described | None:
     bound = _BOUND.search(body, start, end)
     if bound is None or _denied(body[start : bound.start()]):
         return None
+    if not bound["claims"] and not _HOLDS.search(body, start, bound.start()):
+        return None  # `too small for x less than 3`
     said = f"{bound['name']} is {bound['phrase']} {bound['value']}{bound['too'] or ''}"
     return Described(said, bound.start(), bound.end("too" if bound["too"] else "value"))
 

@@ -51,7 +51,7 @@ ATTRIBUTED = re.compile(
 )
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
-SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it")
+SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it not")
 
 _COPULA = (
     r"(?:(?:(?:is|was|are|were|seem|looks?|appear|turn)(?:s|ed)?(?: out)?|(?:has|have|had|must"
@@ -496,8 +496,11 @@ POINTS_BACK = _words(
     r"|\b(?:the|my) (?:first|former|earlier|previous|initial|original)"
     r"(?: (?:one|value|answer|box))?"
     r" (?:is (?:(?:the|my) )?(?:(?:final|right|correct|actual|required) )?"
-    r"(?:answer|right|correct|meant|wanted|one)|stands|counts)\b"
-    r"|\b(?:go(?:ing)? with|stick(?:ing)? (?:with|to)|keep|choose|return to|report)"
+    r"(?:answer|right|correct|meant|wanted|one)\b"
+    r"(?! (?:only|just|for|if|when|to (?:another|an?|part))\b)"
+    r"|stands\b|counts(?=\s*(?:[.,;]|$)))"
+    r"|(?<!would )(?<!might )(?<!could )(?<!not )(?<!n't )(?<!never )"
+    r"\b(?:go(?:ing)? with|stick(?:ing)? (?:with|to)|keep|choose|return to|report)"
     rf" (?:the|my) {_FIRST}"
 )
 """Words behind a second value that mean the first one: `the value to report is the first one`."""

@@ -166,7 +166,12 @@ def _led(clause: str, marked: bool) -> str:
         text = small[0] if row.side == "clause" else small[1] if row.whole else small[2]
         if row.words.search(text):
             return Stance[row.stance]
-    speaker = ATTRIBUTED.search(bare)
+    return attributed(bare)
+
+
+def attributed(before: str) -> str:
+    """Return why words before a statement leave it to somebody else (`my friend says`), or ""."""
+    speaker = ATTRIBUTED.search(before)
     says = speaker is not None and speaker[1].lower() not in SPEAKERS
     return f"it is what {speaker[1]!r} says" if speaker and says else ""
 

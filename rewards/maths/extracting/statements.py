@@ -30,6 +30,7 @@ from .phrases import (
 )
 from .sentence import CASES, CASES_REACH, NUMBER, closing_sentence
 from .spoken import spoken
+from .stance import attributed, before_noun, framed
 from .surface import REACH, clause_before, lowered
 
 MAX_GAP = 80
@@ -186,7 +187,7 @@ class Statements:
         if (
             len(self.body) - last.said_to > MIN_SENTENCE
             and last.kind is CandidateKind.BOX
-            and POINTS_BACK.search(lowered(self.body[last.said_to :][-REACH:]))
+            and self._points_back(last)
             and (first := self._first(last)) is not None
         ):
             self.seen.append(last)
@@ -205,6 +206,17 @@ class Statements:
             self.rivals.clear()
             return concluded
         return self._check_alternative(last)
+
+    def _points_back(self, last: Candidate) -> bool:
+        """Return whether words behind a box claim that another one before is meant."""
+        begin = max(last.said_to, len(self.body) - REACH)
+        words = POINTS_BACK.search(lowered(self.body[begin:]))
+        if words is None:
+            return False
+        start, stop = (begin + place for place in words.span())
+        before = clause_before(self.body, start)
+        is_theirs = attributed(before[: before_noun(before)])
+        return not (is_theirs or framed(self.body, stop, stop))
 
     def _first(self, last: Candidate) -> Candidate | None:
         """Return the other box, which words behind the last one mean by `the first one`; a void
