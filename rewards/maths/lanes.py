@@ -1,9 +1,9 @@
 """The two lanes of the verifier's pool, and the memory of golds that cost too much.
 
 Every pair first has a short time in the quick lane, so that questions of a few milliseconds never
-wait behind an integral. A pair that needs longer moves to the slow lane, after its gold alone was
-evaluated there once: a gold that exhausts the limits is remembered, and its answers are compared
-by text and structure alone, which needs no worker.
+wait behind an integral. A pair that needs longer, or that a stalled machine gave no time, moves to
+the slow lane, after its gold alone was evaluated there once: a gold that exhausts the limits is
+remembered, and its answers are compared by text and structure alone, which needs no worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from ludus.rewards.pool import Fate, PoolLimits, PoolOutcome, WorkerPool
 QUICK_S = 0.1
 """CPU seconds of a pair in the quick lane."""
 TRIES = 4
-"""How often a pair is tried in the quick lane of a machine too busy to give it its time."""
+"""How often a pair is tried in the quick lane of a machine too busy to give it its time, before it
+moves to the slow lane, which waits for longer.
+"""
 QUEUE_S = 600.0
 """Seconds that a pair may wait for the slow lane."""
 WALL_FACTOR = 10.0
@@ -77,10 +79,10 @@ class Lanes:
             job.add_done_callback(_then(after_quick))
 
         def after_quick(outcome: PoolOutcome) -> None:
-            if outcome.fate is Fate.LIMIT:
-                self._probe(request, cpu_s).add_done_callback(_then(after_probe))
-            elif outcome.fate is Fate.LATE and tries < TRIES:  # The machine was too busy.
+            if outcome.fate is Fate.LATE and tries < TRIES:  # The machine was too busy.
                 quick()
+            elif outcome.fate in {Fate.LIMIT, Fate.LATE}:
+                self._probe(request, cpu_s).add_done_callback(_then(after_probe))
             else:
                 done.set_result(outcome)
 

@@ -370,7 +370,7 @@ SEQUENCED = _asks(
     r" (?:two|three|four|five|six|seven|\d{1,2}) (?:terms|numbers of|elements of)\b"
     rf"|\b{_REQUESTS} (?:the|an?) (?:shortest|cheapest|fastest|optimal|critical) (?:path|route)\b"
     rf"|\b(?:{_REQUESTS}|show|how)\b[^?.]{{0,40}}"
-    r"\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:the |one |two |each |\w+ )?"
+    r"\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:\w+ ){0,2}"
     r"(?:pass|step|iteration|swap|insert\w*|partition\w*|call|operation|push\w*|pop\w*)"
 )
 """Words that ask for a sequence: of vertices, of terms, of the items of an array."""

@@ -21,6 +21,7 @@ from ..reading.vocabulary import UNITS_OF_NUMBER
 from .forms import ORDERED, SEQUENCED
 from .sciences import (
     ENGINEERED,
+    GAP,
     QUANTUM,
     label_of_thing,
     rate_asked,
@@ -29,7 +30,6 @@ from .sciences import (
     without_operator_hats,
 )
 
-_GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
 PROMPTS = 256
 """How many prompts keep what they call for in a cache."""
 MAX_ITEMS = 50
@@ -128,7 +128,7 @@ def _listed(text: str, sign: str) -> str:
     return _ORDER.sub(" , ", text) if signs == {sign == "<"} and "," not in text else text
 
 
-_ARROWS = re.compile(rf"{_GAP}(?:\\(?:to|rightarrow|longrightarrow)(?![a-z])|→|->|⟶){_GAP}")
+_ARROWS = re.compile(rf"{GAP}(?:\\(?:to|rightarrow|longrightarrow)(?![a-z])|→|->|⟶){GAP}")
 _HYPHENED = re.compile(r"(?:\\(?:text|mathrm)\s*\{)?\s*([A-Z](?:\s*[-–—]\s*[A-Z])+)\s*\}?")
 
 
@@ -141,7 +141,7 @@ def in_sequence(text: str) -> str:
 
 # --- permutations and cycles ---
 
-_CYCLES = re.compile(rf"(?:\(\s*\d+(?:{_GAP},?{_GAP}\d+)*\s*\)(?:{_GAP}|\\circ|\\cdot)*)+")
+_CYCLES = re.compile(rf"(?:\(\s*\d+(?:{GAP},?{GAP}\d+)*\s*\)(?:{GAP}|\\circ|\\cdot)*)+")
 
 
 def _cycles(text: str) -> str:
@@ -285,8 +285,8 @@ _SHAPE_ASKED = re.compile(
     re.IGNORECASE,
 )
 _SHAPE = re.compile(
-    rf"[(]?(\d+|[a-z]){_GAP}(?:\\times|×|x|\\text\s*\{{\s*by\s*\}}|by|,){_GAP}(\d+|[a-z])[)]?"
-    rf"{_GAP}(?:\\text\s*\{{\s*)?(?:matri\w+\s*)?\}}?"
+    rf"[(]?(\d+|[a-z]){GAP}(?:\\times|×|x|\\text\s*\{{\s*by\s*\}}|by|,){GAP}(\d+|[a-z])[)]?"
+    rf"{GAP}(?:\\text\s*\{{\s*)?(?:matri\w+\s*)?\}}?"
 )
 
 
@@ -318,7 +318,7 @@ _PAIRED = (
 )
 _KEY = r"\d{1,2}|[A-Za-z]|i{2,3}|iv|vi{1,3}|ix"
 _PAIR = re.compile(
-    rf"\(?(?P<first>{_KEY})[).]?{_GAP}{_PAIRED}{_GAP}\(?(?P<second>{_KEY})\)?", re.IGNORECASE
+    rf"\(?(?P<first>{_KEY})[).]?{GAP}{_PAIRED}{GAP}\(?(?P<second>{_KEY})\)?", re.IGNORECASE
 )
 
 
@@ -326,7 +326,7 @@ def _matched(text: str) -> str:
     """Return `1-b, 2-c` or `b → 1, c → 2` as one text, in the order of the keys."""
     bare = re.sub(r"\\(?:text|mathrm)\s*\{([A-Za-z0-9]+)\}", r"\1", text.strip(" $."))
     bare = re.sub(rf"\(\s*({_KEY})\s*,\s*({_KEY})\s*\)", r"\1→\2", bare)
-    items = [item for item in re.split(rf"{_GAP}[,;\n]{_GAP}|{_GAP}\band\b{_GAP}", bare) if item]
+    items = [item for item in re.split(rf"{GAP}[,;\n]{GAP}|{GAP}\band\b{GAP}", bare) if item]
     pairs = [_PAIR.fullmatch(item.strip()) for item in items]
     if len(pairs) < 2 or not all(pairs):
         return text

@@ -11,13 +11,14 @@ import re
 from ..reading.notation import as_words
 from ..reading.vocabulary import unit_symbol
 
-_GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
+GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
+"""Spaces between two signs of a formula."""
 
 # --- circuits ---
 
 _J = re.compile(r"(?<![A-Za-z\\{])j(?![A-Za-z_({])|\\(?:mathrm|text|mathbf)\s*\{\s*j\s*\}|\\jmath")
 _COMPLEX = re.compile(
-    rf"(?P<name>\\?[A-Za-z]+(?:_\{{?\w+\}}?)?\s*=\s*)?\(?(?P<value>[^()=A-Zg-h]*(?<![A-Za-z\\])i(?![A-Za-z])[^()=]*?)\)?{_GAP}"
+    rf"(?P<name>\\?[A-Za-z]+(?:_\{{?\w+\}}?)?\s*=\s*)?\(?(?P<value>[^()=A-Zg-h]*(?<![A-Za-z\\])i(?![A-Za-z])[^()=]*?)\)?{GAP}"
     r"(?P<unit>\\Omega|Ω|\\(?:text|mathrm)\s*\{\s*(?:Ω|\\Omega|ohms?|V|A|VA|W|S)\s*\})[\s$.]*"
 )
 ENGINEERED = re.compile(
@@ -132,7 +133,7 @@ def _plain_strand(text: str) -> str:
 # --- concentrations ---
 
 _MOLAR = re.compile(
-    rf"(?<=[\d}}]){_GAP}(?:\\(?:text|mathrm)\s*\{{\s*)?(?P<milli>m?)(?:M(?![A-Za-z])"
+    rf"(?<=[\d}}]){GAP}(?:\\(?:text|mathrm)\s*\{{\s*)?(?P<milli>m?)(?:M(?![A-Za-z])"
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?[\s$.]*$"
 )
 _DISSOLVED = re.compile(
@@ -176,7 +177,7 @@ def label_of_thing(gold: str, answer: str, prompt: str) -> str:
 # --- rates ---
 
 _RATE = re.compile(
-    rf"(?P<value>.*?[\d}}A-Za-z€£$])(?P<open>{_GAP}(?:\\(?:text|mathrm)\s*\{{)?)\s*(?:/|\bper\b)\s*"
+    rf"(?P<value>.*?[\d}}A-Za-z€£$])(?P<open>{GAP}(?:\\(?:text|mathrm)\s*\{{)?)\s*(?:/|\bper\b)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<unit>[A-Za-z]{1,6})\s*\}{0,2}",
     re.DOTALL,
 )

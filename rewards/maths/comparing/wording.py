@@ -38,7 +38,7 @@ _SAME = tuple(
          r"(?: solutions| values)?", "infinitely many"),
         (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject(?: {_NULL})?", "reject h0"),
         (r"(?:no,? )?(?:we |you )?(?:fail(?:ed)? to|(?:do|should|must|can) ?not|don['’]t"
-                  rf"|can['’]t) reject(?: {_NULL})?"
+         rf"|can['’]t) reject(?: {_NULL})?"
          rf"|(?:{_NULL} )?(?:(?:is|should be) )?(?:not|cannot be) rejected",
          "do not reject h0"),
         (r"(?:the )?(?:limit )?(?:dne|does ?n[o'’]t exist|does not exist)|不存在",

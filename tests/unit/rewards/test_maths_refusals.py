@@ -148,3 +148,68 @@ def test_the_ends_of_an_interval_are_not_the_interval(
         assert _paid(verifier, gold, f"so \\boxed{{{answer}}}", prompt) == paid, (gold, answer)
     assert not _paid(verifier, gold, f"so \\boxed{{x = {left}, x = {right}}}", "")
     assert _paid(verifier, f"({left}, {right})", f"\\boxed{{x = {left}, y = {right}}}", "")
+
+
+# --- an order, a sign and a comparison that the question has or has not ---
+
+TWO_VALUES = (
+    "The first three terms of a progression are $k-3$, $2k-4$, $4k-3$. Find both values of $k$.",
+    "By increasing each side by 2 the area grows by 32. What are the two side lengths?",
+    "The sum of the first two terms of a sequence is 5. Find both roots of the equation.",
+    "Sort the list and then find the two numbers that add up to 9.",
+    "Which two stations are on the fastest route?",
+)
+SEQUENCES = (
+    "List the first three terms of the sequence.", "What are the next three terms?",
+    "Arrange the three metals by increasing density.", "Sort the list.",
+    "What is the array after the second pass?", "Give the preorder traversal of the tree.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prompt", TWO_VALUES + SEQUENCES)
+def test_an_order_counts_only_where_it_is_asked_for(verifier: MathsVerifier, prompt: str) -> None:
+    assert _paid(verifier, "2, 7, 5", r"\boxed{2, 7, 5}", prompt)
+    assert _paid(verifier, "2, 7, 5", r"\boxed{5, 7, 2}", prompt) == (prompt in TWO_VALUES)
+
+
+POSITIVE = (
+    "Let $x > 0$.", "For $x > 0$ and real $z$, simplify.", "A disc has the radius $x$.",
+    "Let $x$ be positive.", "For positive numbers $x$ and $z$, simplify.", r"Suppose $z, x \gt 0$.",
+)  # fmt: skip
+OF_ANY_SIGN = (
+    "Let $z - x > 0$.", "Let $z^2-3x>0$.", r"Given $\sin x > 0$, simplify.", "Given $-x > 0$.",
+    "Measure from the positive x-axis.", "It moves in the positive x direction.", "Let $zx > 0$.",
+    "Treat $x > 0$ and $x < 0$.", r"Let $g(x) = x$ if $x > 0$ and $-x$ if $x \le 0$.",
+    "For a non-positive $x$, simplify.", r"$g$ is 1 where $x > 0$, and 0 otherwise.",
+    r"Given $z \cdot x > 0$, simplify.", "Where is $f(x) > 0$?", "Let $x > 0.5 - z$.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prompt", POSITIVE + OF_ANY_SIGN)
+def test_a_letter_is_positive_only_where_the_question_says_it(
+    verifier: MathsVerifier, prompt: str
+) -> None:
+    drawn = _paid(verifier, r"\sqrt{x^4+x^2}", r"\boxed{x\sqrt{x^2+1}}", prompt)
+    assert drawn == (prompt in POSITIVE)
+    # A gold with |x| tells the signs apart itself.
+    assert not _paid(verifier, r"|x|\sqrt{z}", r"\boxed{x\sqrt{z}}", prompt)
+
+
+MORE = ("larger", "bigger"), ("faster", "faster"), ("heavier", "heavier")
+LESS = ("larger", "smaller"), ("faster", "slower"), ("heavier", "lighter")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("asked", "said"), MORE + LESS)
+def test_times_as_much_has_a_direction(
+    verifier: MathsVerifier, asked: str, said: str, turned: bool
+) -> None:
+    """A is 9 times larger than B where B is 9 times smaller than A, and only there."""
+    first, second = ("B", "A") if turned else ("A", "B")
+    prompt = f"How many times {asked} is A than B?"
+    right = turned == ((asked, said) in LESS)
+    for sentence in (
+        f"So {first} is 9 times {said} than {second}.", f"So {first} is 9 times {said}.",
+        rf"\boxed{{\text{{{first} is 9 times {said}}}}}",
+    ):  # fmt: skip
+        assert _paid(verifier, "9", sentence, prompt) == right, sentence

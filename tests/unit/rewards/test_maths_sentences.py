@@ -199,3 +199,26 @@ def test_a_name_answers_by_the_predicate_of_the_question(
     assert not paid(verifier, other, right, prompt), (right, question)
     for sentence in (f"{name} {wrong}.", no_claim.format(does=does, **said)):
         assert not paid(verifier, name, work + sentence, prompt), (sentence, question)
+
+
+# --- another box than the last ---
+
+FIRST_MEANT = (
+    "The answer is the first one.", "So the value to report is the first one.",
+    "The first one is the answer.", "Hence the first value stands.", "I'll go with the first one.",
+)  # fmt: skip
+LAST_MEANT = (
+    "Here the first one counts only red balls.", "The first answer is right only for red balls.",
+    "The first value is the answer to another question.", "I will not keep the first value.",
+    "One might think the answer is the first one.", "Some would keep the first value.",
+    "My friend says the first one is right.", "The answer to report is not the first one.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sentence", FIRST_MEANT + LAST_MEANT)
+def test_words_behind_the_last_box_mean_the_first_only_if_they_claim_it(
+    verifier: MathsVerifier, sentence: str
+) -> None:
+    said = rf"Red: \boxed{{12}}. In all \boxed{{20}}. {sentence}"
+    assert paid(verifier, "12", said) == (sentence in FIRST_MEANT)
+    assert paid(verifier, "20", said) == (sentence in LAST_MEANT)
