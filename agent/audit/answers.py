@@ -68,11 +68,18 @@ class AnswerKey:
         gold = self.newest_gold()
         self.golds[task] = frozenset() if gold is None else forms_of(gold)
 
-    def speak(self, notation: Notation) -> None:
-        """Read what the expert writes as calls, from now on, and play calls as they are written."""
-        self.notation = notation
-        self.experts = {task: notation.lesson(lesson) for task, lesson in self.experts.items()}
-        self.subject.made[0] = SpokenEnv(self.subject.gym, notation)
+    def learn_notation(self, task: str) -> Notation | None:
+        """Find out whether the expert writes calls as text: from now on its actions are calls, and
+        calls are played as they are written. Returns how they are written, or None.
+        """
+        info = self.subject.gym.reset(seed=self.seed, options={"task": task})[1]
+        briefing = info.get("briefing")
+        told = briefing if isinstance(briefing, Briefing) else Briefing()
+        self.notation = Notation.of(told, self.experts.values())
+        if self.notation is not None:
+            self.experts = {t: self.notation.lesson(each) for t, each in self.experts.items()}
+            self.subject.made[0] = SpokenEnv(self.subject.gym, self.notation)
+        return self.notation
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
         """Return what the expert does on tasks, and take the frame of its answers from them."""

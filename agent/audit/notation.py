@@ -17,9 +17,8 @@ import msgspec
 
 from ludus.envs import Briefing, ToolSpec
 from ludus.envs.checks.subject import PatientEnv
-from ludus.envs.protocol import Info
 from ludus.envs.session import Stepped
-from ludus.messages import Observation, ToolCall, as_action, as_messages, assistant
+from ludus.messages import ToolCall, as_action, as_messages, assistant
 
 from .attackers import Action, Lesson
 
@@ -171,6 +170,10 @@ class Notation:
         is_same = written == text or (_object(written) == _object(text) != {})
         return assistant("", [msgspec.structs.replace(call, id="call_0")]) if is_same else action
 
+    def named(self, briefing: Briefing) -> Briefing:
+        """Return a briefing that names the tools, too."""
+        return msgspec.structs.replace(briefing, tools=[*briefing.tools, *self.tools])
+
     def lesson(self, lesson: Lesson) -> Lesson:
         """Return a lesson with calls for what the expert wrote."""
         return replace(lesson, actions=tuple(map(self.read, lesson.actions)))
@@ -206,17 +209,6 @@ class SpokenEnv(PatientEnv):
     def __init__(self, gym: PatientEnv, notation: Notation) -> None:
         self.__dict__.update(gym.__dict__)
         self._gym, self._notation = gym, notation
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, Info]:
-        """Begin an episode, whose briefing names the tools."""
-        observation, info = self._gym.reset(seed=seed, options=options)
-        briefing = info.get("briefing")
-        if isinstance(briefing, Briefing):
-            tools = [*briefing.tools, *self._notation.tools]
-            info = {**info, "briefing": msgspec.structs.replace(briefing, tools=tools)}
-        return observation, info
 
     def step(self, action: Action) -> Stepped:
         """Write the calls of an action in turn, until the episode ends; returns all that was shown,
