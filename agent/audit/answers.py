@@ -9,7 +9,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
 from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
-from .notation import Notation, SpokenEnv
+from .notation import Notation, SpokenEnv, object_of
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
@@ -242,14 +241,6 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
         return match[0] if place < 0 else str(change((name, place), match[0]))
 
     return _PIECE.sub(other, message.text)
-
-
-def object_of(text: str) -> dict[str, Any]:
-    """Return the object of JSON that a text is; an empty one if it is none."""
-    with suppress(ValueError, RecursionError):
-        data = json.loads(text) if text.lstrip()[:1] == "{" else None
-        return data if isinstance(data, dict) else {}
-    return {}
 
 
 def _is_command(text: str) -> bool:

@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(
                 f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}"
             )
-        if not all(math.isfinite(value) for value, _ in self.parts.values()):
+        if not all(math.isfinite(number) for part in self.parts.values() for number in part):
             raise ValueError(f"the parts of a reward are finite, got {self.parts!r:.200}")
         # JSON has no NaN: a record or a reply with one could not be read again.
         if not all(map(math.isfinite, self.metrics.values())):
