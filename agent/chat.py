@@ -181,7 +181,7 @@ class ChatFormat:
 
     def quoted(self, message: Message) -> Message:
         """Return an assistant's message that somebody else wrote, with the marks of the template
-        broken in its text, its thoughts and its calls.
+        broken in text, thoughts and calls.
         """
         content = message.content
         if isinstance(content, str):

@@ -148,7 +148,7 @@ class TextTools:
         self.format = tool_format
         self._thoughts = thoughts
         self._written: dict[bytes, str] = {}
-        """The text that the model wrote, by `_key_of` the message that was read from it."""
+        """The texts that the model wrote, each by `_key_of` the message read from the text."""
 
     def request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]

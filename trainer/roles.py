@@ -1,5 +1,4 @@
-"""The policies of roles that the run's own policy does not play: frozen policies, and those that
-learn.
+"""The policies of roles that the run's own policy does not play: frozen or learning policies.
 
 A role that learns has a learner, an optimizer and an engine of its own, with the recipe and the
 settings of the run. Only its own learner is given its rollouts. Each checkpoint keeps its model in
@@ -74,7 +73,7 @@ class RolePolicies:
     def learn(
         self, groups: Sequence[Group], lead: Updater, *, step: int, seed: int
     ) -> dict[str, float]:
-        """Let each role that learns by itself learn from its groups; return the metrics.
+        """Let each role that learns by itself learn from the role's groups; return the metrics.
 
         Args:
             groups: all groups of the step, each of one role.

@@ -280,7 +280,7 @@ async def _open_claimed(
 
 @dataclass(frozen=True)
 class _Learning:
-    """Who learns, what is learned from, and where a run that goes on stands in it."""
+    """The updater and the tasks of a run, in the state of the checkpoint that is continued."""
 
     updater: Updater
     tasks: Tasks

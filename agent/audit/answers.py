@@ -9,7 +9,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from ludus.envs.checks.subject import EnvUnderCheck, Played, expert, play
 from ludus.messages import Message, as_action, assistant
 
 from .attackers import ANSWERED, WORD, Action, AnswerFrame, Lesson, plain_of, text_of
-from .notation import Notation, SpokenEnv
+from .notation import Notation, SpokenEnv, object_of
 
 MOST_LINES = 3
 """Lines of which one may be the answer."""
@@ -68,11 +67,18 @@ class AnswerKey:
         gold = self.newest_gold()
         self.golds[task] = frozenset() if gold is None else forms_of(gold)
 
-    def speak(self, notation: Notation) -> None:
-        """Read what the expert writes as calls, from now on, and play calls as they are written."""
-        self.notation = notation
-        self.experts = {task: notation.lesson(lesson) for task, lesson in self.experts.items()}
-        self.subject.made[0] = SpokenEnv(self.subject.gym, notation)
+    def learn_notation(self, task: str) -> Notation | None:
+        """Find out whether the expert writes calls as text: from now on its actions are calls, and
+        calls are played as they are written. Returns how they are written, or None.
+        """
+        info = self.subject.gym.reset(seed=self.seed, options={"task": task})[1]
+        briefing = info.get("briefing")
+        told = briefing if isinstance(briefing, Briefing) else Briefing()
+        self.notation = Notation.of(told, self.experts.values())
+        if self.notation is not None:
+            self.experts = {t: self.notation.lesson(each) for t, each in self.experts.items()}
+            self.subject.made[0] = SpokenEnv(self.subject.gym, self.notation)
+        return self.notation
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
         """Return what the expert does on tasks, and take the frame of its answers from them."""
@@ -235,14 +241,6 @@ def changed(action: Action, change: Callable[[Place, Any], Any]) -> Action:
         return match[0] if place < 0 else str(change((name, place), match[0]))
 
     return _PIECE.sub(other, message.text)
-
-
-def object_of(text: str) -> dict[str, Any]:
-    """Return the object of JSON that a text is; an empty one if it is none."""
-    with suppress(ValueError, RecursionError):
-        data = json.loads(text) if text.lstrip()[:1] == "{" else None
-        return data if isinstance(data, dict) else {}
-    return {}
 
 
 def _is_command(text: str) -> bool:

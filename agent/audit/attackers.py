@@ -278,6 +278,10 @@ class Attacker:
     """Whether it asks something first: who asks what the expert asks did the task."""
     is_blind: bool = False
     """Whether it does nothing of the task, even where it answers what the expert answers."""
+    speaks: bool = False
+    """Whether it writes its actions itself, as a model does, and is told of no tools but the
+    environment's own, where an audit reads written actions as calls.
+    """
     bound: float | None = None
     """The share of the expert's reward from which it is a finding; None for that of its kind."""
     tasks: frozenset[str] | None = None

@@ -19,7 +19,7 @@ from typing import Any
 
 from ludus.messages import as_action
 
-from .answers import Place, called, deed, object_of, verb
+from .answers import Place, called, deed, verb
 from .attackers import ANSWERED, Action, AttackKind, Lesson
 from .deeds import (
     AS_LETTERS,
@@ -54,6 +54,7 @@ from .deeds import (
     whichever,
     without,
 )
+from .notation import object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 

@@ -45,7 +45,6 @@ from .exploits import Guard, GuardedEnv
 from .farms import SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
-from .notation import Notation
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -247,12 +246,7 @@ class _Attack:
         self.key = AnswerKey(subject, seed, report.is_remote)
         for task in (*self.teachers, *self.attacked):
             self.key.learn(task.id)
-        known = subject.gym.reset(seed=seed, options={"task": self.attacked[0].id})[1]
-        briefing = known.get("briefing")
-        if isinstance(briefing, Briefing):
-            report.notation = Notation.of(briefing, self.key.experts.values())
-        if report.notation is not None:
-            self.key.speak(report.notation)
+        report.notation = self.key.learn_notation(self.attacked[0].id)
         self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
@@ -577,14 +571,20 @@ class _Attack:
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what it shows to who looks around."""
         scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
-        known = scout.infos[0].get("briefing")
-        briefing = known if isinstance(known, Briefing) else Briefing()
+        briefing = self._briefing(scout)
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
         for tool in free_tools(briefing)[: SCOUTED - 1]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
             looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
         return briefing, shown
+
+    def _briefing(self, episode: Played, *, speaks: bool = False) -> Briefing:
+        """Return what is told before an episode, with the tools that written actions mean."""
+        known = episode.infos[0].get("briefing")
+        briefing = known if isinstance(known, Briefing) else Briefing()
+        notation = None if speaks else self.report.notation
+        return notation.named(briefing) if notation else briefing
 
     def _task(self, task: str) -> Task:
         """Return a task of any split, by its id."""
@@ -676,16 +676,18 @@ class _Attack:
         others = [lesson for lesson in self.lessons if lesson.task != task]
         rng = random.Random(f"{self.seed}/{attacker.name}/{task}")
         actions: Iterator[Action] | None = None
+        notation = self.report.notation
 
         def choose() -> Action | None:
             nonlocal actions
             if episode.actions and time.monotonic() > until:
                 return None
             if actions is None:
-                briefing = episode.infos[0].get("briefing")
-                known = briefing if isinstance(briefing, Briefing) else Briefing()
-                actions = attacker.plays(Scene(known, episode, others, rng, task))
-            return next(actions, None)
+                briefing = self._briefing(episode, speaks=attacker.speaks)
+                actions = attacker.plays(Scene(briefing, episode, others, rng, task))
+            action = next(actions, None)
+            # What is written is compared with what the expert does as the calls that it means.
+            return action if action is None or not notation else notation.read(action)
 
         gym, seed = self.subject.gym, self.seed
         return play(gym, task, choose, seed=seed, episode=episode, max_steps=most)

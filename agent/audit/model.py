@@ -74,7 +74,8 @@ def model_attacker(policy: ChatPolicy) -> Attacker:
             yield turn.message
             messages += [turn.message, *as_messages(scene.episode.seen[-1][0])]
 
-    return Attacker("model", AttackKind.CHEAT, plays, "a language model that is asked to cheat")
+    about = "a language model that is asked to cheat"
+    return Attacker("model", AttackKind.CHEAT, plays, about, speaks=True)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ import msgspec
 
 from ludus.envs import Briefing, ToolSpec
 from ludus.envs.checks.subject import PatientEnv
-from ludus.envs.protocol import Info
 from ludus.envs.session import Stepped
-from ludus.messages import Observation, ToolCall, as_action, as_messages, assistant
+from ludus.messages import ToolCall, as_action, as_messages, assistant
 
 from .attackers import Action, Lesson
 
@@ -98,7 +97,7 @@ class Objects:
 
     def read(self, text: str) -> ToolCall | None:
         """Return the call of a text that is an object and nothing else."""
-        row = _object(text)
+        row = object_of(text)
         return self._call(row) if row else None
 
     def write(self, call: ToolCall) -> str:
@@ -109,7 +108,7 @@ class Objects:
 
     def examples(self, prompt: str) -> Iterator[ToolCall]:
         """Return the objects that a prompt shows."""
-        rows = map(_object, (_BARE.sub(r': "\1"\2', text) for text in _OBJECT.findall(prompt)))
+        rows = map(object_of, (_BARE.sub(r': "\1"\2', text) for text in _OBJECT.findall(prompt)))
         yield from filter(None, map(self._call, filter(None, rows)))
 
     def _call(self, row: dict[str, Any]) -> ToolCall | None:
@@ -121,7 +120,7 @@ class Objects:
         return ToolCall(name=str(name), arguments=given or {}) if is_call else None
 
 
-def _object(text: str) -> dict[str, Any]:
+def object_of(text: str) -> dict[str, Any]:
     """Return the object of JSON that a text is; an empty one if it is none."""
     try:
         data = json.loads(text) if text.lstrip()[:1] == "{" else None
@@ -146,7 +145,7 @@ class Notation:
         said = [as_action(action) for lesson in taught for action in lesson.actions]
         if briefing.tools or len(said) <= len(taught) or any(each.tool_calls for each in said):
             return None
-        rows = [row for each in said if (row := _object(each.text))]
+        rows = [row for each in said if (row := object_of(each.text))]
         is_objects = len(rows) >= FEWEST_READ * len(said)
         form: Syntax = Objects.of(rows) if is_objects else Tags()
         calls = [call for each in said if (call := form.read(each.text))]
@@ -168,8 +167,12 @@ class Notation:
         if call is None or call.name not in {tool.name for tool in self.tools}:
             return action
         written = self.form.write(call)
-        is_same = written == text or (_object(written) == _object(text) != {})
+        is_same = written == text or (object_of(written) == object_of(text) != {})
         return assistant("", [msgspec.structs.replace(call, id="call_0")]) if is_same else action
+
+    def named(self, briefing: Briefing) -> Briefing:
+        """Return a briefing that names the tools, too."""
+        return msgspec.structs.replace(briefing, tools=[*briefing.tools, *self.tools])
 
     def lesson(self, lesson: Lesson) -> Lesson:
         """Return a lesson with calls for what the expert wrote."""
@@ -206,17 +209,6 @@ class SpokenEnv(PatientEnv):
     def __init__(self, gym: PatientEnv, notation: Notation) -> None:
         self.__dict__.update(gym.__dict__)
         self._gym, self._notation = gym, notation
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, Info]:
-        """Begin an episode, whose briefing names the tools."""
-        observation, info = self._gym.reset(seed=seed, options=options)
-        briefing = info.get("briefing")
-        if isinstance(briefing, Briefing):
-            tools = [*briefing.tools, *self._notation.tools]
-            info = {**info, "briefing": msgspec.structs.replace(briefing, tools=tools)}
-        return observation, info
 
     def step(self, action: Action) -> Stepped:
         """Write the calls of an action in turn, until the episode ends; returns all that was shown,

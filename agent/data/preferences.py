@@ -53,7 +53,7 @@ class RankedAnswers(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 0.0
     """By how much the first answer is better than the last; 0 where the row does not say."""
     numbers: list[float] = []
-    """A reward or win rate of each answer, where the reader was told to read one; else empty."""
+    """A reward or win rate of each answer; empty unless the reader was told to read them."""
     annotator: str = ""
     """Who ranked the answers; empty where the row does not say."""
 
@@ -303,8 +303,8 @@ def circles(rankings: Iterable[RankedAnswers]) -> int:
 
 
 def doubts(source: str, rankings: Sequence[RankedAnswers]) -> list[str]:
-    """Return warnings about preferences, to be shown before these are learned: that no score can
-    satisfy them all, or that they are all of one person.
+    """Return warnings about preferences, to be shown before the training: that no score can satisfy
+    all preferences, or that all are of one person.
 
     Args:
         source: the name of the data, for the warnings.
@@ -324,7 +324,7 @@ def doubts(source: str, rankings: Sequence[RankedAnswers]) -> list[str]:
 
 
 def _has_circle(better: Mapping[bytes, set[bytes]]) -> bool:
-    """Whether a graph has a circle, by removing nodes without an edge to those that remain."""
+    """Whether a graph has a circle; nodes without an edge to a remaining node are removed first."""
     remaining = {node: set(below) for node, below in better.items()}
     while remaining:
         ends = [node for node, below in remaining.items() if not below & remaining.keys()]

@@ -5,6 +5,7 @@ the gateway can be reached.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -17,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -35,7 +37,7 @@ KILL_AFTER_S = 0.5
 """Seconds between SIGTERM and SIGKILL for an agent that is out of time."""
 MAX_PROMPT_BYTES = 100_000
 """The longest prompt that is given in a variable, for which Linux allows 128 KiB. A longer prompt,
-or one with a null character, is only in the file of the task.
+or a prompt with a null character, is only in the file of the task.
 """
 SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
 """Endings of the names of variables that an agent's process does not inherit."""
@@ -250,10 +252,10 @@ class AgentSandbox:
     """An image of the container engine to run the program in; implies the tier docker."""
     readable: tuple[str, ...] = ()
     """Folders that the program may read, at the same paths, such as its virtual environment. Files
-    outside these that the command names are copied into the program's working folder.
+    outside these folders that the command names are copied into the program's working folder.
     """
     memory_mb: int = 2048
-    """The most memory in MiB of the program and of all processes that it starts."""
+    """The most memory of the program and its child processes together, in MiB."""
 
     @property
     def is_wanted(self) -> bool:
@@ -268,8 +270,8 @@ export OPENAI_BASE_URL=$gateway/v1 OPENAI_API_BASE=$gateway/v1 ANTHROPIC_BASE_UR
 export LUDUS_TASK=$PWD/task.json LUDUS_ANSWER=$PWD/answer
 exec env "$@"
 """
-"""Runs the agent. The sandbox names its only way out as a proxy, behind which lies the gateway: the
-proxy's address is used as the gateway's, and clients are shown no proxy.
+"""Runs the agent. The sandbox's only way out is a proxy, which passes every request to the gateway.
+So the proxy's address is given to clients as the address of the gateway, and not as a proxy.
 """
 _OWN_FILES = ("task.json", "answer")
 _SET_INSIDE = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
@@ -323,8 +325,8 @@ class SandboxedCommand:
 def _inside(command: str, readable: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
     """Return the command line for the sandbox, and by name the files to copy in.
 
-    Words that name something in a readable folder become absolute paths. Other files that the
-    command names are copied in, and named there as they lie beside the program.
+    Words that name something in a readable folder become absolute paths. A word that names another
+    file becomes the name of the copy, which lies in the program's working folder.
     """
     words = shlex.split(command)
     if words[0] == sys.executable:  # its virtual environment is not in the sandbox
@@ -402,20 +404,33 @@ def agent_of(name: str) -> Agent:
     return AgentCommand(shlex.join(words))
 
 
+def _module_of(path: Path) -> ModuleType:
+    """Import a file ending in .py, under a name that no other file has."""
+    digest = hashlib.blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()
+    name = f"ludus_agent_{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None, "of a file ending in .py"
+    module = importlib.util.module_from_spec(spec)
+    # Registered, since dataclasses and pickle look up the module of a class by its name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
 def _function_of(place: str, name: str) -> Agent:
     try:
         if place.endswith(".py"):
-            path = Path(place)
-            spec = importlib.util.spec_from_file_location(f"ludus_agent_{path.stem}", path)
-            if spec is None or spec.loader is None or not path.is_file():
+            if not Path(place).is_file():
                 raise ConfigError(f"agent {place}:{name}: no such file")
-            module = importlib.util.module_from_spec(spec)
-            # Known by a name of its own: dataclasses and pickle look their module up there.
-            sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
+            module = _module_of(Path(place))
         else:
             module = importlib.import_module(place)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, SyntaxError) as error:
         raise ConfigError(f"agent {place}:{name}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):

@@ -75,7 +75,7 @@ class WritesTurns(ToolFormat, Protocol):
 
 
 def writes_turns(tool_format: ToolFormat) -> TypeGuard[WritesTurns]:
-    """Whether a tool format marks more of a turn than its calls.
+    """Whether a tool format marks more of a turn than the calls.
 
     `isinstance` with a protocol is slow, and this is asked at every turn.
     """
@@ -135,7 +135,7 @@ class MarkedFormat(ABC):
     """
     form: str
     """A call as a template of `str.format`, with the fields `name`, `id`, `arguments` (as JSON),
-    `row` (the whole call as JSON) and `format` (the tool format, for its marks).
+    `row` (the whole call as JSON) and `format` (the tool format, whose marks may be named).
     """
     before: str = ""
     """The text before the calls of a turn."""
@@ -144,8 +144,8 @@ class MarkedFormat(ABC):
     after: str = ""
     """The text after the calls of a turn."""
     signs: tuple[str, ...] = ()
-    """Marks that tell a model of this format where its template shows no call: each is a token of
-    the model, or part of the template.
+    """Marks by which a model of this format is recognised if the chat template shows no call. Each
+    mark is a token of the model, or part of the template.
     """
 
     def __init_subclass__(cls) -> None:
@@ -174,7 +174,7 @@ class MarkedFormat(ABC):
         return f"{self.before}{written}{self.after}" if calls else ""
 
     def written(self, call: ToolCall, number: int) -> str:
-        """Return a call as the model would write it, after `number` others of the turn."""
+        """Return a call as the model would write the call after `number` others of the turn."""
         return self.form.format(
             format=self,
             name=call.name,
@@ -192,7 +192,7 @@ Keep = Literal["first", "last"]
 
 
 class OneCall:
-    """A tool format that runs a single call of each turn; all else is as the format has it.
+    """A tool format that runs a single call of each turn, and else does as another tool format.
 
     Args:
         tool_format: reads and writes the turn.
@@ -205,7 +205,7 @@ class OneCall:
         self.name = tool_format.name
 
     def __getattr__(self, name: str) -> Any:
-        """Return the method `write` of a format that has one; see `writes_turns`."""
+        """Return the method `write` of the other format, if there is one; see `writes_turns`."""
         if name == "write":
             return getattr(self.inner, name)
         raise AttributeError(f"a tool format has no attribute {name!r}")

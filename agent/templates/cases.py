@@ -101,13 +101,13 @@ EPISODES = [
     ),
     Case([system(SYSTEM), assistant(ANSWER), user(SECOND)], [SYSTEM, ANSWER, SECOND], [TOOL]),
 ]  # fmt: skip
-"""Whole episodes with everything that an environment may do: a template that cannot render some of
-it is found by the probe, and not in the middle of a run.
+"""Whole episodes with everything that an environment may do, so that the probe finds a template
+that cannot render some of this, before a run would.
 """
 
 
 def of_one_call(case: Case) -> Case:
-    """Return a case with at most one call in each turn, whose thoughts are in their own field.
+    """Return a case with at most one call in each turn, and with thoughts in a field of their own.
 
     In formats that mark whole turns, a turn ends with its first call.
     """
@@ -134,7 +134,7 @@ class Continuation:
     new: Sequence[Message]
     """The messages that follow."""
     ended: bool = True
-    """Whether the policy ended its turn; a turn that was cut has no end mark."""
+    """Whether the policy ended the turn; a turn that was cut has no end mark."""
     thought: bool = False
     """Whether the turn begins with thoughts."""
 

@@ -31,8 +31,8 @@ class TemplateRefused(ConfigError):
 
 
 FROZEN = datetime.date(2026, 1, 1)
-"""The date that templates are given as today's. Some write it into the prompt, and prompts must not
-change from day to day.
+"""The date that templates are given as today's. Some templates write the date into the prompt, and
+prompts must not change from day to day.
 """
 
 
@@ -55,7 +55,7 @@ class AppliesTemplate(Protocol):
 
 
 def source_of(tokenizer: AppliesTemplate) -> str | None:
-    """Return the source of a tokenizer's chat template; None for a tokenizer without one.
+    """Return the source of a tokenizer's chat template; None if the tokenizer has no template.
 
     Of several named templates, the one for tools is taken, or else the default.
     """

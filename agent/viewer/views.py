@@ -435,11 +435,11 @@ def filters_of(query: Query) -> dict[str, str]:
 
 
 def refuse_query(name: str, runs: Runs, query: Query) -> None:
-    """Refuse the misspelt filter of a view of episodes, or column of one of series.
+    """Refuse a misspelt filter of the view `episodes`, or a misspelt column of the view `series`.
 
     Raises:
         ConfigError: there is no such filter, or nothing to sort by.
-        UnknownColumn: no run has such a column.
+        UnknownColumn: no run has such a column, and no chart shows one.
     """
     if name == "episodes":
         refuse_filters(query, ("run", "sort", "offset", "limit", "choices"))
@@ -447,13 +447,16 @@ def refuse_query(name: str, runs: Runs, query: Query) -> None:
             raise ConfigError(f"nothing to sort by named {sort!r}; columns: {', '.join(SHOWN)}")
     if name == "series":
         known = {each for reader in runs.several(query) for each in reader.columns}
+        known |= {each for _, names in CURATED for each in names}  # which a young run may yet get
         for each in filter(None, query.get("columns", "").split(",")):
             if each not in known:
                 raise UnknownColumn.near(each, known, hint="ludus watch RUN --json columns")
 
 
 def refuse_filters(query: Query, beside: Sequence[str] = ()) -> None:
-    """Refuse what a page, where a query is half typed, reads past.
+    """Refuse filters that do not exist, and bounds that are no numbers.
+
+    The page reads past both, since a query there may be half typed.
 
     Args:
         query: a query that somebody wrote in full.

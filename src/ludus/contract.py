@@ -18,8 +18,11 @@ from ludus.errors import CheckFailed, LudusError
 
 Subject = TypeVar("Subject")
 Rule = tuple[str, Callable[[Subject], str]]
-LIBRARIES = ("<frozen ", *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib")))
-"""How names of files begin that nobody edits who writes an environment."""
+LIBRARIES = (
+    "<frozen ",
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")),
+)
+"""Beginnings of the paths of files that the author of an environment does not edit."""
 
 
 class RuleOutcome(StrEnum):

@@ -55,7 +55,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname != "gymnasium":
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
+            # An old finder has no such method, and Python's own search bears that too.
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(fullname, path, target) if find else None
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, self)
@@ -68,7 +70,7 @@ class _Loader(importlib.abc.Loader):
 
     Args:
         inner: gymnasium's own loader.
-        finder: what waited for the import, and ends with it.
+        finder: the finder that waited for the import; it is removed after the import.
     """
 
     def __init__(self, inner: importlib.abc.Loader, finder: _Finder) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 _INFO = re.compile(r"(?i)ludus-[^-]+\.(dist|egg)-info")
 _OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
-"""Beginning of our distribution's summary, which tells it from another one named `ludus`."""
+"""Beginning of our distribution's summary, which no other distribution named `ludus` has."""
 
 
 def foreign_distribution(folders: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from .errors import ConfigError
 HIDDEN = "***"
 _REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 _USERINFO = re.compile(r"(?<=://)[^/\s?#]+@")
-"""The name and password before the last `@`: a password may hold an `@` of its own."""
+"""The name and password before the last `@` of an address; a password may hold an `@`, too."""
 _PARAMETER = re.compile(
     r"(?i)([?&](?:access_?|api_?|auth_?|bearer_?)?(?:token|key|secret|password|passwd|signature)=)"
     r"[^&#\s'\"]+"
@@ -39,7 +39,7 @@ class Secret:
 
     @classmethod
     def of(cls, given: str | Secret | None) -> Secret:
-        """Return a text as a secret, and a secret as it is; None is the empty secret."""
+        """Return a text as a secret, a secret unchanged, and for None the empty secret."""
         return given if isinstance(given, Secret) else cls(given or "")
 
     @property

@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Raises:
         ValueError: a reward on a status that is not ok, a missing or non-finite reward on a status
-            that is ok, or a part or a reward of a turn that is not finite.
+            that is ok, or a part, its weight or a reward of a turn that is not finite.
     """
 
     status: Status
@@ -43,7 +43,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parts: dict[str, tuple[float, float]] = {}
     """name -> (value, weight): the parts that the reward was composed of."""
     metrics: dict[str, float] = {}
-    """Numbers worth plotting that are not part of the reward; one that is not finite is left out.
+    """Numbers worth plotting that are not part of the reward; numbers that are not finite are left
+    out.
     """
     detail: str = ""
     """A sentence for a person: why this reward, or why none."""
@@ -62,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(
                 f"a failure is never a reward: status {self.status!s} with reward {self.reward!r}"
             )
-        if not all(math.isfinite(value) for value, _ in self.parts.values()):
+        if not all(math.isfinite(number) for part in self.parts.values() for number in part):
             raise ValueError(f"the parts of a reward are finite, got {self.parts!r:.200}")
         # JSON has no NaN: a record or a reply with one could not be read again.
         if not all(map(math.isfinite, self.metrics.values())):

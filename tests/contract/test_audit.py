@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -619,3 +620,45 @@ def test_an_expert_that_nobody_beats_is_the_best_where_tasks_cost_differently() 
     audited = audit(LooksCost, tasks=8, searches=False)
     assert min(audited.expert) < 0.8 < max(audited.expert)
     assert checks(audited)["semantic.oracle_max"].status == "pass"
+
+
+class Doubled(TextEnv):
+    """Sound: a number is asked for, and answered twice as large; each action is an object."""
+
+    system_prompt = 'Write {"do": "look"}, then {"do": "answer", "value": ...}: twice the number.'
+    max_turns = 4
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self.number, self.has_looked = self.rng.randrange(1000, 90000), False
+        return f"Case {self.rng.randrange(1000, 90000)}.", {}
+
+    def step(self, action: str) -> Step:
+        if action == '{"do": "look"}':
+            self.has_looked = True
+            return f"It is {self.number}.", 0.0, False, False, {}
+        return "", float(action == self._answer()), True, False, {}
+
+    def demonstrate(self) -> str | Message | None:
+        return self._answer() if self.has_looked else '{"do": "look"}'
+
+    def _answer(self) -> str:
+        return f'{{"do": "answer", "value": {2 * self.number}}}'
+
+
+def test_who_writes_the_right_actions_did_the_task_and_a_model_is_told_of_no_tools() -> None:
+    told = dict[bool, set[int]]()
+
+    def solve(scene: Scene, *, speaks: bool) -> Iterator[str]:
+        told.setdefault(speaks, set()).add(len(scene.briefing.tools))
+        yield '{"do": "look"}'
+        number = int(scene.shown.removeprefix("It is ").rstrip("."))
+        yield f'{{"do": "answer", "value": {2 * number}}}'
+
+    solvers = [
+        Attacker(f"speaks {own}", AttackKind.CHEAT, partial(solve, speaks=own), "", speaks=own)
+        for own in (True, False)
+    ]
+    audited = audit(Doubled, tasks=8, attackers=solvers, searches=False)
+    assert [tally.mean for tally in audited.tallies] == [1.0, 1.0]
+    assert [tally.gain.value for tally in audited.tallies] == [0.0, 0.0]
+    assert told == {True: {0}, False: {2}}

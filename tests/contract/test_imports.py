@@ -161,6 +161,9 @@ def test_a_folders_all_is_what_it_imports(package: str) -> None:
         "import ludus; import gymnasium",
         # A look whether the package is there, as transformers takes one, imports nothing.
         "import ludus, importlib.util; importlib.util.find_spec('gymnasium'); import gymnasium",
+        # A finder of before Python 3.4, which has no method `find_spec`.
+        "import ludus; old = type('Old', (), {'find_module': lambda *of: None}); "
+        "sys.meta_path.insert(0, old()); import gymnasium",
     ],
 )
 def test_gymnasium_knows_the_ids_whichever_comes_first(before: str) -> None:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The processes of a run on a cluster, as the driver knows them, and the file that shows them.
+"""What the driver of a run on a cluster knows of the run's processes, and the file of that.
 
 `ludus watch` reads the file, `processes.json` in the run folder.
 """
@@ -31,11 +31,11 @@ class PlacedProcess:
     actor: Any
     """The Ray actor that runs the process."""
     url: str = ""
-    """The address of a server; while the server is started again, its last address."""
+    """The address of a server; while the server is started again, the last address."""
     node: str = ""
-    """The name of the machine; empty before the process has one."""
+    """The name of the machine; empty before the process is placed on a machine."""
     pid: int = 0
-    """The process's id on its machine; 0 before it has started."""
+    """The process's id on the machine; 0 before the process has started."""
     code: int | None = None
     """The exit code; None while the process runs."""
     restarts: int = 0
@@ -82,7 +82,7 @@ class Board:
         self._written: Any = None
 
     def add(self, name: str, actor: Any) -> PlacedProcess:
-        """Add a process; one of the same name replaces the old entry and counts as a restart."""
+        """Add a process. A second process of the same name replaces the first, as a restart."""
         before = self._processes.get(name)
         self._processes[name] = PlacedProcess(
             name, actor, restarts=before.restarts + 1 if before else 0

@@ -33,8 +33,8 @@ class RolloutPreferences:
     def examples(self, group: Sequence[Trajectory]) -> Iterator[Example]:
         """Yield the examples of a group.
 
-        For kto these are all rollouts, with labels; for rso, pairs of the accepted rollouts; else
-        the best rollout with the worst, if their rewards differ.
+        Examples for kto are all rollouts, with labels; for rso, pairs of the accepted rollouts; for
+        other methods, the best rollout with the worst, if their rewards differ.
 
         Args:
             group: rollouts with a reward that began with the same prompt; at least one.
@@ -61,7 +61,7 @@ class RolloutPreferences:
         return rows_of_segments(rollout.segments)
 
     def _score(self, rollout: Trajectory) -> float:
-        """Return the number that orders rollouts: the reward, or its part of the name `wish`."""
+        """Return the number that orders rollouts: the reward, or the part of the name `wish`."""
         wish, parts = self.config.wish, rollout.verdict.parts
         if not wish:
             return rollout.verdict.reward or 0.0

@@ -59,7 +59,7 @@ class PrefixStore:
             self._count(self._saved.popitem(last=False)[1], -1)
 
     def wants(self, ids: tuple[int, ...]) -> bool:
-        """Return whether to keep these ids: they fit within the bound, and are not kept yet."""
+        """Return whether ids shall be kept: they fit within the bound, and are not kept yet."""
         return ids not in self._saved and len(ids) <= self.max_tokens
 
     def longest(self, ids: Sequence[int]) -> KeptPrefix | None:
@@ -84,7 +84,7 @@ class PrefixStore:
         self.tokens = 0
 
     def _count(self, saved: KeptPrefix, more: int) -> None:
-        """Add a prefix to the counts of its row and its length, or with `more` -1 remove it."""
+        """Add `more` prefixes, 1 or -1, to the counts of a row and of a length."""
         prefixes, counted = self._rows.pop(saved.row, (0, 0))
         remaining = prefixes + more
         if remaining:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 NAME = "default"
 """Name of the adapter inside the model's layers, peft's own."""
 WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
-"""Files of an adapter's folder, as peft writes and reads them."""
+"""Files of an adapter's folder, in the format of peft."""
 BASE_FILE = "ludus_base.json"
 """File of an adapter's folder with the path and the fingerprint of the base model."""
 SAMPLED = 64
 """Number of entries of each weight that the fingerprint of a base model reads."""
 BELOW = "base_layer."
-"""Prefix that peft gives to the name of a frozen weight inside its layer."""
+"""Prefix that peft gives to the name of a frozen weight inside an adapted layer."""
 MARK = "_ludus_adapter"
-"""Attribute of a model with an adapter, which holds its `AdapterBase`."""
+"""Attribute that holds the `AdapterBase` of a model with an adapter."""
 PEFT_PREFIX = "base_model.model."
 """Prefix that peft gives to the name of each matrix in a file."""
 
@@ -82,8 +83,8 @@ def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
 def add_adapter(
     model: PreTrainedModel, config: LoraConfig, *, base: str = "", seed: int = 0
 ) -> None:
-    """Freeze a model and put an adapter into its decoder layers: a new one, which changes nothing,
-    or the one that `config.adapter` names.
+    """Freeze a model and put an adapter into the decoder layers: the adapter that `config.adapter`
+    names, or a new one, which changes nothing.
 
     Args:
         model: a causal LM, changed in place.
@@ -195,7 +196,7 @@ def without_adapter(model: PreTrainedModel) -> Iterator[None]:
 def save_adapter(
     model: PreTrainedModel, folder: Path, tensors: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the adapter as peft does, and the path and fingerprint of its base model.
+    """Write a model's adapter as peft does, and the path and fingerprint of the base model.
 
     Args:
         model: after `add_adapter`.
@@ -350,15 +351,16 @@ def _scale(config: Mapping[str, Any], folder: Path) -> float:
 
 
 def _refuse_other_scale(config: LoraConfig) -> None:
-    """Refuse an adapter that these settings would multiply by another factor: its model would be
-    another one from the first token on.
+    """Refuse an adapter whose matrices these settings would multiply by another factor than in its
+    training: the run would start from another model than the one that was trained.
     """
     folder = Path(config.adapter)
     if not (folder / CONFIG_FILE).is_file():
         return
     trained = _scale(_peft_config(folder), folder)
     here = (config.alpha or 2 * config.rank) / config.rank
-    if abs(trained - here) > 1e-6 * here:
+    # Looser than the six digits of the message, so that the factor it asks for is taken.
+    if not math.isclose(trained, here, rel_tol=1e-5):
         raise ConfigError(
             f"the adapter in {config.adapter!r} was trained with the factor {trained:g}, and "
             f"trainer.lora.alpha = {here * config.rank:g} by rank {config.rank} gives {here:g}; "

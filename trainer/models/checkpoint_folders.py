@@ -1,4 +1,4 @@
-"""The folders of checkpoints: their names, which stay, and how one comes and goes as a whole.
+"""The folders of checkpoints: names, which checkpoints stay, and how each comes and goes whole.
 
 Nothing here loads a model or torch, so that a run's folder can be looked at for nothing.
 """
@@ -26,7 +26,7 @@ class Retention:
     keep: int
     """The number of newest checkpoints that stay."""
     pinned: Collection[int] = ()
-    """Steps whose checkpoints stay however old they are."""
+    """Steps whose checkpoints always stay."""
 
 
 def checkpoints(folder: Path) -> list[Path]:

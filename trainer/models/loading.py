@@ -47,7 +47,7 @@ ADAPTER = "adapter"
 """Folder of the adapter inside a model's folder."""
 
 HERMES = "<|im_start|>", "<|im_end|>", "<tool_call>"
-"""Marks of a chat template that writes turns and calls as those of Qwen's models do."""
+"""Marks of a chat template that writes turns and calls in the form of Qwen's templates."""
 HERMES_ANSWERS: dict[str, Any] = {
     "defaults": {"role": "assistant"},
     "start_anchor": "<|im_start|>assistant\n",
@@ -67,7 +67,7 @@ HERMES_ANSWERS: dict[str, Any] = {
         "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
     },
 }
-"""How transformers reads thoughts and calls from an answer in that form (`parse_response`). It is
+"""How transformers reads thoughts and calls from an answer in that form (`parse_response`). This is
 saved with the tokenizer, since other trainers know only the templates of released models.
 """
 CausalLM = Any
@@ -185,7 +185,7 @@ def load_shell(folder: str | Path, *, dtype: torch.dtype, device: str) -> Causal
 
 
 TOKENIZERS = ("tokenizer*", "vocab*", "*.tiktoken", "*.gguf", "adapter")
-"""Patterns of files; a folder with a tokenizer has a file of at least one."""
+"""Patterns of files. A folder with a tokenizer has a file of at least one pattern."""
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

@@ -308,7 +308,10 @@ async def make_plan(config: TrainConfig) -> RunPlan:
 
 
 def not_installed(config: TrainConfig) -> Iterator[str]:
-    """Yield a note for what the run needs and this machine lacks: a plan may be for another one."""
+    """Yield a note for each package that the run needs and this machine lacks.
+
+    These are notes, not errors, since a plan may be made for another machine.
+    """
     starts = config.engine == "vllm" and not config.vllm.url and not config.vllm.python
     wanted = {"vllm": "--engine vllm"} if starts else {}
     wanted |= {name: f"run.trackers = {name}" for name in config.run.trackers}

@@ -34,7 +34,7 @@ ENGINE_SHARE = 0.9
 MOST_ROWS = 256
 """The most rows that an engine samples at a time."""
 FEWEST_ROWS = 8
-"""The fewest rows for which an engine must have room; else it is spread over more GPUs."""
+"""The fewest rows for which an engine must have room, or else be spread over more GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class ModelRates:
         return ranks * tokens_per_pass * share / max(computing_s, moved_s)
 
     def engine(self) -> EngineRate:
-        """Return the rate of an engine on the fewest GPUs that have room for it.
+        """Return the rate of an engine on the fewest GPUs that have room for the model.
 
         Raises:
             ConfigError: the model does not fit on the GPUs of a node.

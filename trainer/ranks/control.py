@@ -298,7 +298,10 @@ class Follower(Control):
 
 
 def _watch_host(connection: socket.socket) -> None:
-    """End a connection whose other host has been silent for `SILENT_S`, read or written."""
+    """Let the system end a connection whose other host answers nothing for `SILENT_S`.
+
+    Keep-alive finds this on a connection that only waits, the user timeout on one that sends.
+    """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", SILENT_S // 3),

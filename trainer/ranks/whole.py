@@ -38,14 +38,14 @@ from .group import SHARDS
 from .shards import AVERAGE, WEIGHT
 
 WRITTEN_BYTES = 16_000_000
-"""Bytes of a piece of weights that is written. Two pieces are held at a time, and larger ones are
-not written faster.
+"""Bytes of a piece of weights that is written. Two pieces are held at a time, and larger pieces
+are not written faster.
 """
 WHOLE_FILE = "model.safetensors"
 PARTIAL = ".partial-whole"
 """Folder inside the checkpoint in which the model is written before it has its name."""
 DAMAGED = (OSError, EOFError, ValueError, AttributeError, ImportError, LookupError, PickleError)
-"""What torch raises for shards that are missing, cut short or overwritten: it unpickles them."""
+"""What torch, which unpickles the shards, raises if they are missing, cut short or overwritten."""
 _MODEL = "model."
 
 

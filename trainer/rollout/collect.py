@@ -304,8 +304,11 @@ class Collector:
         cut: Cut,
         stages: Stages,
     ) -> tuple[list[list[_Played]], dict[int, float]]:
-        """Play rounds of rollouts until the sampling policy asks for no more; also tell the seconds
-        of those that were cut off, by their place.
+        """Play rounds of rollouts until the sampling policy asks for no more.
+
+        Returns:
+            The rollouts of each round, and the seconds of each rollout that was cut off, by its
+            place in the group.
         """
         # The rollouts of a group are compared with each other, so all of them begin alike.
         env_seed = ticket.task.rng(0).randrange(1 << 31)

@@ -60,11 +60,11 @@ setting counts, so that a new one is never forgotten.
 COUNTED = frozenset({"local.keep_cache", "vllm.keep_cache"})
 """Settings of free sections that change what is learned: from which weights tokens are sampled."""
 SECRETS = ("token", "key", "secret")
-"""Endings of the names of settings that hold a secret, which may be another one each time."""
+"""Endings of the names of settings that hold a secret; a secret may change between runs."""
 
 
 def refuse_changes(folder: Path, config: object, recipe: Recipe | None = None) -> list[str]:
-    """Compare settings with those of the run in `folder`, and refuse those that differ.
+    """Compare settings with the settings of the run in `folder`, and refuse differences.
 
     Args:
         folder: the folder of a run that is resumed.
@@ -131,7 +131,7 @@ def _changed_recipe(folder: Path, recipe: Recipe | None) -> Iterator[str]:
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each setting by dotted name, and the entries of a list of tables by their place.
+    """Yield each setting by dotted name; a row of a list of tables has the row's place in the name.
 
     Settings that are None or empty are yielded too. A tuple becomes a list, as TOML has it.
     """

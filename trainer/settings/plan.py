@@ -1,4 +1,4 @@
-"""The settings of `ludus plan`: those of a run, and those of the machines that it would have."""
+"""The settings of `ludus plan`: the settings of a run, and the machines to plan with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_GPUS = 1024
 
 @dataclass(frozen=True)
 class PlanConfig(TrainConfig):
-    """The settings of a plan: those of the run, and the machines and lengths to plan with."""
+    """The settings of a plan: the settings of a run, and machines and lengths to plan with."""
 
     gpus: int = 8
     """Number of GPUs. The plan gives the best split between training and sampling for 1, 2, 4, ...
@@ -30,7 +30,7 @@ class PlanConfig(TrainConfig):
     sheet's.
     """
     gpus_per_node: int = 8
-    """Number of GPUs of a machine, which are connected by their fast link."""
+    """Number of GPUs of a machine, which a fast link connects."""
     node_gb_s: float = 50.0
     """GB/s between machines for each GPU; 50 is 400 Gbit/s, as in a usual cluster."""
     prompt_tokens: int = 512

@@ -1,5 +1,5 @@
-"""The settings of what is played and how it is judged: the sections rollout, overlap, eval, audit
-and reward of a run.
+"""The settings of playing and judging: the sections rollout, overlap, eval, audit and reward of a
+run.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ class AsyncConfig:
     """
     late: Literal["wait", "mask", "drop"] = "wait"
     """What becomes of rollouts that are not finished at the deadline: with wait the learner waits
-    for them; with mask they are left out and the rest of their group is trained; with drop the
-    whole group is left out. The last two favour short answers; bias/length in the metrics says by
-    how much.
+    these rollouts; with mask they are left out and the rest of their group is trained; with drop
+    the whole group is left out. The last two favour short answers; bias/length in the metrics says
+    by how much.
     """
     min_group: int = 2
     """The fewest finished rollouts with which a group is trained without its late ones."""
     correction: Literal["auto", "none"] = "auto"
     """Whether a recipe without a correction for stale tokens gets truncated importance weights:
-    auto adds them where rollouts run ahead of the learner.
+    auto adds these weights where rollouts run ahead of the learner.
     """
     outage_s: float = 60.0
     """Seconds to wait for servers of the environment that cannot be reached, before the run saves a

@@ -1,4 +1,4 @@
-"""The accounts of a run: what became of every rollout, and the age and length of those trained.
+"""The accounts of a run: what became of every rollout, and age and length of trained rollouts.
 
 At any moment
 
@@ -121,7 +121,7 @@ class Accounts:
         self.issued += self._open[group]
 
     def grow(self, group: int, rollouts: int) -> None:
-        """Count the further rounds of an open group, which has `rollouts` rollouts with them."""
+        """Count the further rounds of an open group, which has `rollouts` rollouts by now."""
         self.issued += rollouts - self._open[group]
         self._open[group] = rollouts
 
@@ -290,7 +290,7 @@ class LengthBias:
 
     def __init__(self) -> None:
         self._ahead: dict[int, RolloutRecord] = {}
-        """Final rollouts behind one that is not final, by ordinal."""
+        """Final rollouts that were issued after a rollout that is not final, by ordinal."""
         self._next = 0
         """The ordinal of the next rollout to count."""
         # The rates are of all rollouts that ended; the lengths of those that did not fail.
@@ -348,7 +348,7 @@ UNCHOSEN = "unchosen"
 EXCLUDED = "excluded"
 """Excluded from the loss by the environment or the scorer."""
 OVERLONG = "overlong"
-"""Left out by the recipe for its length."""
+"""Left out by the recipe because the rollout is too long."""
 EMPTY = "empty"
 """Without a sampled token."""
 REFUSED = "refused"

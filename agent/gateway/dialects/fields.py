@@ -21,7 +21,7 @@ SAMPLING = (
     "temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "min_p",
     "repetition_penalty",
 )  # fmt: skip
-"""Fields that the trainer decides: where a client sends one, it is counted and changes nothing."""
+"""Fields that the trainer decides: a field of a client is counted, and changes nothing."""
 
 Body = Mapping[str, Any]
 """A request, or an object inside one."""
@@ -66,10 +66,10 @@ def integer(body: Body, name: str, *, least: int = 1) -> int | None:
 
 
 def objects(value: object, name: str) -> list[dict[str, Any]]:
-    """Return `value` if it is a list of objects.
+    """Check that a value is a list of objects, and return the value.
 
     Raises:
-        GatewayRefusal: it is something else; the message names the field `name`.
+        GatewayRefusal: the value is something else; the message names the field `name`.
     """
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         kind = type(value).__name__
@@ -86,13 +86,13 @@ def strings(value: object, name: str) -> list[str]:
     texts = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise GatewayRefusal(
-            f"{name} = {value!r}: give a string or a list of strings", parameter=name
+            f"{name} = {value!r:.200}: give a string or a list of strings", parameter=name
         )
     return [text for text in texts if text]
 
 
 def content_of(value: object, name: str) -> str | list[Part]:
-    """Return the content of a message: its text, or its parts if one is an image.
+    """Return the content of a message: a text, or the parts of a message with an image.
 
     Raises:
         GatewayRefusal: a part is neither text nor an image.
@@ -156,7 +156,7 @@ def schema_of(form: Any, name: str) -> str:
 
 
 def call_of(name: object, arguments: object, identity: object) -> ToolCall:
-    """Return a call that the conversation holds; arguments that are not JSON are its `error`."""
+    """Return a call of the conversation. Arguments that are not JSON become the call's `error`."""
     read, fault = read_arguments(arguments)
     return ToolCall(name=str(name or ""), arguments=read, id=str(identity or ""), error=fault)
 
@@ -188,7 +188,7 @@ def arguments_text(call: ToolCall) -> str:
 
 
 def event(data: Mapping[str, Any], name: str = "") -> bytes:
-    """Return a server-sent event with JSON; an event without a name has no line for it."""
+    """Return a server-sent event with JSON. Without a name, the event has no line `event:`."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
 

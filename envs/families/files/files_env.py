@@ -40,7 +40,7 @@ TOP = "top"
 MAX_FILES, MAX_BYTES = 2_000, 512 * 1024
 """Limits of a tree that is read back, in files and bytes; no chore leads to a larger tree."""
 MAX_COMMAND_BYTES = 131_071
-"""The longest argument that Linux passes to a program, without the null byte behind it."""
+"""The longest argument that Linux passes to a program, without the final null byte."""
 
 _GUEST = f"""
 import base64 as _b64, json as _json, os as _os, signal as _signal, subprocess as _sp
@@ -167,8 +167,8 @@ class Shell:
         return "\n".join(part for part in parts if part) or "(no output)"
 
     async def tree(self) -> Tree | None:
-        """Return the content of all files by path; None if there are too many, if they are too
-        large, or if one is no plain file of UTF-8 text.
+        """Return the content of all files by path; None if the files are too many or too large, or
+        not all are plain files of UTF-8 text.
 
         Raises:
             ToolError: an earlier command ended the session.

@@ -149,8 +149,8 @@ def parse(
 
 
 def _with_neighbour(message: str, options: type[object], arguments: Sequence[str]) -> str:
-    """Add to a message about an unknown option `--a.b` an option of another section with the same
-    name or a similar one, where users of another trainer look for it.
+    """Add to a message about an unknown option `--a.b` the option of another section that has the
+    same name or a similar name: users of other trainers look for options in other sections.
 
     Two mistakes have a message of their own: `--import` behind the verb, and an option in place of
     a positional argument.

@@ -168,7 +168,7 @@ def _chat_policy(options: EvalOptions) -> ChatPolicy:
 THREADS = 32
 """The fewest threads that play environments of this process."""
 GRACE_S = 5.0
-"""Seconds after the end of an episode's time until its thread or process is given up."""
+"""Seconds after the end of an episode's time until the thread or process is given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +319,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def who_plays(options: EvalOptions) -> Literal["auto", "random", "expert", "openai", "local"]:
-    """Return the policy of the options, or the one that `auto` means.
+    """Return the policy of the options; for `auto`, the policy that the other options ask for.
 
     Raises:
         ConfigError: a model is named, but the policy plays without one.

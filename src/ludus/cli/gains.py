@@ -61,13 +61,13 @@ def _weights(reader: RunReader) -> tuple[dict[str, Any] | None, str]:
     last = sorted((reader.path / "checkpoints").glob("step-*"))
     try:
         from ludus.trainer.models.changed import changed_weights
-        from ludus.trainer.models.model_paths import locate_model
+        from ludus.trainer.models.tiny import find_model
     except ImportError:
         return None, "needs the extra train"
     if not last or not path:
         return None, "the model before or the checkpoint after is not there"
     try:
-        first = Path(locate_model(path))  # a run stands for its best checkpoint
+        first = Path(find_model(path))  # a run stands for its best checkpoint
         if not any(first.glob("*.safetensors")):
             return None, f"the model before, {path!r}, is not in a folder of this machine"
         return msgspec.to_builtins(changed_weights(first, last[-1])), ""

@@ -35,7 +35,7 @@ from .faults import QueueFull, Refused
 
 logger = logging.getLogger(__name__)
 NAMED_SCOPES, PLAIN_SCOPES = ("env", "score", "train"), ("execute", "admin", "*")
-"""The scopes that are written with a name or a pattern behind a colon, and those without."""
+"""The scopes that need a name or pattern behind a colon, and the scopes that take none."""
 BURST_S = 1.0
 """A principal may spend the operations of so many seconds at once."""
 _Count = Annotated[int, msgspec.Meta(ge=0)]

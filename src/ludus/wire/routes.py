@@ -180,7 +180,7 @@ class EndpointService(Protocol):
 
 @runtime_checkable
 class DrainedService(Protocol):
-    """A service that can be drained: it begins nothing new, and says how much is still open."""
+    """A service that can be told to begin nothing new, and that says how much is still open."""
 
     def drain(self) -> None:
         """Begin nothing new from now on, and go on with what has begun."""
@@ -266,7 +266,7 @@ def readiness(
 
 
 def tables_of(services: Sequence[Service], metrics: ServerMetrics) -> list[PageTable]:
-    """Return the tables of the status page: queues and refusals, then those of each service."""
+    """Return the tables of the status page: queues, refusals, and the tables of each service."""
     loads = [(service.name, service.load()) for service in services]
     queues = [(name, load.queue_depth, load.limit, load.problem) for name, load in loads]
     refused = [

@@ -664,13 +664,22 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
 ) -> None:
     file = tmp_path / "my_agent.py"
     file.write_text(AGENT_FILE)
-    assert agent_of(f"{file}:run").__name__ == "run"
+    run: Any = agent_of(f"{file}:run")
+    assert run.__name__ == "run"
+    (tmp_path / "other").mkdir()
+    namesake = tmp_path / "other" / file.name
+    namesake.write_text(AGENT_FILE)
+    assert agent_of(f"{namesake}:run").__module__ != run.__module__
+    assert sys.modules[run.__module__].run is run
+    torn = tmp_path / "torn.py"
+    torn.write_text("def run(:\n")
     assert agent_of("os.path:basename") is os.path.basename
     command = agent_of("python -c 'print(7)'")
     assert isinstance(command, AgentCommand)
     for name, words in (
         (f"{file}:walk", "has no function 'walk'"),
         (f"{tmp_path}/none.py:run", "no such file"),
+        (f"{torn}:run", r"torn.py"),
         ("no_such_module_here:run", "No module named"),
     ):
         with pytest.raises(ConfigError, match=words):

@@ -158,23 +158,25 @@ def test_a_query_that_is_well_spelt_is_answered(
 ) -> None:
     assert main(["watch", str(run), "--json", "episodes?reward=0.5..&sort=-tokens&limit=5"]) == 0
     assert json.loads(capsys.readouterr().out)["total"] == 1
-    assert main(["watch", str(run), "--json", "series?columns=reward/mean"]) == 0
+    # A run has no column of evaluations before the first one.
+    assert main(["watch", str(run), "--json", "series?columns=reward/mean,eval/mean"]) == 0
     assert main(["export", str(run), "--to", "jsonl", "--filter", "reward=..1&split=train"]) == 0
 
 
-def test_a_run_as_the_model_before_stands_for_its_checkpoint(tmp_path: Path) -> None:
+def test_the_model_before_is_found_by_every_name_that_a_run_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ludus.agent.viewer.run import RunReader
     from ludus.cli.gains import _weights
 
-    for name in ("warm", "run"):
-        write_tiny_policy(
-            tmp_path / name / "checkpoints" / "step-000001", hidden=16, layers=1, heads=1
-        )
-        (tmp_path / name / "config.toml").write_text(f'[model]\npath = "{tmp_path / "warm"}"\n')
-    reader = RunReader(tmp_path / "run", "run", None)
-    reader.refresh()
-    weights, why = _weights(reader)
-    assert (weights is not None, why) == (True, "")
+    monkeypatch.setenv("LUDUS_MODELS_DIR", str(tmp_path / "models"))
+    for name, before in (("warm", "tiny"), ("run", str(tmp_path / "warm"))):
+        write_tiny_policy(tmp_path / name / "checkpoints" / "step-000001")
+        (tmp_path / name / "config.toml").write_text(f'[model]\npath = "{before}"\n')
+        reader = RunReader(tmp_path / name, name, None)
+        reader.refresh()
+        weights, why = _weights(reader)
+        assert (weights is not None, why) == (True, "")
 
 
 def test_an_audit_names_a_call_as_a_call() -> None:

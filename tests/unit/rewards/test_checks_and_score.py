@@ -219,3 +219,5 @@ def test_a_verdict_can_be_read_again_from_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
     with pytest.raises(ValueError, match="parts of a reward are finite"):
         Verdict.of(1.0, parts={"a": (float("nan"), 1.0)})
+    with pytest.raises(ValueError, match="parts of a reward are finite"):
+        Verdict.of(1.0, parts={"a": (1.0, float("inf"))})

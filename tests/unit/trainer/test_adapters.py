@@ -205,6 +205,19 @@ def test_an_adapter_that_would_be_scaled_otherwise_is_refused(tmp_path: Path) ->
         merge_saved_adapter(plain(), tmp_path)
 
 
+def test_the_alpha_that_a_refusal_asks_for_is_taken(tmp_path: Path) -> None:
+    model, _ = trained()
+    save_adapter(model, tmp_path)
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    # The factor is 65 / sqrt(3), so that alpha has more digits than the message shows.
+    changed = {**settings, "lora_alpha": 65, "use_rslora": True}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(changed))
+    with pytest.raises(ConfigError, match=r"set trainer\.lora\.alpha") as caught:
+        add_adapter(plain(), LoraConfig(rank=RANK, adapter=str(tmp_path)))
+    alpha = float(str(caught.value).rpartition("= ")[2])
+    add_adapter(plain(), LoraConfig(rank=RANK, alpha=alpha, adapter=str(tmp_path)))
+
+
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft's own
 def test_an_adapter_of_rank_stabilised_lora_is_merged_as_peft_merges_it(tmp_path: Path) -> None:
     from peft import PeftModel  # pyright: ignore[reportMissingImports]

@@ -79,7 +79,7 @@ def catalogue() -> dict[str, Any]:
 
 
 def _lack(peer_id: str) -> dict[str, str]:
-    """Return what an environment lacks here, as fields of the catalogue; {} if it can be played."""
+    """Return fields of the catalogue that say why an environment cannot be played here; else {}."""
     try:
         importlib.import_module("gem").make(peer_id).reset(seed=1)
     except Exception as error:
