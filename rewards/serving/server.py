@@ -210,6 +210,7 @@ class ScoreService:
         self._timeout_s = timeout_s
         marks_of(thoughts)
         self._thoughts = thoughts
+        self._max_queue_per_verifier = max_queue_per_verifier
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
         self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
@@ -296,7 +297,8 @@ class ScoreService:
 
     def limit(self, *, timeout_s: float, max_queue: int) -> None:
         """Take other bounds than those of the start; `max_queue_per_verifier` stays as given."""
-        self._admission.limit = max_queue
+        self._admission.limit, given = max_queue, self._max_queue_per_verifier
+        self._admission.per_key = max_queue if given is None else given
         for scorer in self._scorers.values():
             scorer.host.timeout_s = timeout_s
 

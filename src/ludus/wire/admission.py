@@ -40,21 +40,12 @@ class Admission:
 
     def __init__(self, limit: int, *, per_key: int | None = None) -> None:
         self.limit = limit
-        self._per_key = per_key
+        self.per_key = limit if per_key is None else per_key
         self.depth = 0
         self.depths: Counter[str] = Counter()
         self.mean_s = 0.1
         """The exponential mean of the seconds from admission to reply of one operation."""
         self._shares: Counter[_Share] = Counter()
-
-    @property
-    def per_key(self) -> int:
-        """The most operations in flight of one key: what was given, or `limit` as it is now."""
-        return self.limit if self._per_key is None else self._per_key
-
-    @per_key.setter
-    def per_key(self, places: int) -> None:
-        self._per_key = places
 
     def enter(self, key: str) -> Principal:
         """Admit an operation of `key`, and return the principal.

@@ -32,15 +32,6 @@ def test_admission_bounds_all_and_each_key() -> None:
     assert admission.depth <= 6
 
 
-@pytest.mark.parametrize(("given", "then"), [(None, 5), (2, 2)])
-def test_a_bound_of_each_key_that_was_given_outlives_another_bound_of_all(
-    given: int | None, then: int
-) -> None:
-    admission = Admission(3, per_key=given)
-    admission.limit = 5
-    assert admission.per_key == then
-
-
 def test_the_time_to_come_back_follows_how_long_operations_take() -> None:
     admission = Admission(1)
     for _ in range(100):
