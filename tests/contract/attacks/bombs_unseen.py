@@ -44,7 +44,7 @@ ATTACKS = {
     "keep memory where nobody may look": """
     kept = []; libc.prctl(4, 0, 0, 0, 0)
     for _ in range(12): kept.append(bytearray(b'x' * (32 << 20))); time.sleep(0.05)
-    time.sleep(1); return len(kept)""",
+    time.sleep(3.5); return len(kept)""",
     "start small threads without end": """
     import threading; threading.stack_size(1 << 16)
     for _ in range(400): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
