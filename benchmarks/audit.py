@@ -302,10 +302,9 @@ OTHERS = f"""\
 
 Every family of reasoning-gym and TextArena, made by `python benchmarks/audit.py pages FILE`:
 {FAMILY_TASKS} tasks each, and the attackers of [audit.md](audit.md) without the search and the
-learned rules. More than {MOST_NAMED} winners are told by their number. TextArena tells neither
-expert nor gold, so that every reward counts, that of a game that was played on also: a `fail` there
-is mostly the missing expert. "No time" is of families that draw each task for seconds; CPU seconds
-are without those of the package's own process.
+learned rules. More than {MOST_NAMED} winners are counted. TextArena has neither expert nor gold, so
+that every reward counts: a `fail` there is mostly the missing expert. "No time" is of families that
+draw each task for seconds. CPU seconds are without those of the package's own process.
 
 """
 

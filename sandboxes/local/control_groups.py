@@ -99,10 +99,14 @@ class ControlGroups:
             OSError: the kernel refuses the group.
         """
         places = self._places.below(name)
-        for folder in places.folders():
-            folder.mkdir(exist_ok=True)
-        (places.pids / "pids.max").write_text(str(processes))
-        return ControlGroup(places)
+        try:
+            for folder in places.folders():
+                folder.mkdir(exist_ok=True)
+            (places.pids / "pids.max").write_text(str(processes))
+            return ControlGroup(places)
+        except OSError:
+            _remove_group(places.folders())
+            raise
 
     def remove(self) -> None:
         """Remove the parent folder, which succeeds only after the groups below are removed."""

@@ -32,6 +32,7 @@
       - SequenceConflict                        409: a step was skipped
       - SessionGone                             410: the session was released, expired or lost in a
         restart
+        * SessionLost                           by its server's doing, not by what ran in it
       - Overloaded                              429: queues are full; retry after `retry_after_s`
       - ServerFault                             5xx: a bug on the other side
 
@@ -277,6 +278,12 @@ class SequenceConflict(RemoteError):
 
 class SessionGone(RemoteError):
     """The session was released, expired or lost in a restart; start the episode again."""
+
+
+class SessionLost(SessionGone):
+    """A sandbox session that was idle for too long, or whose slot or server ended: nothing that ran
+    in the session is to blame.
+    """
 
 
 class Overloaded(RemoteError):
