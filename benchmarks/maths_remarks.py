@@ -99,7 +99,8 @@ def units(rng: random.Random, count: int) -> Iterator[Row]:
         both = (f"{value * size} {many}", f"{value} {few}")
         gold = rng.choice(both)
         first, second = rng.sample(both, 2)
-        apart = second.replace(str(value), str(value + 1), 1)
+        number, unit = second.split()
+        apart = f"{int(number) // value * (value + 1)} {unit}"
         for joint in ("{} = {}.", "{}, i.e. {}.", "{} (that is {}).", "{}, or {}."):
             start = rng.choice(["In the end we have ", "So it comes to ", "The total is "])
             problem = f"How large is it, in {gold.split()[1]}?"

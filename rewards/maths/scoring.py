@@ -25,6 +25,7 @@ from .comparing.choices import listed
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
+from .extracting.asides import without_asides
 from .extracting.asked import asked_value, in_words, other_event
 from .extracting.candidate import CandidateKind, Extraction
 from .extracting.closing import listed_values
@@ -137,7 +138,7 @@ class MathsVerifier:
             return _returned(stopped)
 
     def extract(
-        self, response: str, *, truncated: bool = False, several: bool = False
+        self, response: str, *, truncated: bool = False, several: bool = False, prompt: str = ""
     ) -> Extraction:
         """Return the answer that this verifier extracts from a response.
 
@@ -145,10 +146,13 @@ class MathsVerifier:
             response: what the policy wrote.
             truncated: the response was cut off; an unfinished statement then does not count.
             several: the gold has several boxes, so that all boxes of the response are the answer.
+            prompt: the question.
         """
         if self.pipeline:
             return PIPELINES[self.pipeline](response)
-        return extract(response, thinking=self.thinking, truncated=truncated, several=several)
+        return extract(
+            response, thinking=self.thinking, truncated=truncated, several=several, prompt=prompt
+        )
 
     def same(self, gold: str, answer: str) -> bool:
         """Return whether a bare answer (no response around the value) equals `gold`; an unreadable
@@ -240,16 +244,21 @@ class MathsVerifier:
     ) -> Verdict | _Deliberation:
         """Return a verdict, or the generator that reaches a verdict with the pool's help."""
         has_parts = any(parts(gold) > 1 or boxed_apart(gold, response) for gold in golds)
-        extraction = self.extract(response, truncated=truncated, several=has_parts)
+        extraction = self.extract(response, truncated=truncated, several=has_parts, prompt=prompt)
         if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
             claimed = _FOR_EXAMPLE.sub(lambda words: " " * len(words[0]), response)
-            extraction = self.extract(claimed, truncated=truncated, several=has_parts)
+            extraction = self.extract(
+                claimed, truncated=truncated, several=has_parts, prompt=prompt
+            )
         if "\\(" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
         named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
             extraction.text or ""
         )
+        whole_response = response
+        if extraction.rule in _LISTING and not extraction.refused:
+            response = without_asides(response, prompt)
         if (named or extraction.rule in _OPEN) and not extraction.refused:
             extraction = self._picked(prompt, response, extraction, golds)
         whole = extraction
@@ -258,6 +267,7 @@ class MathsVerifier:
         listing = extraction is whole and extraction.rule in _LISTING and not extraction.refused
         if listing and not truncated:
             extraction = self._listed(response, extraction, golds)
+        response = whole_response
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None

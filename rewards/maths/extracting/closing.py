@@ -14,15 +14,7 @@ from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
 from .rows import rows_of
 from .running import ends_in_formula
-from .sentence import (
-    CALCULATED,
-    DENIAL,
-    UNSURE,
-    closing_sentence,
-    denied,
-    unanswered,
-    without_checks,
-)
+from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .stance import stance
 from .surface import crossed_out, without_decoration
@@ -160,7 +152,6 @@ def listed_values(body: str, count: int) -> Candidate | None:
     each names a value, or the formulas that its last sentence joins; None where there are not so
     many.
     """
-    body = without_checks(body)
     rows = _named_rows(body.strip())
     if len(rows) == count:
         start, end = body.rfind(rows[0]), len(body.rstrip())

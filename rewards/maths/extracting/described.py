@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..reading.units import dimension
 from ..reading.vocabulary import unit_symbol
 from .sentence import DENIAL
 
@@ -143,32 +144,39 @@ def _shells(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _ASKED = re.compile(
-    r"\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-z]{2,}(?: per [a-z]+)?)\b",
+    r"\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-zµ°]+[²³]?(?:/[a-z]+[²³]?)?"
+    r"(?: per [a-z]+)?)(?!\w)",
     re.I,
 )
 _VALUE = r"-?\d[\d,]*(?:\.\d+)?"
+_NAME = r"[A-Za-zµ°]+[²³]?(?:/[a-z]+[²³]?)?(?: [a-z]+)?"
 _TWICE = re.compile(
-    rf"(?<![\w.])(?P<first>{_VALUE}) (?P<one>[A-Za-z]+(?: [a-z]+)?),? ?"
-    rf"(?:i\.e\.,?|that is,?|which is|equivalently,?|\() ?"
-    rf"(?P<second>{_VALUE}) (?P<two>[A-Za-z]+(?: [a-z]+)?)\)?[\s.*!]*$"
+    rf"(?<![\w.])(?<![-+−×*·/÷]\s)(?P<first>(?P<value>{_VALUE}) (?P<one>{_NAME}?))(?:\s?=\s?|,? ?\(?(?:i\.e\.|that is|which is|or"
+    r"|equivalently|d\. ?h\.|das heißt|soit|c['’]est-à-dire|es decir|o sea|ou seja|cioè|то есть|=),? ?| \()"
+    rf"(?P<second>(?P<same>{_VALUE}) (?P<two>{_NAME}))\)?[\s.*!]*$"
 )
 
 
-def _twice(prompt: str, body: str, start: int, end: int) -> Described | None:
-    """Find the value in the unit that is asked: `9000 seconds, i.e. 150 minutes`."""
-    said = _TWICE.search(body, start, end)
+def _twice(prompt: str, body: str, start: int, _: int) -> Described | None:
+    """Find a value that is said in two units, the one that is asked last: `9000 seconds, i.e. 150
+    minutes`. Whether the two are equal is left to the comparison.
+    """
+    said = _TWICE.search(body, start)
     if said is None or _denied(body[start : said.start()]):
         return None
     asked = {_unit(match["unit"].lower()) for match in _ASKED.finditer(prompt)}
-    units = [_unit(said[name]) for name in ("one", "two")]
-    named = [place for place, unit in enumerate(units) if unit in asked]
-    if len(named) != 1:
+    named = [_unit(said[name]) in asked for name in ("one", "two")]
+    if named[0] == named[1]:
         return None
-    group = ("first", "second")[named[0]]
-    return Described(said[group], *said.span(group))
+    group, other = ("first", "second") if named[0] else ("second", "first")
+    value = said["value" if named[0] else "same"]
+    if all(dimension(_unit(said[name])) for name in ("one", "two")):
+        value = f"{said[other]} = {said[group]}"
+    return Described(value, *said.span(group))
 
 
 def _unit(name: str) -> str:
+    name = name.replace("²", "^2").replace("³", "^3")
     return unit_symbol(name) or name.removesuffix("s")
 
 

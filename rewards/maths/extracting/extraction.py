@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from ludus.messages import assistant
 from ludus.thoughts import AUTO, apart, marks_of
 
+from .asides import without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
-from .sentence import DENIAL, without_checks
+from .sentence import DENIAL
 from .stance import Stance, framed, stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration, without_warnings
@@ -59,7 +60,9 @@ def _result(body: str, statements: Statements) -> Candidate | None:
     results = [
         candidate
         for candidate in statements.seen
-        if candidate.kind is CandidateKind.RESULT and not candidate.ignored
+        if candidate.kind is CandidateKind.RESULT
+        and not candidate.ignored
+        and candidate.end <= len(body)
     ]
     if not results:
         return None
@@ -136,7 +139,12 @@ def _this_turn(body: str) -> str:
 
 
 def extract(
-    response: str, *, thinking: str = AUTO, truncated: bool = False, several: bool = False
+    response: str,
+    *,
+    thinking: str = AUTO,
+    truncated: bool = False,
+    several: bool = False,
+    prompt: str = "",
 ) -> Extraction:
     r"""Extract the answer of a response.
 
@@ -145,6 +153,7 @@ def extract(
         thinking: the marks around thoughts; see `ludus.thoughts`.
         truncated: the response was cut off, so that only a finished statement counts.
         several: the gold has several boxes, so that all boxes of the response are the answer.
+        prompt: the question, whose mood tells a hypothesis from an answer.
 
     >>> extract(r"so $x$ is \\boxed{\\frac{1}{2}}.").text
     '\\\\frac{1}{2}'
@@ -164,7 +173,7 @@ def extract(
             None, "truncated", offset, offset, reason="cut off before a marked answer"
         )
     ignored = [candidate for candidate in statements.seen if candidate.ignored]
-    for _, candidate in _lower_ranks(body, statements):
+    for _, candidate in _lower_ranks(body, statements, prompt):
         if not candidate.ignored:
             return _extraction(body, offset, candidate, [])
         ignored.append(candidate)
@@ -177,11 +186,13 @@ def extract(
     )  # fmt: skip
 
 
-def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
+def _lower_ranks(
+    body: str, statements: Statements, prompt: str = ""
+) -> Iterator[tuple[int, Candidate]]:
     """Yield the candidate of each rank below the statements, with the number of the rank."""
     # These ranks search the text itself, so the refused statements are blanked first, and sentences
     # at the end that only check the answer.
-    body = without_checks(_claimed(body, statements))
+    body = without_asides(_claimed(body, statements), prompt)
     ranks = deque(enumerate(RANKING[1:], start=2))
     while ranks:
         number, rank = ranks.popleft()

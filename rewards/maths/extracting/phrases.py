@@ -152,16 +152,6 @@ CHECKING = _words(
     r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
 )
 """Words of a sentence that only comments on an answer, and so never replaces it."""
-VERIFIES = _words(
-    r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick|sanity)\s+)*(?:(?:re"
-    r"|double[- ]?)?check(?:ing|s)?|verif\w+|confirm\w*|test(?:ing)? this"
-    r"|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back|(?:for (?:example|instance)|e\.g\.)"
-    r",? (?:with"
-    r"|when|if|at|take|let)\b|note(?: that|:)|remark|(?:confidence"
-    r"|certainty|difficulty|rating|time)(?: \w+)?:|vérifi\w*|probe|(?:über)?prüf\w*|comprob\w*"
-    r"|провер\w*|验证|驗證|检验|檢驗|验算|検算|検証|검산|검증)(?!\w*ed\b)"
-)
-"""The start of a sentence that only checks or comments on what was found."""
 STANCES = (
     StancePhrases(
         stance="ANOTHER",
@@ -317,6 +307,14 @@ _UNSURE = (
     r"(?:maybe|perhaps|possibly|conceivably|vielleicht|möglicherweise|womöglich|peut[- ]être"
     r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
 )
+MAY_BE = _words(
+    rf"\W*(?:(?:or|but|and|then again|oder|aber|ou|mais|o|pero|mas|ma|или|но|а),?\s+)?(?:{_UNSURE}\b"
+    r"|alternatively\b|either (?:that|this) or\b|(?:it|this|that) (?:could|may|might) \w*\s?be\b"
+    r"|(?:es|das) könnten? (?:\w+ )?auch|(?:ce|cela|ça) pourrai\w* (?:aussi )?être"
+    r"|(?:también )?podrían? (?:también )?ser|(?:também )?poderiam? (?:também )?ser"
+    r"|(?:anche )?potrebber?o? (?:anche )?essere)|.*(?:かもしれ|일지도|일 수도)|(?:もしか|어쩌면|也许|或许|也可能)"
+)
+"""A sentence that offers another value as possible."""
 FRAMES = (
     StancePhrases(
         stance="DENIAL",
@@ -329,7 +327,7 @@ FRAMES = (
             r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence"
             r"|proof|reason|sign|guarantee)\b"
             r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
-            r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
+            r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|(?<!that is wrong):(?<!that's wrong:)| that| to \w+)"
             r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
             r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
             r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
@@ -385,7 +383,7 @@ FRAMES = (
         stance="DOUBT",
         side="behind",
         words=_words(
-            rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
+            rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ|일지도|일 수도"
             r"|,\s+(?:but|though|although|yet) (?:i|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
         ),
     ),

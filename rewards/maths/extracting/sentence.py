@@ -7,11 +7,10 @@ from __future__ import annotations
 import re
 
 from ..reading.dates import DATE
-from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
-from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, VERIFIES
+from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB
 from .stance import related
-from .surface import MAX_CLAUSE, clause_before, lowered
+from .surface import MAX_CLAUSE, clause_before
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
@@ -129,10 +128,6 @@ _REMARK = re.compile(
 )
 
 
-# `So it is 3. (In fact it is the only one.)`: sentences in brackets behind the last one.
-_WHOLE_REMARK = re.compile(
-    r"(?:[.!?:]|\*\*|\n|\d)\s*(?P<remark>\([A-Z][a-z]*[ ,][^()\n]{8,220}[.!]?\))[\s.]*$"
-)
 # A remark with such words may hold the real answer, and is kept.
 _CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
 # `4 of which`, `3 older than`: the number counts a part or a difference.
@@ -144,8 +139,6 @@ _OF_THEM = re.compile(
 
 _DONE = re.compile(r"(?:\$*\\(?:blacksquare|square|qed|Box)|[∎□■▢◼]|\bQ\.?E\.?D\b)[\s$.*]*$")
 """The sign behind a proof."""
-MAX_CHECKS = 4
-"""How many sentences at the end are passed over as checks."""
 
 
 def closing_sentence(body: str) -> tuple[int, int]:
@@ -156,9 +149,6 @@ def closing_sentence(body: str) -> tuple[int, int]:
     done = None if plain else _DONE.search(body, max(0, end - 24), end)
     end = (len(body[: done.start()].rstrip()) or end) if done else end
     bracketed = ")" in body[max(0, end - 16) : end]
-    aside = _WHOLE_REMARK.search(body, max(0, end - 240), end) if bracketed else None
-    if aside and not _CORRECTS.search(aside[0]) and len(body[: aside.start()].strip()) > 0:
-        end = len(body[: aside.start("remark")].rstrip())
     remark = _REMARK.search(body, max(0, end - 120), end) if bracketed else None
     if remark and not _CORRECTS.search(remark[0]) and not POINT.match(body, remark.start()):
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
@@ -166,20 +156,6 @@ def closing_sentence(body: str) -> tuple[int, int]:
     base = max(0, end - 400)
     last = base + len(body[base:end].rstrip(" .!?。\n*_`✓✔✅"))
     return last - len(clause_before(body, last)), end
-
-
-def without_checks(body: str) -> str:
-    """Return the text without sentences at the end that only check the answer or speak of the work,
-    as long as another sentence with a value remains.
-    """
-    for _ in range(MAX_CHECKS):
-        start, end = closing_sentence(body)
-        aside = VERIFIES.match(lowered(body[start:end])) or OWN_WORK.search(body[start:end])
-        valued = NUMBER.search(body, max(0, start - 400), start)
-        if not aside or not (valued or formulas(body, max(0, start - 400), start)):
-            break
-        body = body[:start].rstrip()
-    return body
 
 
 def unanswered(body: str, start: int, end: int) -> Candidate | None:

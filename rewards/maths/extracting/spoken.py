@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..reading.locales import MEASURE, joined_by_and
 from ..reading.vocabulary import ALTERS, COUNTER
+from .asides import claim_end
 from .candidate import MAX_ANSWER
 from .languages import LANGUAGES
 from .phrases import REASON
@@ -154,6 +155,8 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     claim = _SAID.match(rest[:end])
     if claim and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()
+    if "," in rest[lead:end] or ";" in rest[lead:end]:
+        end = claim_end(rest, lead, end)
     if reason := REASON.search(rest, lead, end):
         reason_start = len(rest[: reason.start()].rstrip(" \n\t,;(-"))
         end = reason_start if rest[lead:reason_start].strip(" *$(") else end

@@ -24,6 +24,7 @@ from .phrases import (
     GIVES,
     HEDGE,
     HEDGE_BEHIND,
+    MAY_BE,
     POINTS_BACK,
     REOPENED,
     RETRACTION,
@@ -49,7 +50,7 @@ _ABOUT = re.compile(
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.
 _CONDITIONAL = re.compile(
-    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
+    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common|tempting|suppose|because|since)\b"
     r"(?!.*\b(?:so|hence|thus|therefore)\b)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -300,6 +301,10 @@ class Statements:
         offered = "or" in ahead or "ou" in ahead or "od" in ahead
         if offered and (before := _OR_BEFORE.search(ahead, len(ahead) > 60)):
             self.rivals.append(before["value"])
+        start, end = closing_sentence(self.body)
+        offer = self.body[start:end] if start >= last.said_to else ""
+        if MAY_BE.match(lowered(offer)) and _VALUE.search(offer):
+            return replace(last, void=SEVERAL_OFFERED)
         hedge = HEDGE_BEHIND.search(tail)
         if hedge and _VALUE.search(tail, hedge.end()):
             return replace(last, void=SEVERAL_OFFERED)

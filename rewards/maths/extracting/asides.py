@@ -1,0 +1,274 @@
+"""Side remarks: sentences at the end of a response that claim no value of what is asked, such as an
+offer, a check, a hypothesis, a comparison with something else or an explanation.
+
+One classifier judges what ends a response without a mark and what follows a box. It reads the mood
+of a sentence and the words that open it, and never looks at the gold.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ..reading.plain import formulas
+from .phrases import MAY_BE, RETRACTION
+from .sentence import NUMBER, OWN_WORK, closing_sentence
+from .surface import lowered
+
+MAX_ASIDES = 5
+"""How many sentences at the end are passed over as side remarks."""
+MAX_COMMENT = 100
+"""The longest comment without a value behind a check (`Both are smaller, as they should be.`)."""
+REACH_BACK = 400
+"""How many characters before a side remark are searched for the value that it speaks of."""
+_CHECKS = (
+    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final|sanity|cross"
+    r"|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
+    r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in|plugging (?:back )?in"
+    r"|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b|(?:gegen)?probe\b|kontroll\w*"
+    r"|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos|e\b)|prova\s?:|controll\w*|провер\w*)"
+    r"(?!\w*ed\b)|验证|驗證|检验|檢驗|验算|代入检验|検算|検証|確認すると|確かめ|검산|검증|확인해"
+)
+_EXPLAINS = (
+    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b|here,? \$?[\d@]"
+    r"|(?:this|that|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
+    r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used|added) by\b"
+    r"|(?:for (?:example|instance)|e\.g\.),? (?:with|when|if|at|take|let|for|\$?[a-z]\$? =)"
+    r"|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
+    r"|(?:das|dies|diese\w*) schließ\w+ (?:\w+ )?|dabei (?:steht|ist)\b|hierbei\b|cela exclut|ici,"
+    r"|esto excluye|aquí|isso exclui|aqui\b|questo esclude|qui\b|сюда не|здесь\b"
+    r"|これには|ここで|여기에는|여기서|这不包括|这里的"
+)
+_DIGRESSES = (
+    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:|side ?note"
+    r"|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich"
+    r"|übrigens|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage"
+    r"|remarque|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
+    r"|em comparação|para comparação|a propósito|observação|dica:|per (?:confronto|inciso)|a proposito"
+    r"|tra l['’]altro|osservazione|для сравнения|кстати|замечание|примечание|заметим|ちなみに|参考"
+    r"|なお|補足|참고로|덧붙|참고:|顺便|作为对比|作为比较|相比之下|另外|补充|注[：:意]"
+)
+_OFFERS = (
+    r"let me know|feel free|if you (?:\w+ ){0,2}?(?:like|want|wish|prefer|need|tell|give)\b|just ask"
+    r"|(?:i|we) (?:can|could) also|happy to help|wenn (?:du|sie) (?:\w+ )?(?:möcht|will|woll|wünsch)\w*"
+    r"|falls (?:du|sie)\b|gerne? (?:kann|rechne|zeige|erkläre)|sag(?:en sie)? (?:mir |einfach )?bescheid"
+    r"|si (?:vous|tu) (?:le )?(?:vou|veu|souhait|désir|préfér)\w*|n['’]hésite|si (?:lo )?(?:quier|dese|prefier)\w*"
+    r"|avísame|dime si|se (?:você )?(?:quis|desej|prefer)\w*|se (?:lo )?(?:vuo|desider|prefer)\w*"
+    r"|fammi sapere|если (?:вы |ты )?(?:хоти|хоче|нужно|желае)\w*|дайте знать|ご希望|必要(?:なら|であれば)"
+    r"|よろしければ|원하(?:시면|면)|필요하(?:시면|면)|如果(?:你|您)?(?:需要|想|愿意)|(?:若|如)(?:有)?需要?"
+)
+_ASKS_READER = (
+    r"\b(?:you|your|shall i|should i|want (?:me|to)|soll ich|(?:möcht|willst)\w*|wollen sie|vous|veux-tu"
+    r"|quier\w*|dese[ao]\w*|quer\b|gostaria|vuo[il]\w*|хотите|хочешь|нужно ли)\b|ましょうか|드릴까요|드릴까|需要我|要不要|是否需要"
+)
+_HYPOTHETICAL = (
+    r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b"
+    r"|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b|\b(?:se|te|fica|da|have)ria\b"
+    r"|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다|었을|则会|就会|将是|会是|将会"
+)
+_SUBORDINATE = (
+    r"\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other|then|for"
+    r"|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens|si|sans|avec|sinon"
+    r"|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし|なければ|なら|면|如果|若|假如|要是"
+)
+_OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
+_INSERTED = re.compile(
+    r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked|übrigens"
+    r"|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
+)
+_OFFERED = re.compile(_OFFERS)
+_READER = re.compile(_ASKS_READER)
+_MOOD = re.compile(_HYPOTHETICAL)
+_UNDER = re.compile(_SUBORDINATE)
+_CONCLUDES = re.compile(
+    r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces|así|por"
+    r" (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому|следовательно"
+    r"|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로|所以|因此|故|于是)(?!\w)"
+)
+_ENCLOSED = re.compile(r"\((?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
+
+
+@lru_cache(maxsize=256)
+def aside(sentence: str, *, conditional: bool = False) -> bool:
+    """Return whether a sentence makes no claim about what is asked.
+
+    Args:
+        sentence: the sentence; in brackets if it stands in brackets.
+        conditional: the question is in the conditional mood, so that its answer may be.
+    """
+    small = lowered(sentence).strip()
+    bare = small.lstrip("([*_#>-–—¿¡ \n")
+    if _TEMPTS.match(bare):
+        return True
+    if RETRACTION.search(small) or _CORRECTS.search(small) or MAY_BE.match(bare):
+        return False
+    if small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")):
+        return True
+    if _OPENS.match(bare) or _INSERTED.search(bare) or OWN_WORK.search(sentence):
+        return True
+    if _OFFERED.search(bare) or (bare.endswith("?") and _READER.search(bare)):
+        return True
+    if conditional or _CONCLUDES.match(bare):
+        return False
+    clauses = _CONTRASTED.split(bare)
+    if len(clauses) > 1 and _CLAIMS.search(clauses[-1]) and not _MOOD.search(clauses[-1]):
+        return False
+    return _MOOD.search(bare) is not None and _UNDER.search(bare) is not None
+
+
+_TEMPTS = re.compile(
+    r"it(?:'s| is) (?:\w+ )?tempting\b|(?:one|you) (?:might|may|could) (?:be tempted|think)\b"
+    r"|many (?:people|students)\b|(?:a|the) (?:common|typical|frequent) (?:mistake|error)\b"
+)
+"""Words of a warning of what others would say."""
+_CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
+_CLAIMS = re.compile(
+    r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são|sono|sind|est|is|are)"
+    r"\b.*[\d\w]|="
+)
+_CORRECTS = re.compile(
+    r"\b(?:correction|actually|edit|update|sorry|wait|oops)\b"
+    r"|\b(?:perhaps|maybe|possibly|alternatively|either)\b"
+)
+"""Words of a remark that may hold the real answer, or open the question again."""
+
+
+def conditional(prompt: str) -> bool:
+    """Return whether a question is in the conditional mood."""
+    return _MOOD.search(lowered(prompt[-REACH_BACK:])) is not None
+
+
+def without_asides(body: str, prompt: str = "") -> str:
+    """Return a text without the side remarks at its end, as long as a sentence with a value
+    remains.
+    """
+    mood = conditional(prompt)
+    kept = end = len(body.rstrip())
+    for _ in range(MAX_ASIDES):
+        start = _last_start(body[:end])
+        sentence = body[start:end]
+        before = body[max(0, start - REACH_BACK) : start]
+        if not before.strip() or (_valued(sentence) and not _valued(before)):
+            break
+        if aside(sentence, conditional=mood):
+            kept = end = len(body[:start].rstrip())
+        elif _comments(sentence):
+            end = len(body[:start].rstrip())
+        else:
+            break
+    return _without_side_clause(body[:kept], prompt, mood=mood)
+
+
+_MORE = (
+    r"(?:less|more|fewer|greater|smaller|larger|weniger|mehr|kleiner|größer|moins|plus|inférieur\w*"
+    r"|supérieur\w*|menos|más|menor|mayor|mais|maior|meno|più|minore|maggiore|меньше|больше)"
+)
+_SIDE_CLAUSE = re.compile(
+    r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so|hence|thus)\b)"
+    r"|那时|此时|这时|その時|그때"
+    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?|match\w*|agrees?|vanish\w*|means that the"
+    r"|is (?:why|because|consistent|exactly what|due)|erklärt|explique|explica|spiega|объясняет)\b"
+    rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)| (?=[\d$])))"
+    r"|[^,;]*\b(?:below|above|under|beneath|within|unter|unterhalb|über|oberhalb|en dessous|au-dessous|sous"
+    r"|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже|выше) (?:\w+ )?[$\d]"
+)
+_SUBJECT = re.compile(
+    r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)"
+    r"(?= (?:is|are|has|have|was|were|of|for|in|on|to|can|must|vanish\w*|exists?)\b)"
+)
+_GENERAL = re.compile(
+    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only|remaining|rest)\b"
+)
+
+
+def _without_side_clause(body: str, prompt: str, *, mood: bool) -> str:
+    """Return a text whose last sentence ends before the clauses that make no claim about what is
+    asked (`The gcd is 18, and indeed 252 = 18·14`), if a value stands before them.
+    """
+    start, end = closing_sentence(body)
+    stop = claim_end(body, start, end, prompt, mood=mood)
+    return body[:stop] if stop < end else body
+
+
+def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool = True) -> int:
+    """Return where a sentence ends without its side clauses, if a value stands before them.
+
+    Args:
+        body: the searched text.
+        start: where the sentence begins.
+        end: where it ends.
+        prompt: the question.
+        mood: the question is in the conditional mood, so that a clause in this mood may answer it.
+    """
+    for joint in reversed(list(_CLAUSE.finditer(body, start, end))):
+        clause = lowered(body[joint.end() : end])
+        if RETRACTION.search(clause) or _CORRECTS.search(clause):
+            break
+        is_side = _SIDE_CLAUSE.match(clause) or (
+            not mood and _MOOD.search(clause) and _UNDER.search(clause)
+        )
+        if not is_side and not _of_another(clause, body[start : joint.start()], prompt):
+            break
+        if not _STATES.search(body, start, joint.start()):
+            break
+        end = joint.start()
+    return end
+
+
+def _of_another(clause: str, before: str, prompt: str) -> bool:
+    """Return whether a clause draws a consequence for a thing of which the question says nothing
+    (`det = 22, so the matrix has rank 3`).
+    """
+    subject = _SUBJECT.match(clause) if prompt else None
+    if subject is None or _GENERAL.search(subject["noun"]):
+        return False
+    stated = _CONCLUDES.match(lowered(before).strip()) or "=" in before
+    small = prompt.lower()
+    return bool(stated) and not any(
+        word.removesuffix("s") in small for word in subject["noun"].split()
+    )
+
+
+_CLAUSE = re.compile(
+    r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
+)
+_STATES = re.compile(r"[\d}π)$²³°%][^\d,;]{0,24}$")
+
+
+def _last_start(body: str) -> int:
+    """Return where the last sentence begins, or the brackets that end a text and hold sentences."""
+    stop = len(body.rstrip(" .\n*_"))
+    if body[stop - 1 : stop] == ")":
+        depth = 0
+        for place in range(stop - 1, max(-1, stop - REACH_BACK), -1):
+            depth += {")": 1, "(": -1}.get(body[place], 0)
+            if depth == 0:
+                before = body[:place].rstrip(" *_")
+                if body[place - 1 : place].isspace() and (
+                    _ENDED.search(before[-4:]) or "\n" in body[len(before) : place]
+                ):
+                    return place
+                break
+    start = closing_sentence(body)[0]
+    bracket = _BRACKET_ENDED.match(body, start)
+    return bracket.end() if bracket else start
+
+
+_ENDED = re.compile(r"(?<!\.\.)[.!?:。$]$|^$")
+_BRACKET_ENDED = re.compile(r"\s*\([^()\n]*[.!?。]\)\s+(?=\w)")
+
+
+def _valued(text: str) -> bool:
+    return NUMBER.search(text) is not None or bool(formulas(text, 0, len(text)))
+
+
+def _comments(sentence: str) -> bool:
+    """Return whether a sentence may be the end of a side remark before it."""
+    small = lowered(sentence).strip(" \n*_¡")
+    return (
+        len(small) < MAX_COMMENT
+        and not re.search(r"[\d$\\]", small)
+        and not _CONCLUDES.match(small)
+        and not _CORRECTS.search(small)
+        and not RETRACTION.search(small)
+    )
