@@ -30,7 +30,7 @@ _CHECKS = (
     r"(?!\w*ed\b)|验证|驗證|检验|檢驗|验算|代入检验|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
-    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b|here,? \$?[\d@]"
+    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b"
     r"|(?:this|that|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
     r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used|added) by\b"
     r"|(?:for (?:example|instance)|e\.g\.),? (?:with|when|if|at|take|let|for|\$?[a-z]\$? =)"
@@ -72,6 +72,7 @@ _SUBORDINATE = (
     r"|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
+_DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked|übrigens"
     r"|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
@@ -100,7 +101,11 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     bare = small.lstrip("([*_#>-–—¿¡ \n")
     if _TEMPTS.match(bare):
         return True
-    if RETRACTION.search(small) or _CORRECTS.search(small) or MAY_BE.match(bare):
+    retraction = RETRACTION.search(small)
+    supposed = not (conditional or _CONCLUDES.match(bare)) and _supposes(bare)
+    if supposed and retraction and _NOT_ASKED.search(small):
+        return True
+    if retraction or _CORRECTS.search(small) or MAY_BE.match(bare):
         return False
     if small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")):
         return True
@@ -108,17 +113,22 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
         return True
     if _OFFERED.search(bare) or (bare.endswith("?") and _READER.search(bare)):
         return True
-    if conditional or _CONCLUDES.match(bare):
-        return False
-    clauses = _CONTRASTED.split(bare)
+    return supposed
+
+
+def _supposes(sentence: str) -> bool:
+    """Return whether a sentence supposes what it says, up to its last clause."""
+    clauses = _CONTRASTED.split(sentence)
     if len(clauses) > 1 and _CLAIMS.search(clauses[-1]) and not _MOOD.search(clauses[-1]):
-        return False
-    return _MOOD.search(bare) is not None and _UNDER.search(bare) is not None
+        return _NOT_ASKED.search(sentence) is not None
+    return _MOOD.search(sentence) is not None and _UNDER.search(sentence) is not None
 
 
+_NOT_ASKED = re.compile(r",\s(?:but|yet) (?:this|that|it)(?: is|'s) not (?:what|the case|so)\b")
 _TEMPTS = re.compile(
     r"it(?:'s| is) (?:\w+ )?tempting\b|(?:one|you) (?:might|may|could) (?:be tempted|think)\b"
-    r"|many (?:people|students)\b|(?:a|the) (?:common|typical|frequent) (?:mistake|error)\b"
+    r"|many (?:people|students)\b|(?:note:? )?(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error"
+    r"|pitfall|slip|trap|misconception)s?\b"
 )
 """Words of a warning of what others would say."""
 _CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
@@ -143,12 +153,14 @@ def without_asides(body: str, prompt: str = "") -> str:
     remains.
     """
     mood = conditional(prompt)
-    kept = end = len(body.rstrip())
+    kept = end = _without_paragraph(body)
     for _ in range(MAX_ASIDES):
         start = _last_start(body[:end])
         sentence = body[start:end]
         before = body[max(0, start - REACH_BACK) : start]
-        if not before.strip() or (_valued(sentence) and not _valued(before)):
+        if not before.strip():
+            break
+        if _valued(sentence) and not (_valued(before) or _DIGRESSION.match(lowered(sentence))):
             break
         if aside(sentence, conditional=mood):
             kept = end = len(body[:start].rstrip())
@@ -165,10 +177,10 @@ _MORE = (
 )
 _SIDE_CLAUSE = re.compile(
     r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so|hence|thus)\b)"
-    r"|那时|此时|这时|その時|그때"
-    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?|match\w*|agrees?|vanish\w*|means that the"
+    r"|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives|is|leaves) [^,;]*\bif\b"
+    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?|match\w*|agrees?|vanish\w*"
     r"|is (?:why|because|consistent|exactly what|due)|erklärt|explique|explica|spiega|объясняет)\b"
-    rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)| (?=[\d$])))"
+    rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)\b|(?<=ше) (?=[\d$])))"
     r"|[^,;]*\b(?:below|above|under|beneath|within|unter|unterhalb|über|oberhalb|en dessous|au-dessous|sous"
     r"|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже|выше) (?:\w+ )?[$\d]"
 )
@@ -205,8 +217,12 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         if RETRACTION.search(clause) or _CORRECTS.search(clause):
             break
         is_side = _SIDE_CLAUSE.match(clause) or (
-            not mood and _MOOD.search(clause) and _UNDER.search(clause)
+            not mood and _MOOD.search(clause) and (joint[0][0] == ";" or _UNDER.search(clause))
         )
+        if not is_side and _ROUNDED.match(clause):
+            is_side = not _ROUNDS.search(prompt)
+        if not is_side and _SHARES.match(clause):
+            is_side = not re.search(r"\b(?:per|each)\b", prompt, re.IGNORECASE)
         if not is_side and not _of_another(clause, body[start : joint.start()], prompt):
             break
         if not _STATES.search(body, start, joint.start()):
@@ -229,10 +245,43 @@ def _of_another(clause: str, before: str, prompt: str) -> bool:
     )
 
 
+_ROUNDED = re.compile(
+    r"(?:or |that is |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund|environ|circa"
+    r"|aproximadamente|примерно|около|≈|约|約)(?!\w)"
+)
+_ROUNDS = re.compile(
+    r"\b(?:round|approx|nearest|decimal|estimat|significant|about|rund|gerundet|näherung|arrondi"
+    r"|environ|redonde|aproxim|arredond|approssim|округл|приблиз)|近似|四捨五入|保留|约|約|반올림",
+    re.IGNORECASE,
+)
+_SHARES = re.compile(r"which (?:makes|gives|is|leaves|means) [^,;]*\b(?:per|each)\b")
 _CLAUSE = re.compile(
     r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
 )
 _STATES = re.compile(r"[\d}π)$²³°%][^\d,;]{0,24}$")
+
+
+def _without_paragraph(body: str) -> int:
+    """Return where a text ends without a last paragraph that a side remark opens, if no sentence of
+    it concludes, corrects or offers another value.
+    """
+    end = len(body.rstrip())
+    start = body.rfind("\n\n", max(0, end - MAX_PARAGRAPH), end)
+    paragraph = lowered(body[start + 2 : end]) if start > 0 else ""
+    opening, *rest = _SENTENCES.split(paragraph.lstrip("*_#>- ¿¡"))
+    if not rest or not (
+        _OPENS.match(opening) or (opening.endswith("?") and _READER.search(opening))
+    ):
+        return end
+    claims = any(_CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
+    if claims or RETRACTION.search(paragraph) or _CORRECTS.search(paragraph):
+        return end
+    return len(body[:start].rstrip()) if _valued(body[max(0, start - REACH_BACK) : start]) else end
+
+
+_SENTENCES = re.compile(r"(?<=[.!?])\s+")
+MAX_PARAGRAPH = 600
+"""The longest paragraph, in characters, that may be one side remark."""
 
 
 def _last_start(body: str) -> int:
@@ -244,7 +293,7 @@ def _last_start(body: str) -> int:
             depth += {")": 1, "(": -1}.get(body[place], 0)
             if depth == 0:
                 before = body[:place].rstrip(" *_")
-                if body[place - 1 : place].isspace() and (
+                if (body[place - 1 : place].isspace() or before[-1:] == "。") and (
                     _ENDED.search(before[-4:]) or "\n" in body[len(before) : place]
                 ):
                     return place

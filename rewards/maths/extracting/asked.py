@@ -138,7 +138,11 @@ def _by_owner(prompt: str, body: str, start: int, end: int) -> Named | None:
     """
     names = {match["name"] for match in _OWNER.finditer(prompt[-MAX_QUESTION:])}
     said = [match for match in _OWNER.finditer(body, start, end) if match["name"] in names]
-    values = list(re.finditer(_NUMERAL, body[start:end]))
+    values = [
+        value
+        for value in re.finditer(_NUMERAL, body[start:end])
+        if not body[: start + value.start()].endswith(" of the ")
+    ]
     if len(said) != len(values):
         return None
     pairs = [
@@ -449,8 +453,9 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
     the prompt asks for such; else None.
     """
     dates = list(_DATE.finditer(body, start, end)) if _DATE_ASKED.search(prompt) else []
-    if len(dates) == 1 and not denied(body, start, end, *dates[0].span()):
-        return Named("", dates[0][0], *dates[0].span())
+    last = dates[-1] if dates and not body[dates[-1].end() : end].strip(" .*!") else None
+    if (last or len(dates) == 1) and not denied(body, start, end, *dates[-1].span()):
+        return Named("", dates[-1][0], *dates[-1].span())
     digits = _DIGITS.search(body, max(0, start - 1), end) if _BASE_ASKED.search(prompt) else None
     if digits is None or denied(body, start, end, *digits.span("value")):
         return None
@@ -609,6 +614,8 @@ def in_words(prompt: str, body: str) -> Named | None:
         return Named("", name, begin, begin + len(name))
     stressed = [match for match in _STRESSED.finditer(body, start, end) if match["words"]]
     clause = _STATED_WORDS.search(body, start, end) if not stressed else None
+    while clause and (later := _STATED_WORDS.search(body, clause.start("words"), end)):
+        clause = later
     said = clause or (stressed[-1] if stressed else None)
     if said is None or len({match["words"].casefold() for match in stressed}) > 1:
         return None

@@ -61,7 +61,7 @@ def whole(body: str) -> Candidate | None:
         stripped = arrow["value"]
     if _last_word(stripped):
         return None
-    stripped = _row(stripped) or _one_value(stripped)
+    stripped = _row(stripped) or _chained(_one_value(stripped))
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))
@@ -82,13 +82,39 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+def _chained(text: str) -> str:
+    """Return the last side of a calculation in plain text (`v = gt = 9.8 · 3 = 29.4 m/s`), with the
+    one before if that has a unit as well, so that the two have to agree.
+    """
+    if "=" not in text or "$" in text or "\\" in text:
+        return text
+    *steps, last = _STEP.split(_ASIDE.sub("", text))
+    first, *sides = last.split("=")
+    if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
+        return text
+    if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
+        return last.strip()
+    if len(sides) < 2 or not (_NAME.fullmatch(first) or _WORKED.fullmatch(first)):
+        return text
+    return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
+
+
+_ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
+_STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
+_NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
+_WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4})[^=<>≤≥])+")
+_UNIT = re.compile(r"\d[\s·]*(?!π|e-?\d)[^\W\d_]")
+_VALUE = re.compile(
+    r"\s*[-−]?\d[\d.,]*(?:e[-+]?\d+|\s?[·×x*]\s?10(?:\^[-−]?\d+|[⁻⁺]?[⁰¹²³⁴-⁹]+))?(?:\s?π)?"
+    r"\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?[.\s]*"
+)
 _ARROW = re.compile(
     r"(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)",
     re.DOTALL,
 )
 _LABELLED = re.compile(
     r"(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
-    r"|overall)\s+)*(?:answer|count|total|sum"
+    r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])",
     re.IGNORECASE,
 )
@@ -233,7 +259,7 @@ def short_text(body: str) -> Candidate | None:
 _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 """A character of Chinese, Japanese or Korean."""
 _SENTENCE = re.compile(r"[A-ZÀ-ÖØ-ÞА-ЯΑ-Ω][^\W\d_A-ZА-Я]*(?:['’]s)?,?\s.*\d.*\.$")
-_FIRST_PERSON = re.compile(r"I(?:['’]\w+)?\s")
+_FIRST_PERSON = re.compile(r"(?:I(?:['’]\w+)?|(?:That|It)(?:['’]s| is))\s")
 _LETTERED = re.compile(
     r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
     r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
@@ -423,7 +449,7 @@ _DERIVED = re.compile(
     re.IGNORECASE,
 )
 """Words behind a count that make it another number, or one of several."""
-_STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
+_STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*{]*-?\d")
 _AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
     rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE

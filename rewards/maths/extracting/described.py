@@ -151,7 +151,7 @@ _ASKED = re.compile(
 _VALUE = r"-?\d[\d,]*(?:\.\d+)?"
 _NAME = r"[A-Za-zµ°]+[²³]?(?:/[a-z]+[²³]?)?(?: [a-z]+)?"
 _TWICE = re.compile(
-    rf"(?<![\w.])(?<![-+−×*·/÷]\s)(?P<first>(?P<value>{_VALUE}) (?P<one>{_NAME}?))(?:\s?=\s?|,? ?\(?(?:i\.e\.|that is|which is|or"
+    rf"(?<![\w.])(?<![-+−×*·/÷]\s)(?P<first>(?P<value>{_VALUE}) (?P<one>{_NAME}?))(?:\s?=\s?|,? ?\(?(?:i\.e\.|that is|which is|(?P<either>or)"
     r"|equivalently|d\. ?h\.|das heißt|soit|c['’]est-à-dire|es decir|o sea|ou seja|cioè|то есть|=),? ?| \()"
     rf"(?P<second>(?P<same>{_VALUE}) (?P<two>{_NAME}))\)?[\s.*!]*$"
 )
@@ -172,6 +172,8 @@ def _twice(prompt: str, body: str, start: int, _: int) -> Described | None:
     value = said["value" if named[0] else "same"]
     if all(dimension(_unit(said[name])) for name in ("one", "two")):
         value = f"{said[other]} = {said[group]}"
+    elif said["either"]:
+        return None
     return Described(value, *said.span(group))
 
 

@@ -85,9 +85,10 @@ def values_of(gold: str) -> int:
     for mark in _MARKS.finditer(bare):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(mark[0], 0)
         count += depth == 0 and mark[0] not in "()[]{}"
-    return count
+    return max(count, len(set(_LABELS.findall(bare))))
 
 
+_LABELS = re.compile(r"(?<!\w)\(([a-h])\)\s")
 _SIGNED = re.compile(r"\\pm(?![a-z])|±")
 _ASSIGNS = re.compile(r"\s*([A-Za-z])\s*=")
 

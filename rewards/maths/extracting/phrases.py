@@ -308,11 +308,11 @@ _UNSURE = (
     r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
 )
 MAY_BE = _words(
-    rf"\W*(?:(?:or|but|and|then again|oder|aber|ou|mais|o|pero|mas|ma|или|но|а),?\s+)?(?:{_UNSURE}\b"
-    r"|alternatively\b|either (?:that|this) or\b|(?:it|this|that) (?:could|may|might) \w*\s?be\b"
-    r"|(?:es|das) könnten? (?:\w+ )?auch|(?:ce|cela|ça) pourrai\w* (?:aussi )?être"
-    r"|(?:también )?podrían? (?:también )?ser|(?:também )?poderiam? (?:também )?ser"
-    r"|(?:anche )?potrebber?o? (?:anche )?essere)|.*(?:かもしれ|일지도|일 수도)|(?:もしか|어쩌면|也许|或许|也可能)"
+    rf"\W*(?:(?:or|but|and|then again|oder|aber|ou|mais|o|pero|mas|ma|или|но|а),?\s+)?(?:(?:it|es|this) (?:is|ist|est|es|son|sono) )?"
+    rf"(?:{_UNSURE}\b|alternatively\b|either (?:that|this) or\b|(?:i am|i'm|we are) (?:not (?:\w+ )?sure|unsure|uncertain))"
+    r"|.*(?:^|[\s,;])(?:(?:it|this|that) (?:could|may|might) (?:\w+ ){0,2}be\W{1,4}[\d$\\]|könnten? (?:\w+ ){0,2}auch"
+    r"|pourrai\w* (?:\w+ )?être|podrían? (?:\w+ )?ser|poderiam? (?:\w+ )?ser|potrebber?o? (?:\w+ )?essere"
+    r"|(?:может|могут) (?:\w+ )?быть)|.*(?:かもしれ|일지도|일 수도|可能(?:也|还)?是)|(?:もしか|어쩌면|也许|或许|也可能|или возможно)"
 )
 """A sentence that offers another value as possible."""
 FRAMES = (
@@ -472,14 +472,14 @@ RETRACTION = _words(
     r"|believe) (?:so|(?:this|that|it)(?:'s| is) (?:right|correct)))\b|\b(?:wait,? no|no,? wait"
     r"|(?:scratch|strike) that|just kidding|on second thoughts?|oops|my (?:mistake|bad|error)"
     r"|should (?:have been|be|read) (?=[\d$(\\*a-j-])|let me (?:correct|fix|redo) (?:that|this|it"
-    r"|my)|(?:actually|hmm|sorry),? no\b|correction:)|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this"
+    r"|my)|(?:actually|hmm|sorry),? no\b)|(?:correction|korrektur|corrección|correção|correzione|исправление)\s?:|(?:^|[.!?\n]\s{0,3})(?:no, (?:that|this"
     r"|it)\b)|j'ai fait une erreur|je me suis trompé|c'est (?:faux|impossible|une erreur)"
     r"|das (?:ist|war|stimmt) (?:\w+ )?(?:falsch|nicht|unmöglich|ein (?:fehler|widerspruch))"
     r"|ich habe mich (?:ver\w+|geirrt)|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)"
     r"|me equivoqu|es incorrecto|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b"
     r"|(?:questo|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat|я ошиб|это (?:неверно"
     r"|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス|矛盾|실수|틀렸|모순|算错|错了|有误|不对|不對|矛盾|更正"
-    r"|纠正"
+    r"|纠正|訂正|정정"
 )
 """Words that take back an earlier statement."""
 _FIRST = (

@@ -8,9 +8,9 @@ import re
 
 from ..reading.dates import DATE
 from .candidate import Candidate, CandidateKind
-from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB
+from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, MAY_BE
 from .stance import related
-from .surface import MAX_CLAUSE, clause_before
+from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
@@ -21,7 +21,7 @@ NUMBER = re.compile(
 CALCULATED = re.compile(
     r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+)?%?)(?<![.,])"
-    r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
+    r"(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
     r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))",
     re.DOTALL,
@@ -50,7 +50,7 @@ GIVEN_UP = re.compile(
     r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some"
     r"|most) (?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not"
     r"|n't) (?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have"
-    r"|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
+    r"|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b[^;]*\bif\b(?!.*;)",
     re.IGNORECASE,
 )
 """Words of giving up: a closing sentence that has these claims no number."""
@@ -93,7 +93,7 @@ _LABEL = re.compile(
 )
 # `for 50 minutes`, `5 of the`: a number behind a preposition is beside the point.
 _GOVERNED = re.compile(
-    r"(?:≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
+    r"(?:(?<![A-Za-zα-ω] )≈|~|\b(?:about|approximately|approx\.?|roughly)|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
     r"|per|after|before|every|each|within|during|over|with|than|apart from|besides|except(?: for)?"
     r"|out of|of the|of these|of those"
     r"|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por|para|con|com|em|за"
@@ -111,8 +111,8 @@ _ASIDE = re.compile(
     r"which(?!\s+(?:comes|gives|makes|equals|totals"
     r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
-    r"|assuming|attained|reached|achieved|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
-    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b[^,;]*|\bi\.e\.[^;,]*"
+    r"|assuming|attained|reached|achieved|taken (?:at|when|for)|twice|half|(?:von|unter) denen|dont|de l[oa]s (?:cuales"
+    r"|que)|d[ao]s quais|(?:di|tra) cui|из (?:них|которых))\b(?:(?!\b(?:therefore|thus|hence)\b)[^,;])*|\bi\.e\.[^;,]*"
     r"|,\s+(?:bringing|raising|lifting|lowering|pushing|dropping|reducing|increasing"
     r"|so that|compared)\b[^;]*|,\s+(?:and|while"
     r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
@@ -170,6 +170,8 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response stops before its answer"
     elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
         reason = "the response gives up"
+    elif MAY_BE.match(lowered(sentence)) and not _LAST_CLAUSE.search(sentence):
+        reason = "the closing sentence only offers a value"
     elif OWN_WORK.search(sentence):
         reason = "the closing sentence is about the writer's work"
     elif CASES.search(body, max(0, start - 120, end - CASES_REACH), end):
@@ -279,7 +281,7 @@ _RANGE_BEHIND = re.compile(r"\s+to\s+\d|\?")
 # `1 out of 3, i.e. 1/3`: a bare value behind `i.e.` that ends the text is the value itself.
 # `We only need to find the remainder, which is $1$`: the clause gives what was sought.
 _RESTATED = re.compile(
-    r"(?:\bi\.e\.,?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
+    r"(?:\bi\.e\.,?(?: in \w+)?|\b(?:find|seek|want|look(?:ing)? for|compute|determine)\b[^.;]*\bwhich is)"
     r"\s+[$*(\\]*$"
 )
 _COUNTS_OTHERS = re.compile(

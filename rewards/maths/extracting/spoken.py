@@ -94,6 +94,12 @@ _MEASURED = re.compile(
 )
 
 
+_REMARK = re.compile(
+    r"(?<=\S)\s*\((?!(?:or|if|when|unless|for|only|provided)\b)[^()\n]*\b(?:would|will|is|are|was|were)\s[^()\n]*\d[^()\n]*\)[\s.]*$"
+)
+"""A sentence in brackets behind a value: `135° (8 of them would be 1080°)`."""
+
+
 class Spoken(NamedTuple):
     """An answer in words with offsets."""
 
@@ -155,6 +161,8 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     claim = _SAID.match(rest[:end])
     if claim and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()
+    remark = _REMARK.search(rest, lead, end)
+    end = remark.start() if remark else end
     if "," in rest[lead:end] or ";" in rest[lead:end]:
         end = claim_end(rest, lead, end)
     if reason := REASON.search(rest, lead, end):
