@@ -25,13 +25,11 @@ Problem = Literal["invalid", "boxes", "approximate", "equation", "evaluate", "co
 _OPERATIONS = words("int sum prod lim det derivative integral limit gcd lcm perm")
 _COUNTS = words("binom factorial")
 _ROUGHLY = re.compile(
-    r"\\approx|\\sim(?:eq)?(?![a-z])|≈|\b(?:about|approximately|approx|roughly|around|nearly)\b",
-    re.IGNORECASE,
+    r"(?i)\\approx|\\sim(?:eq)?(?![a-z])|≈|\b(?:about|approximately|approx|roughly|around|nearly)\b"
 )
 _PLACEHOLDER = re.compile(
-    r"\W*(?:n/?a|nan|null|todo|tbd|see .{0,60}|as (?:above|shown|required|desired)|proof|omitted"
-    r"|not (?:given|available|provided))\W*$",
-    re.IGNORECASE,
+    r"(?i)\W*(?:n/?a|nan|null|todo|tbd|see .{0,60}|as (?:above|shown|required|desired)|proof"
+    r"|omitted|not (?:given|available|provided))\W*$"
 )
 
 

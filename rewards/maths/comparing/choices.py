@@ -13,8 +13,7 @@ _ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
 _WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
 # An answer that begins with a letter: `B`, `(b)`, `Option B:`, `B. because ...`.
 _ANSWER = re.compile(
-    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)",
-    re.IGNORECASE,
+    r"(?i)^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)"
 )
 _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
 _TAKEN_BACK = re.compile(

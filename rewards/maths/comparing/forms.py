@@ -46,9 +46,8 @@ _SCIENTIFIC = re.compile(
     r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"
 )
 _PERCENT = re.compile(
-    r"%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
-    r"|パーセント|퍼센트|प्रतिशत",
-    re.IGNORECASE,
+    r"(?i)%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
+    r"|パーセント|퍼센트|प्रतिशत"
 )
 
 

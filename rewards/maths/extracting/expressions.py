@@ -288,10 +288,10 @@ _UNITS = (
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
 )
-_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
+_UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 
 
-_DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
+_DOLLARS = re.compile(r"(?s)\\.|\$\$?")
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
@@ -366,10 +366,9 @@ _EQUATION = (
 )
 _CURVE = r"(?:line|circle|plane|curve|graph|parabola|ellipse|hyperbola|sphere|axis|tangent|normal)"
 _CALLED = re.compile(
-    rf"\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
+    rf"(?i)\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
     rf"|our)\s+(?:\w+\s+){{0,2}}"
-    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$",
-    re.IGNORECASE,
+    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$"
 )
 """Words that call the formula behind them an equation: `the tangent line is $y - x = 3$`."""
 _COMPOUND = re.compile(
@@ -377,13 +376,11 @@ _COMPOUND = re.compile(
     r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=[^=]*$"
 )
 _OF_EQUATIONS = re.compile(
-    rf"\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain|fact"
-    r"|system|form|rule|goal|claim|statement)",
-    re.IGNORECASE,
+    rf"(?i)\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain"
+    rf"|fact"
+    r"|system|form|rule|goal|claim|statement)"
 )
-_MEMBERS = re.compile(
-    r"(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))", re.DOTALL
-)
+_MEMBERS = re.compile(r"(?s)(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 

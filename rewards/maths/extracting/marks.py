@@ -25,17 +25,16 @@ MAX_MARKS = 64
 CUT_OFF = "cut off inside its last answer"
 SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
-_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(r"(?s)\\.|[{}]")
 # Words of guessing between two boxes: the second is then no correction.
 _TENTATIVE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
+    r"(?i)\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b"
 )
 # What may stand between two boxes of a list: punctuation, `and`, part labels, `y =`.
 _JOINT = re.compile(
-    r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
+    r"(?i)(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
     r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part"
-    r"|question)\s*\(?(?:[a-h]|\d)\b\)?:?|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
-    re.IGNORECASE,
+    r"|question)\s*\(?(?:[a-h]|\d)\b\)?:?|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$"
 )
 # The name of a box's value, directly before the box: `x = `.
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
@@ -43,9 +42,8 @@ _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 # The words that name it: `the sum is `, `radius: `.
 _WORDED = re.compile(
-    r"\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
-    r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$",
-    re.IGNORECASE,
+    r"(?i)\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
+    r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$"
 )
 
 

@@ -40,14 +40,13 @@ DENIED_BEHIND = re.compile(
 )
 """Denials that follow the value."""
 ATTRIBUTED = re.compile(
-    r"(?:^|[\s,(])(?!(?:oxidation|excited|ground|quantum|bound|steady|energy|final|initial|spin"
+    r"(?i)(?:^|[\s,(])(?!(?:oxidation|excited|ground|quantum|bound|steady|energy|final|initial|spin"
     r"|transition|possible|stationary|valence|electronic|in|the|of)\s+states?\b)"
     r"([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
     r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
     r"|think(?:s)?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?|suggest(?:s|ed)?|ask(?:s|ed)?"
     r"|tell(?:s)?|told(?: \w+)?|assert(?:s|ed)?|insist(?:s|ed)?|wrote|writes|reads)"
-    r"(?:,|:|\s+that)?\s*[\"“]?$",
-    re.IGNORECASE,
+    r"(?:,|:|\s+that)?\s*[\"“]?$"
 )
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
@@ -400,13 +399,12 @@ FRAMES = (
 words at its end (`or so`).
 """
 UNASSERTED = re.compile(
-    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
+    r"(?is)^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
     r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
     r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
     r".*\bthat\W+$"
     r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
-    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
-    re.IGNORECASE | re.DOTALL,
+    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$"
 )
 """What leads a clause that is not claimed: `that` behind no word of assertion, or a condition."""
 TURN = _words(
@@ -421,28 +419,25 @@ TURN = _words(
 )
 """The end of what a frame governs: a contrast, a consequence, or a clause of reason that leads."""
 HEDGE = re.compile(
-    r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
+    r"(?i)\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
     r"alternatively|or (?:maybe|perhaps|else|possibly)|(?:could|might) also be|second guess|"
-    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
-    re.IGNORECASE,
+    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b"
 )
 """Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
-    r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b|\bor (?:maybe"
+    r"(?i)\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b|\bor (?:maybe"
     r"|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])|^\W{0,4}alternatively\b"
     r"|\b(?:could|might|may) also be\b|\b(?:another|other|second|backup|alternative) (?:possible "
     r"|valid )?(?:answer|guess|option|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)"
-    r"|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
-    re.IGNORECASE,
+    r"|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])"
 )
 """Words after the last statement that offer another answer in case this one is wrong."""
 FILLER = re.compile(
-    r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
+    r"(?i)(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
     r"|my|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would"
     r"|answer|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或"
-    r"|또는)\b)*",
-    re.IGNORECASE,
+    r"|또는)\b)*"
 )
 """Words that give no reason to change an answer.
 
@@ -505,38 +500,34 @@ POINTS_BACK = _words(
 )
 """Words behind a second value that mean the first one: `the value to report is the first one`."""
 REOPENED = re.compile(
-    r"(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
-    r"|no(?=[,.])|actually|on reflection)\b",
-    re.IGNORECASE,
+    r"(?i)(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
+    r"|no(?=[,.])|actually|on reflection)\b"
 )
 """The start of a sentence that reopens the question, without saying that the answer is wrong."""
 CONCLUDES = re.compile(
-    r"^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
-    r"|in fact)\b",
-    re.IGNORECASE,
+    r"(?i)^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
+    r"|in fact)\b"
 )
 """Words of a sentence that concludes. If it has a single number, that number may replace an earlier
 answer.
 """
 GIVES = re.compile(
-    r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
-    r"|equals|get|have|is|are)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
+    r"|equals|get|have|is|are)\b"
 )
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this|these"
-    r"|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
+    r"(?i)[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
+    r"|these|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
     r"|'ve)? (?:\w+ )?(?:read|understood|understand|did|am|have|made|slipped|calculated|counted"
     r"|remember|recall|got|mis\w+)\b|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely"
-    r"|because|since|for the reason|due to|given that|even though|although|despite"
-    r"|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than|instead of"
-    r"|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b|which (?:is|are|was|means"
-    r"|makes|agrees|can|\w+s\b)|as (?:required|expected|desired|claimed|needed)|car|parce que"
-    r"|puisque|weil|da|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как|потому что"
-    r"|поскольку|а не)(?!\w))|因为|因為|なぜなら|왜냐하면|而不是",
-    re.IGNORECASE,
+    r"|because|since|for the reason|due to|given that|even though|although|despite|as (?=[a-z(]+ "
+    r"(?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than|instead of|(?<!does "
+    r")(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees"
+    r"|can|\w+s\b)|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da"
+    r"|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
+    r"|因为|因為|なぜなら|왜냐하면|而不是"
 )
 """Words that start a reason after the answer; these are not part of the answer."""

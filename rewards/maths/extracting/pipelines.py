@@ -13,8 +13,8 @@ from .candidate import Candidate, Extraction
 from .expressions import last_expression
 from .marks import boxes
 
-_HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)
-_ANSWER_LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
+_HOPE_SENTENCE = re.compile(r"(?i)final answer is:?\s*\$?(.+?)\$?\.?\s*I hope")
+_ANSWER_LINE = re.compile(r"(?i)answer\s*:\s*([^\n]+)")
 _HASHES = re.compile(r"#### (-?[0-9.,]+)")
 DAPO_TAIL = 300
 

@@ -35,7 +35,7 @@ _POINT = re.compile(
 _REMARK = re.compile(r"\s*\((?=[^()]*[A-Za-z]{2})[^()]*\)[\s.]*$")
 _RULE = re.compile(r"\|?[\s:|-]+\|?")
 _TOTAL = re.compile(
-    r"\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*", re.I
+    r"(?i)\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*"
 )
 
 

@@ -43,19 +43,17 @@ BEHIND = 160
 _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
 _VALUE = re.compile(r"\d|\\|\$")
 _ABOUT = re.compile(
-    r"\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
-    r"|примерно)\b|≈|\\approx|~",
-    re.IGNORECASE,
+    r"(?i)\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
+    r"|примерно)\b|≈|\\approx|~"
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.
 _CONDITIONAL = re.compile(
-    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
-    r"(?!.*\b(?:so|hence|thus|therefore)\b)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
+    r"(?!.*\b(?:so|hence|thus|therefore)\b)"
 )
 # `\boxed{5} or 7`: an alternative right behind a mark.
 _OR = re.compile(
-    r"^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))", re.IGNORECASE
+    r"(?i)^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))"
 )
 
 
@@ -66,7 +64,7 @@ _OR_BEFORE = re.compile(
 )
 
 
-_IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
+_IF = re.compile(r"(?i)\W*(?:if|when|without|ignoring|forgetting)\b")
 _ENDED = re.compile(r"[.!?\n。]|$")
 _WHEN = re.compile(r"(?:if|when|wenn|falls|si|se|если)\b")
 """A word that begins a case; without one no cases are looked for."""
@@ -307,7 +305,7 @@ class Statements:
 
 
 _EXCLUDED = re.compile(
-    r",.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)", re.DOTALL
+    r"(?s),.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)"
 )
 _OTHER_VALUE = re.compile(r"(?P<value>-?\d[\d.,/]*)[\s$)\\]{0,3}$")
 """`a local maximum $-6$, but this`: the pronoun means another value."""

@@ -135,7 +135,7 @@ _SYMBOL = re.compile(
     rf"{_MOMENT.pattern}|(?<![A-Za-z\d\\^_{{(])(?P<symbol>\\(?:mu|sigma|nu)(?![a-z])|\\(?:bar|overline)"
     r"\s*\{?\s*[a-zX]\s*\}?|[A-Za-z])(?P<square>(?:_\{?\w\}?)?(?:\^\{?2\}?)?)(?=\s*=)"
 )
-_EXPECTED = re.compile(r"\bexpect(?:ed value|ation)\b", re.IGNORECASE)
+_EXPECTED = re.compile(r"(?i)\bexpect(?:ed value|ation)\b")
 _MEANINGS = {
     "E": "mean", "Var": "variance", "V": "variance", "D": "variance", "SD": "standard deviation",
     "mu": "mean", "bar": "mean", "overline": "mean", "sigma^2": "variance", "s^2": "variance",

@@ -298,4 +298,4 @@ def _argument(source: str, position: int) -> tuple[int, int, int]:
 
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
-_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(r"(?s)\\.|[{}]")

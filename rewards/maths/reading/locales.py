@@ -203,7 +203,7 @@ _COMMAS = _POINTED | frozenset(_SPACED_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+")
 # A word in small letters with a mark of its language counts too; names have capitals.
 _ACCENTED = re.compile("[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*")
-_CYRILLIC = re.compile("[а-яё]{4}", re.IGNORECASE)
+_CYRILLIC = re.compile("(?i)[а-яё]{4}")
 
 
 @lru_cache(maxsize=256)

@@ -99,9 +99,8 @@ _LITERAL = re.compile(
 _BASES = {"x": 16, "b": 2, "o": 8}
 # `\text{R\$ }45`, `Rs. 45`, `EUR 45`: a currency in words before its amount.
 _CURRENCY = re.compile(
-    r"^[\s$]*(?P<open>\\(?:text|textrm|mathrm)\s*\{\s*)?(?P<name>R\\?\$|US\\?\$|Rs\b\.?|INR|USD|EUR"
-    r"|GBP)(?:\s|~|\\[ ,;])*(?P<close>\}(?:\s|~|\\[ ,;])*)?(?P<amount>-?\.?\d.*)$",
-    re.DOTALL,
+    r"(?s)^[\s$]*(?P<open>\\(?:text|textrm|mathrm)\s*\{\s*)?(?P<name>R\\?\$|US\\?\$|Rs\b\.?|INR|USD|EUR"
+    r"|GBP)(?:\s|~|\\[ ,;])*(?P<close>\}(?:\s|~|\\[ ,;])*)?(?P<amount>-?\.?\d.*)$"
 )
 _SIGNS = {"R": "R$", "U": "\\$", "r": "₹", "I": "₹", "E": "€", "G": "£"}
 
