@@ -140,7 +140,8 @@ def _fraction(said: Notated, _: Notated) -> bool:
     return (
         node is not None
         and node.op == "num"
-        and not (said.node is not None and has(said.node, "percent"))
+        and said.node is not None
+        and (not has(said.node, "percent"))
     )
 
 
@@ -149,14 +150,9 @@ def _percent(said: Notated, gold: Notated) -> bool:
         return True
     # `25` and `25%` are one numeral; `0.25` is another.
     node, wanted = _bare(said.node), _bare(gold.node)
-    numerals = node is not None and wanted is not None and {node.op, wanted.op} <= EXACT
-    return (
-        numerals
-        and said.text != gold.text
-        and node is not None
-        and wanted is not None
-        and node.value == wanted.value
-    )
+    if node is None or wanted is None or said.text == gold.text:
+        return False
+    return {node.op, wanted.op} <= EXACT and node.value == wanted.value
 
 
 def _scientific(said: Notated, _: Notated) -> bool:

@@ -142,10 +142,8 @@ def joined(body: str, group: list[Box]) -> str:
     if len(texts) == 1:
         return texts[0]
     # The dictionary is filled from the end, so each content keeps the place of its first box.
-    distinct = list(
-        {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()
-    )
-    distinct.sort()
+    places = reversed(list(enumerate(texts)))
+    distinct = sorted({squeeze(text): place for place, text in places}.values())
     # A symbol stands close to its box, and a word may have others between.
     for pattern, width, form, joint in (
         (_NAMED, 16, "{} = {}", " , "),
@@ -309,10 +307,8 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
             return
         end = place
         # A heading of a deeper level, or a mark that does not begin its line.
-        if (
-            body[place - 1 : place] == "#"
-            or body[max(0, place - 40) : place].rpartition("\n")[2].strip()
-        ):
+        line = body[max(0, place - 40) : place].rpartition("\n")[2]
+        if body[place - 1 : place] == "#" or line.strip():
             continue
         stop = body.find("\n", place)
         to_end = stop < 0
@@ -326,12 +322,7 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         void = "" if text.strip() else "nothing follows the mark"
         void = CUT_OFF if truncated and to_end else void
         start = place + len(_HASH) + len(text) - len(text.lstrip())
+        end_of_text = start + len(text.strip())
         yield Candidate(
-            CandidateKind.HASH,
-            text.strip(),
-            start,
-            start + len(text.strip()),
-            place,
-            stop,
-            void=void,
+            CandidateKind.HASH, text.strip(), start, end_of_text, place, stop, void=void
         )

@@ -25,13 +25,9 @@ def math_verify(response: str) -> Extraction:
     """
     sentences = list(_HOPE_SENTENCE.finditer(response[-4000:]))
     if sentences:
-        base = max(0, len(response) - 4000)
-        return Extraction(
-            sentences[-1][1],
-            "math_verify sentence",
-            base + sentences[-1].start(1),
-            base + sentences[-1].end(1),
-        )
+        base, said = max(0, len(response) - 4000), sentences[-1]
+        start, end = said.span(1)
+        return Extraction(said[1], "math_verify sentence", base + start, base + end)
     return _last_box(response) or _extraction_of(last_expression(response))
 
 
