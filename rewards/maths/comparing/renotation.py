@@ -17,7 +17,7 @@ from ..reading.nodes import EXACT, Unreadable
 from ..reading.notation import as_words
 from ..reading.reader import clean, read_cleaned
 from ..reading.units import dimension
-from ..reading.vocabulary import UNITS_OF_NUMBER
+from ..reading.vocabulary import UNITS_OF_NUMBER, pairs
 from .forms import ORDERED, SEQUENCED
 from .sciences import (
     ENGINEERED,
@@ -70,10 +70,7 @@ def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
     return [*_ALWAYS, *rewrites], directions
 
 
-_TITLES = {
-    "max": "maximum", "min": "minimum", "gcd": "gcd", "hcf": "gcd", "gre": "gcd", "hig": "gcd",
-    "lcm": "lcm", "lea": "lcm",
-}  # fmt: skip
+_TITLES = pairs("max=maximum min=minimum gcd=gcd hcf=gcd gre=gcd hig=gcd lcm=lcm lea=lcm")
 _TITLED = (
     r"(?:max(?:imum)?|min(?:imum)?)(?: value)?|gcd|hcf|greatest common (?:divisor|factor)"
     r"|highest common factor|lcm|least common multiple"

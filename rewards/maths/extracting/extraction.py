@@ -106,15 +106,9 @@ class Ranked(NamedTuple):
 
 
 _TURN_ENDS = (
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|endoftext|>",
-    "</s>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<|return|>",
-)
+    "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>", "<|end_of_text|>",
+    "<end_of_turn>", "<|return|>",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=16)

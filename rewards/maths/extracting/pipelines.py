@@ -69,8 +69,5 @@ def gsm8k(response: str) -> Extraction:
 
 
 PIPELINES: dict[str, Callable[[str], Extraction]] = {
-    "math_verify": math_verify,
-    "prm800k": prm800k,
-    "dapo": dapo,
-    "gsm8k": gsm8k,
-}
+    "math_verify": math_verify, "prm800k": prm800k, "dapo": dapo, "gsm8k": gsm8k,
+}  # fmt: skip

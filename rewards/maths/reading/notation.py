@@ -11,7 +11,7 @@ import unicodedata
 
 from .locales import LATIN_UNIT, uniform_units
 from .siunitx import plain_units
-from .vocabulary import NUMBER_WORDS
+from .vocabulary import NUMBER_WORDS, pairs
 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
@@ -23,52 +23,34 @@ _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 _SYMBOLS: dict[str, str] = {
     "×": r"\times ", "✕": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "∙": r"\cdot ",
-    "•": r"\cdot ", "∗": "*",
-    "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-",
-    "﹣": "-",
-    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
-    "≦": r"\le ", "≧": r"\ge ",
-    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ",
-    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "•": r"\cdot ", "∗": "*", "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-",
+    "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ",
+    "⩽": r"\le ", "⩾": r"\ge ", "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
     "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ",
-    "⌀": r"\emptyset ",
-    "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ", "′": "'", "″": "''",
-    "∣": r"\mid ",
-    "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ", "⋯": r"\cdots ", "∑": r"\sum ",
-    "∏": r"\prod ", "∫": r"\int ",
-    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}",
-    "ℂ": r"\mathbb{C}",
-    "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-    "⌉": r"\rceil ",
-    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ",
-    "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ",
-    "⊕": r"\oplus ", "⊗": r"\otimes ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ",
-    "⊇": r"\supseteq ",
-    "⊥": r"\perp ", "≅": r"\cong ", "∝": r"\propto ", "↦": r"\mapsto ",
-    "←": r"\leftarrow ", "∇": r"\nabla ", "∂": r"\partial ", "⇌": r"\rightleftharpoons ",
-    "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "∶": ":",
-    "（": "(",
-    "）": ")",
-    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'",
-    "⟨": r"\langle ", "⟩": r"\rangle ",
-    "∥": r"\parallel ",
-    "或": " or ", "和": " and ", "与": " and ", "及": " and ", "且": " and ",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ",
-    "\u3000": " ",
-    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "",
-    "\u2061": "", "\u2062": "",
-    "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a", "\u2148": "i",
-    "\u2147": "e",
+    "⌀": r"\emptyset ", "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ",
+    "′": "'", "″": "''", "∣": r"\mid ", "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ",
+    "⋯": r"\cdots ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "∠": r"\angle ",
+    "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
+    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ", "∧": r"\land ", "∨": r"\lor ",
+    "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ", "⊕": r"\oplus ", "⊗": r"\otimes ",
+    "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ", "⊇": r"\supseteq ", "⊥": r"\perp ",
+    "≅": r"\cong ", "∝": r"\propto ", "↦": r"\mapsto ", "←": r"\leftarrow ", "∇": r"\nabla ",
+    "∂": r"\partial ", "⇌": r"\rightleftharpoons ", "，": ",", "、": ",", "。": ".", "；": ";",
+    "：": ":", "∶": ":", "（": "(", "）": ")", "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"',
+    "‘": "'", "’": "'", "⟨": r"\langle ", "⟩": r"\rangle ", "∥": r"\parallel ", "或": " or ",
+    "和": " and ", "与": " and ", "及": " and ", "且": " and ", "\u00a0": " ", "\u2009": " ",
+    "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ", "\u3000": " ", "\u200b": "",
+    "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "", "\u2061": "",
+    "\u2062": "", "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a",
+    "\u2148": "i", "\u2147": "e",
 }  # fmt: skip
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta",
-    "θ": "theta",
-    "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
-    "σ": "sigma",
-    "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta",
-    "Θ": "Theta",
-    "Λ": "Lambda", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
-}  # fmt: skip
+_GREEK = pairs(
+    "α=alpha β=beta γ=gamma δ=delta ε=epsilon ζ=zeta η=eta θ=theta κ=kappa λ=lambda μ=mu µ=mu ν=nu "
+    "ξ=xi π=pi ρ=rho σ=sigma τ=tau φ=phi χ=chi ψ=psi ω=omega Γ=Gamma Δ=Delta Θ=Theta Λ=Lambda Π=Pi "
+    "Σ=Sigma Φ=Phi Ψ=Psi Ω=Omega"
+)
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
 
 
