@@ -132,11 +132,8 @@ def _candidates_at(
     if match is None:
         return
     noun = "answer" if match["answer"] else "result"
-    if (
-        language is ENGLISH
-        and noun == "answer"
-        and (first := _value_first(body, after, match.start(), match.end(noun)))
-    ):
+    in_english = language is ENGLISH and noun == "answer"
+    if in_english and (first := _value_first(body, after, match.start(), match.end(noun))):
         yield first
     link, reach = match["link"] or "", match.end()
     if match["link"] is None:

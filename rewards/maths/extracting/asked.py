@@ -201,9 +201,8 @@ def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named
     asked: set[Named] = set()
     for place, stop in zip(places, [*places[1:], len(question)], strict=True):
         text = question[place:stop]
-        found = sorted(
-            (at, pair) for pair in pairs if (at := place_of(pair.name.lower(), text)) >= 0
-        )
+        places_found = ((place_of(pair.name.lower(), text), pair) for pair in pairs)
+        found = sorted((at, pair) for at, pair in places_found if at >= 0)
         for turn, (at, pair) in enumerate(found):
             if turn and not _JOINED.search(text, found[turn - 1][0], at):
                 break
@@ -293,9 +292,8 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
-    exists = (
-        _EXISTS.match(clause.lstrip()) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None
-    )
+    existence = _EXISTENCE.match(asked[0].strip(" .!?:,\n"))
+    exists = _EXISTS.match(clause.lstrip()) if existence else None
     if exists and not (led and _CONDITIONAL.search(led[0])):
         noun = (exists["noun"] or exists["other"]).lower().removesuffix("s")
         is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
@@ -303,7 +301,7 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
         return Named("", says, begin, end) if is_asked else None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
-    verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
+    verb = re.search(rf"\b(?:{_VERBS})\b|n['’]t\b|'s\b", clause.lower())
     if not whole or not (verb or _finite(clause, asked["rest"])):
         return None
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
@@ -338,10 +336,8 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     # A point within a formula ends no sentence.
     offered = _OFFERED.search(_FORMULA.sub("$", prompt[-MAX_QUESTION:]))
     # Of `converge absolutely, converge conditionally or diverge?` the offer has more than a word.
-    manners = [word for word in offered.groups() if word.endswith("ly")] if offered else []
-    if offered is None or (
-        manners and re.search(r"\b(?:con|di)verge\b", " ".join(offered.groups()))
-    ):
+    offer = " ".join(offered.groups()) if offered else ""
+    if offered is None or (re.search(r"ly\b", offer) and re.search(r"\b(?:con|di)verge\b", offer)):
         return None
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
@@ -474,9 +470,8 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
     turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
     if turned.intersection(_PAIR.findall(before.lower())):
         return None
-    return Named(
-        "", f"{ratio['first']}:{ratio['second']}", ratio.start("first"), ratio.end("second")
-    )
+    value = f"{ratio['first']}:{ratio['second']}"
+    return Named("", value, ratio.start("first"), ratio.end("second"))
 
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
@@ -484,14 +479,12 @@ def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
     if chance is None or int(chance["part"]) > int(chance["whole"]):
         return None
-    return Named(
-        "", f"{chance['part']}/{chance['whole']}", chance.start("part"), chance.end("whole")
-    )
+    value = f"{chance['part']}/{chance['whole']}"
+    return Named("", value, chance.start("part"), chance.end("whole"))
 
 
-_VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
-          "cannot")  # fmt: skip
-_ASKED_BACK = re.compile(rf"(?i)\W*(?:{'|'.join(_VERBS)})\b")
+_VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"
+_ASKED_BACK = re.compile(rf"(?i)\W*(?:{_VERBS})\b")
 
 
 def _finite(clause: str, asked: str) -> bool:

@@ -105,6 +105,7 @@ _EXPLAINS = re.compile(
 _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
+_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
@@ -128,20 +129,13 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
-    for place, line in enumerate(lines):
-        if place and _EXPLAINS.fullmatch(line):
-            del lines[place:]
-            break
+    explained = (n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line))
+    del lines[next(explained, len(lines)) :]
     names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
     together = (
-        all(_PART.match(line) for line in lines)
+        all(map(_PART.match, lines))
         or ("" not in names and len(set(names)) == len(lines))
-        or any(
-            line.count("{") != line.count("}")
-            or line.endswith((",", "\\\\", "and", "or", "$$"))
-            or line in {"\\[", "\\]"}
-            for line in lines
-        )
+        or any(line.count("{") != line.count("}") or _UNFINISHED.search(line) for line in lines)
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text
@@ -164,12 +158,10 @@ def listed_values(body: str, count: int) -> Candidate | None:
             return None
         text = cleaned(", ".join(row.strip("-*• ") for row in rows))
         return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
-    if (listed := rows_of(body, count)) and not (
-        _DISOWNS.search(body[: listed.start].rstrip()[-120:])
-        or _DISOWNS.search(body[listed.start :])
-        or _STEPS.search(body, listed.start)
-    ):
-        return listed
+    if (listed := rows_of(body, count)) and not _STEPS.search(body, listed.start):
+        around = body[: listed.start].rstrip()[-120:], body[listed.start :]
+        if not any(map(_DISOWNS.search, around)):
+            return listed
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
@@ -360,9 +352,8 @@ _TO_ONESELF = re.compile(
 def _last_word(body: str) -> re.Match[str] | None:
     """Return the verdict that is the last sentence, unless it speaks of the line before."""
     word = _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
-    return (
-        word if word and not _TO_ONESELF.search(body[: word.start() + 1].rstrip()[-120:]) else None
-    )
+    before = body[: word.start() + 1].rstrip()[-120:] if word else ""
+    return None if _TO_ONESELF.search(before) else word
 
 
 # `So no, 2047 is not prime`: the word and the whole statement.
@@ -578,12 +569,8 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     if _STATED.search(body, (again or [start])[-1], begin):
         return None
     behind = phrase[length:]
-    if (
-        not length
-        or _NOT_ALONE.fullmatch(phrase[:length].strip())
-        or _DERIVED.search(behind)
-        or "-" in behind
-    ):
+    alone = _NOT_ALONE.fullmatch(phrase[:length].strip())
+    if alone or _DERIVED.search(behind) or "-" in behind:
         return None
     stop = begin + length
     unit = re.match(r"\s*(?:(?:square|cubic)\s+)?[A-Za-z]+", behind)
@@ -610,12 +597,8 @@ def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) 
     stated = _STATES.search(body, start, emphasis.start()) or (
         emphasis[2].endswith(("percent", "per cent")) and body[: emphasis.start()].endswith(" by ")
     )
-    return bool(
-        closes
-        and stated
-        and _VALUE_IN_WORDS.match(emphasis[2])
-        and not _OTHERS.search(body, start, emphasis.start())
-    )
+    value = closes and stated and _VALUE_IN_WORDS.match(emphasis[2])
+    return bool(value) and not _OTHERS.search(body, start, emphasis.start())
 
 
 _BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")

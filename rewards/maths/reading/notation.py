@@ -13,10 +13,10 @@ from .locales import LATIN_UNIT, uniform_units
 from .siunitx import plain_units
 from .vocabulary import NUMBER_WORDS, pairs
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
-_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
-_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx")
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(map(chr, _SUPERSCRIPTS))}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(map(chr, _SUBSCRIPTS))}]+")
 # A list of statements by circled numbers: `①, ③ and ④`.
 _CIRCLED = re.compile(r"[①-⑳](?:[\s,、，]*(?:and\s*)?[①-⑳])*")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
@@ -132,12 +132,8 @@ def to_latex(text: str) -> str:
     text = _CIRCLED.sub(
         lambda run: ", ".join(str(ord(c) - ord("①") + 1) for c in run[0] if "①" <= c <= "⑳"), text
     )
-    text = _SUPERSCRIPT_RUN.sub(
-        lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text
-    )
-    text = _SUBSCRIPT_RUN.sub(
-        lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text
-    )
+    text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_SUBSCRIPTS)}}}", text)
     text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
 
@@ -338,12 +334,7 @@ def _without_edges(text: str) -> str:
     text = text.strip(' \t\r\n*`"')
     if text.endswith("\\"):
         text = text.rstrip("\\ ")
-    while (
-        text
-        and text[-1] in ".,;:"
-        and not text.endswith("...")
-        and not text.endswith(("\\,", "\\;", "\\:"))
-    ):
+    while text.endswith((".", ",", ";", ":")) and not text.endswith(("...", "\\,", "\\;", "\\:")):
         text = text[:-1].rstrip(' \t\r\n*`"')
     while text[:1] in {"=", ":"}:
         text = text[1:].lstrip()

@@ -98,11 +98,9 @@ def read_cleaned(cleaned: str) -> Node:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
-    if fraction := _FRACTION.match(cleaned):
-        denominator = int(fraction[3])
-        if denominator:
-            value = Fraction(int(fraction[1] + fraction[2]), denominator)
-            return nodes.num(value.numerator if value.denominator == 1 else value)
+    if (fraction := _FRACTION.match(cleaned)) and int(fraction[3]):
+        value = Fraction(int(fraction[1] + fraction[2]), int(fraction[3]))
+        return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
     cleaned = with_constant(cleaned)
@@ -230,9 +228,7 @@ def _parse(cleaned: str) -> Node:
         node = listed(parser)
     except RecursionError as error:
         raise TooBig("nested too deep") from error
-    while not parser.sees("end") and (
-        parser.sees("endgroup") or parser.at("sign", ".") or parser.at("sign", '"')
-    ):
+    while parser.sees("endgroup") or parser.at("sign", ".") or parser.at("sign", '"'):
         parser.take()
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")
