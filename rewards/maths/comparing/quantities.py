@@ -222,8 +222,8 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.equal(mul(*factors), plain)
         # A radian is a pure number, so that its name may be left out under every convention.
         if marked.note == "rad" or judge.conventions.missing_unit:
-            first, second = (gold.args[0], answer) if marked is gold else (gold, answer.args[0])
-            return same_value(first, second, judge)
+            pair = (gold.args[0], answer) if marked is gold else (gold, answer.args[0])
+            return same_value(*pair, judge)
         return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
     letters = [sorted(side.note.replace("*", "")) for side in (gold, answer)]
     if "/" not in gold.note + answer.note and letters[0] == letters[1]:

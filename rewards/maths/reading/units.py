@@ -41,8 +41,8 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     if unit is not None:
         return unit
     words: list[str] = []
-    while (word := tokens[position]).kind == "word" and word.value not in _JOINING:
-        words.append(word.value)
+    while tokens[position].kind == "word" and tokens[position].value not in _JOINING:
+        words.append(tokens[position].value)
         position += 1
     if denied := DENIALS.intersection(map(str.lower, words)):
         raise Unreadable(f"the word {min(denied)!r} after a value")
