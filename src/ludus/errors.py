@@ -206,11 +206,13 @@ class UpdateRefused(TrainingFailed):
     Args:
         message: what is not finite.
         rows: rows of the batch at fault; empty where nothing tells them apart.
+        remedy: what to do; empty where only the cause of a loss that explodes can be guessed.
     """
 
-    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+    def __init__(self, message: str, rows: Iterable[int] = (), remedy: str = "") -> None:
         self.rows = tuple(rows)
-        super().__init__(message, self.rows)
+        self.remedy = remedy
+        super().__init__(message, self.rows, remedy)
 
     def __str__(self) -> str:
         return str(self.args[0])
