@@ -22,6 +22,7 @@
       - UpdateRefused                           an update would have spoilt the weights
       - RankLost                                a process that holds a part of the weights is gone
     + SaveFailed             (OSError)          a file of a run could not be written
+    + ConstructionFailed     (RuntimeError)     a constructor of an environment or verifier failed
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -224,6 +225,13 @@ class RankLost(TrainingFailed):
 
 class SaveFailed(LudusError, OSError):
     """A file of a run could not be written; the message gives the system's reason."""
+
+
+class ConstructionFailed(LudusError, RuntimeError):
+    """The constructor of an environment or verifier raised what says nothing about its options.
+
+    The message names what was made, the options, the exception and its place.
+    """
 
 
 class CheckFailed(LudusError, AssertionError):
