@@ -30,7 +30,11 @@ LOOKED = 16
 """How many tasks are examined per requested task, for sets that repeat problems."""
 CLOSE_TIMEOUT_S = 5.0
 SEED_STRIDE = 1_000_003
-"""Between the sampling seeds of two seeds of an evaluation; their samples lie between."""
+"""A sampling seed is a multiple of this, drawn for a task, and the index of the sample."""
+SEED_BITS = 22
+"""Bits of that multiple. A chat policy's requests carry about 1,000 times the seed, which is then
+still exact as a number of JSON.
+"""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,13 +174,12 @@ class _WorkList:
         maker = maker_for(session)
         try:
             for task, index in self._waiting:
-                sampling_seed = self._seed * SEED_STRIDE + index
                 episode = await maker.make(
                     session,
                     task=task,
                     split=self._split,
                     seed=self._seed,
-                    sampling_seed=sampling_seed,
+                    sampling_seed=self._sampling_seed(task, index),
                 )
                 episode.index, episode.group = index, f"{task}#{self._seed}"
                 self.played[task, index] = episode
@@ -194,6 +197,12 @@ class _WorkList:
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
+
+    def _sampling_seed(self, task: str, index: int) -> int:
+        # Samples that shared a seed would draw alike in every task, and right or wrong together:
+        # the intervals take tasks as independent of each other.
+        drawn = Task(id=task, split=self._split).rng(self._seed).getrandbits(SEED_BITS)
+        return drawn * SEED_STRIDE + index
 
 
 def valid(trajectory: Trajectory) -> bool:
