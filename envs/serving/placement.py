@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ludus.background import end_task
-from ludus.errors import EpisodeEnded, LudusError, ServerFault
+from ludus.errors import ConstructionFailed, EpisodeEnded, LudusError, ServerFault
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
 
@@ -146,9 +146,9 @@ def fault_in(error: BaseException, session: str, seq: int) -> Fault:
 
 def is_bug(error: BaseException) -> bool:
     """Whether the environment's author should see a traceback: any exception that is not a
-    LudusError.
+    LudusError, or that the constructor raised.
     """
-    return not isinstance(error, LudusError)
+    return not isinstance(error, LudusError) or isinstance(error, ConstructionFailed)
 
 
 async def _reset(
