@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -129,6 +130,11 @@ async def fork_all(
             if is_bug(error):
                 logger.error("a fork of session %s failed", fork.session, exc_info=error)
             faults[name] = fault_of(error, session=name, otherwise="env_failed")
+        except BaseException:  # given up: nobody is told of the children that were made
+            for child in made.values():
+                with contextlib.suppress(Exception):
+                    await child.close()
+            raise
     how, digest = how_it_forks(parent.env), digest_of_state(parent)
     return made, ForkDone(parent.turns, how, digest, faults)
 
