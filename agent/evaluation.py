@@ -51,6 +51,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Mean return over tasks; None if every episode failed."""
     pass_at: dict[int, Estimate] = {}
     """k -> pass@k, over the tasks with at least k valid episodes."""
+    passing: float = 1.0
+    """The return from which an episode passes."""
     turns: float = 0.0
     """Mean number of turns of an episode."""
     stops: dict[str, int] = {}
@@ -237,6 +239,7 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         if trajectories
         else None,
         pass_at=pass_rates(list(by_task.values()), passing),
+        passing=passing,
         turns=fmean(len(t.turns) for t in trajectories) if trajectories else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )
