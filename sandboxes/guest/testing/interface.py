@@ -606,12 +606,10 @@ class Interface:
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
     @cached_property
-    def counts_places(self) -> bool:
-        """Whether the tests may take items from objects by their places, one after another."""
-        return any(
-            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
-            for node in self.nodes
-        )
+    def stated(self) -> set[str]:
+        """The methods that the tests call in a statement of their own, without use of the answer."""
+        calls = [n.value for n in self.nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
+        return {last_name(call.func) for call in calls}
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
