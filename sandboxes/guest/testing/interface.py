@@ -186,8 +186,12 @@ class Interface:
         """Methods that plain values have too, and that objects under test answer with data; and
         the predicates that the tests ask of them. On any other object a predicate would be the
         outcome of a test, said by the solution."""
+        self.acted: set[str] = set()
+        """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
+        self.stated: set[str] = set()
+        """Methods that the tests call without use of what they answer."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self.kept: set[str] = set()
@@ -432,6 +436,9 @@ class Interface:
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
+                    self.acted.add(self.origin(value))
+                    self.stated.add(name)
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
                     name in _ACCESSORS
                 ):
@@ -606,10 +613,12 @@ class Interface:
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
     @cached_property
-    def stated(self) -> set[str]:
-        """The methods that the tests call in a statement of their own, without use of the answer."""
-        calls = [n.value for n in self.nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Call)]
-        return {last_name(call.func) for call in calls}
+    def counts_places(self) -> bool:
+        """Whether the tests may take items from objects by their places, one after another."""
+        return any(
+            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
+            for node in self.nodes
+        )
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""

@@ -62,6 +62,9 @@ class HandleState:
         and by operation (`still`)."""
         self.since = 0
         """When the object began to answer so."""
+        self.is_value = False
+        """Whether a function gave it by itself, and the tests use nothing of it that only an object
+        has."""
         self.is_mapping: bool | None = None
         """Whether it has keys and items; None as long as nobody has asked."""
 
@@ -159,7 +162,7 @@ class Handle:
         if not state.kind:
             if (plain := as_plain(self, "__hash__")) is not None:
                 return hash(plain)
-            if has_own(self, "__hash__") or has_own(self, "__eq__"):
+            if state.is_value or has_own(self, "__hash__") or has_own(self, "__eq__"):
                 raise refuse(self, "hash()")
         return hash(state.token)
 
@@ -209,14 +212,19 @@ class Abilities:
             state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
         verb = "make" if state.known else "call"
+        before = state.line.met
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         # What a class makes is judged as an object, and never as the data that it derives from.
         is_object = isinstance(result, Handle) or hasattr(result, "ludus_token")
         if state.kind == "misplaced" and not is_object:
             raise refuse(self, "a class where a function is asked for")
-        if state.kind == "class" and isinstance(result, Handle):
+        if not isinstance(result, Handle):
+            return result
+        if state.kind == "class":
             state_of(result).called = state.name
+        if state.line.met > before and state.name not in state.line.interface.acted:
+            state_of(result).is_value = not state_of(result).known
         return result
 
     def __iter__(self: Any) -> Iterator[object]:
@@ -230,6 +238,8 @@ class Abilities:
 
     def __contains__(self: Any, item: object) -> bool:
         state = state_of(self)
+        if state.is_value:
+            raise refuse(self, "in")
         if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
         if not hasattr(type(self), "__iter__"):
@@ -309,7 +319,8 @@ def _item(handle: Any, key: Any) -> object:
     if is_value and (shown := _as_mapping(handle)) is not None and key in shown:
         return shown[key]
     answer = forward("getitem", handle, key)
-    if state.meant or type(key) not in (int, slice):
+    places = state.line.interface.counts_places  # else an integer may be a key
+    if state.meant or not places or type(key) not in (int, slice):
         return answer
     if type(key) is int and key < 0 and hasattr(handle, "__len__"):
         key += len(handle)
@@ -347,6 +358,8 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
 
 
 def _text(handle: Handle, verb: str, *form: str) -> str:
+    if state_of(handle).is_value:
+        return "<object of the solution>"
     return str(still(handle, (verb, *form), _exactly(str, handle, verb, *form)))
 
 
@@ -396,7 +409,10 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 
 def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
-    state = state_of(next(item for item in operands if isinstance(item, Handle)))
+    first = next(item for item in operands if isinstance(item, Handle))
+    state = state_of(first)
+    if state.is_value:
+        return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
 
 
