@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections import UserString
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -22,7 +23,8 @@ MODULE = "solution"
 _MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
-_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__", "keys", "values", "items", "get")
+_OF_DICTS = ("keys", "values", "items", "get")
+_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__", *_OF_DICTS)
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
 TEXTS = ("__str__", "__repr__", "__format__")
@@ -92,13 +94,6 @@ def defined_anew(kind: type) -> set[str]:
     return overridden.union(TEXTS, OF_FLAGS if issubclass(kind, enum.Flag) else ())
 
 
-def _keys_of(item: Any) -> Iterable[object] | None:
-    """Return the keys of an object that is used like a dict; None for others."""
-    kind = type(item)
-    is_mapping = hasattr(kind, "keys") and (hasattr(kind, "__getitem__") or hasattr(kind, "get"))
-    return item.keys() if is_mapping else None  # type: ignore[no-any-return]
-
-
 def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
     """Return the data that answers a use of an object in the object's place; None if nothing does.
 
@@ -118,13 +113,28 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
         return None
     if isinstance(item, UserString):
         return str(item.data)
-    keys = item if isinstance(item, Mapping) else _keys_of(item)
-    if keys is not None:
-        of: Any = getattr(type(item), "__getitem__", None) or type(item).get  # type: ignore[attr-defined]
-        pairs = [(key, of(item, key)) for key in islice(keys, _MAX_ITEMS + 1)]
+    if isinstance(item, Mapping):
+        pairs = [(key, item[key]) for key in islice(item, _MAX_ITEMS + 1)]
         return dict(pairs) if len(pairs) <= _MAX_ITEMS else None
     for kind, copied in ((AbstractSet, set), (Sequence, list)):
         if isinstance(item, kind):
             items: list[object] = list(islice(item, _MAX_ITEMS + 1))
             return copied(items) if len(items) <= _MAX_ITEMS else None
+    with suppress(Exception):
+        return _collected(item) if operation in _ABSTRACT else None
     return None
+
+
+def _collected(item: Any) -> object | None:
+    """Return the items of an object whose class is no collection by name but is used like one: a
+    list of what it has at each place, or a dict of what it has for each item or key.
+    """
+    kind: Any = type(item)
+    find = getattr(kind, "__getitem__", None) or kind.get
+    keys: list[object] = list(islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1))
+    if len(keys) > _MAX_ITEMS:
+        return None
+    has_places = not any(hasattr(kind, name) for name in _OF_DICTS)
+    if has_places and all(find(item, place) == key for place, key in enumerate(keys)):
+        return keys
+    return {key: find(item, key) for key in keys}

@@ -612,14 +612,6 @@ class Interface:
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
-    @cached_property
-    def counts_places(self) -> bool:
-        """Whether the tests may take items from objects by their places, one after another."""
-        return any(
-            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
-            for node in self.nodes
-        )
-
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
         return self.free(mark.func if isinstance(mark, ast.Call) else mark)

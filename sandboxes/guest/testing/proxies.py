@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import zip_longest
 from opcode import opmap
@@ -65,8 +66,8 @@ class HandleState:
         self.is_value = False
         """Whether a function gave it by itself, and the tests use nothing of it that only an object
         has."""
-        self.is_mapping: bool | None = None
-        """Whether it has keys and items; None as long as nobody has asked."""
+        self.ways: set[bool] = set()
+        """Whether it was asked for what it has under a key, or for all that it has, or both."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -229,6 +230,8 @@ class Abilities:
 
     def __iter__(self: Any) -> Iterator[object]:
         state = state_of(self)
+        if (items := _collection(self)) is not None:
+            return _still_items(self, iter(items))
         iterator = ask(self, "iter", source=state.known)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
@@ -306,7 +309,7 @@ def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]
     number = 0
     for number, item in enumerate(iterator, 1):
         yield still(handle, number - 1, item)
-    still(handle, "len", number)
+    still(handle, ("len",), number)
 
 
 def _item(handle: Any, key: Any) -> object:
@@ -316,11 +319,12 @@ def _item(handle: Any, key: Any) -> object:
     # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
     if is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP:
         raise refuse(handle, "in")
-    if is_value and (shown := _as_mapping(handle)) is not None and key in shown:
-        return shown[key]
+    items = _collection(handle)
+    with suppress(IndexError, KeyError, TypeError):
+        if items is not None and type(key) is not slice:
+            return items[key]
     answer = forward("getitem", handle, key)
-    places = state.line.interface.counts_places  # else an integer may be a key
-    if state.meant or not places or type(key) not in (int, slice):
+    if not is_value or type(key) not in (int, slice):
         return answer
     if type(key) is int and key < 0 and hasattr(handle, "__len__"):
         key += len(handle)
@@ -331,13 +335,16 @@ def _item(handle: Any, key: Any) -> object:
     return answer if type(key) is slice else still(handle, key, answer)
 
 
-def _as_mapping(handle: Handle) -> dict[object, object] | None:
-    """Return the items of an object that is used like a dict; None for others."""
-    state = state_of(handle)
-    if state.is_mapping is not False:
-        plain = as_plain(handle, "__getitem__")
-        state.is_mapping = isinstance(plain, dict)
-    return plain if state.is_mapping else None  # type: ignore[return-value]
+def _collection(handle: Handle) -> Any:
+    """Return what an object in the place of a collection holds, a list or dict that is taken once
+    for all uses; None for other objects.
+    """
+    state, kind = state_of(handle), type(handle)
+    finds = hasattr(kind, "__getitem__") and hasattr(kind, "__iter__")
+    if not finds or state.meant or state.is_value or state.called in state.line.interface.kept:
+        return None
+    plain = as_plain(handle, "__getitem__")
+    return plain if isinstance(plain, (list, dict)) else None
 
 
 def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) -> object:
@@ -346,12 +353,17 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     What it is told could be what the tests expect, and what a predicate answers is their outcome.
     What changes an object, or looks up a key, tells no more than the object has to know.
     """
-    interface = state_of(handle).line.interface
+    state = state_of(handle)
+    interface = state.line.interface
     tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
 
     def call(*arguments: object, **keywords: object) -> object:
         if name in PREDICATES or ((arguments or keywords) and not tells):
             raise refuse(handle, f".{name}")
+        if name in ("get", "keys", "values", "items") and (arguments or name != "get"):
+            state.ways.add(name == "get")
+            if len(state.ways) > 1 or hasattr(type(handle), "__getitem__"):
+                raise refuse(handle, f".{name}")  # One may deny what the other says.
         return method(*arguments, **keywords)
 
     return call
@@ -448,7 +460,7 @@ _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     state = state_of(handle)
-    if is_function(handle):
+    if is_function(handle) or (state.is_value and not state.called):
         return None
     line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
@@ -483,9 +495,12 @@ def _unary(name: str) -> Callable[..., object]:
 
 
 def _look(name: str) -> Callable[..., object]:
-    return lambda self, *operands: still(
-        self, (name, *operands) if operands else name, forward(name, self, *operands)
-    )
+    def look(self: Handle, *operands: object) -> object:
+        if name == "len" and (items := _collection(self)) is not None:
+            return len(items)
+        return still(self, (name, *operands), forward(name, self, *operands))
+
+    return look
 
 
 def _binary(name: str) -> Callable[[Handle, object], object]:
