@@ -131,7 +131,9 @@ def _collected(item: Any) -> object | None:
     """
     kind: Any = type(item)
     find = getattr(kind, "__getitem__", None) or kind.get
-    keys: list[object] = list(islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1))
+    keys: list[object] = list(
+        islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1)
+    )
     if len(keys) > _MAX_ITEMS:
         return None
     has_places = not any(hasattr(kind, name) for name in _OF_DICTS)

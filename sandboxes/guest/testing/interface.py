@@ -425,7 +425,6 @@ class Interface:
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
-        mapped: set[str] = set()
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
@@ -445,12 +444,8 @@ class Interface:
                     self.said.add(str(said))
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
-                case (
-                    ast.Call(func=ast.Name(id="dict"), args=[mapping])
-                    | ast.keyword(arg=None, value=mapping)
-                ):
+                case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
                     self.said.add("keys")
-                    mapped.add(self.origin(mapping))
                 case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
                     kept.add(self.free(made))
                 case ast.Compare():
@@ -473,7 +468,6 @@ class Interface:
         self.kept = (self.classes & kept) - uses.keys()
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.attributes |= {"keys"} if mapped & (self.shown | self.kept) else set()
         self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):

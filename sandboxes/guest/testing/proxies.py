@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import zip_longest
 from opcode import opmap
 from typing import Any
 
@@ -326,13 +325,14 @@ def _item(handle: Any, key: Any) -> object:
     answer = forward("getitem", handle, key)
     if not is_value or type(key) not in (int, slice):
         return answer
-    if type(key) is int and key < 0 and hasattr(handle, "__len__"):
-        key += len(handle)
-    if type(key) is slice and hasattr(handle, "__iter__"):
-        for given, shown in zip_longest(answer, list(handle)[key], fillvalue=OPERATIONS):  # type: ignore[call-overload]
-            if all_plain([given, shown]) and given != shown:
-                raise refuse(handle, "a part that is another")
-    return answer if type(key) is slice else still(handle, key, answer)
+    if items is None:
+        return answer if type(key) is slice else still(handle, key, answer)
+    with suppress(IndexError):
+        given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
+        shown = list(items)[key]
+        if all_plain([given, shown]) and given != shown:
+            raise refuse(handle, "a part that is another")
+    return answer
 
 
 def _collection(handle: Handle) -> Any:
@@ -340,7 +340,7 @@ def _collection(handle: Handle) -> Any:
     for all uses; None for other objects.
     """
     state, kind = state_of(handle), type(handle)
-    finds = hasattr(kind, "__getitem__") and hasattr(kind, "__iter__")
+    finds = hasattr(kind, "__getitem__") and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
     if not finds or state.meant or state.is_value or state.called in state.line.interface.kept:
         return None
     plain = as_plain(handle, "__getitem__")
@@ -364,7 +364,11 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             state.ways.add(name == "get")
             if len(state.ways) > 1 or hasattr(type(handle), "__getitem__"):
                 raise refuse(handle, f".{name}")  # One may deny what the other says.
-        return method(*arguments, **keywords)
+        items = _collection(handle) if name == "pop" else None
+        answer = method(*arguments, **keywords)
+        if isinstance(items, list) and all_plain([answer, items]) and answer not in items:
+            raise refuse(handle, ".pop")
+        return answer
 
     return call
 
@@ -451,6 +455,13 @@ def _pair(name: str, left: object, right: object) -> object:
     known = all(state_of(handle).known for handle in handles)
     if known and (len(handles) == 2 or state_of(handles[0]).meant):
         return forward(name, left, right)
+    before = state_of(handles[0]).line.met
+    if len(handles) == 2 and not any(state_of(handle).is_value for handle in handles):
+        result = forward(name, left, right)
+        if not isinstance(result, Handle):
+            raise refuse(handles[0], name)
+        state_of(result).is_value = state_of(result).line.met > before
+        return result
     return operate_on_plain(name, handles[0], (left, right))
 
 
@@ -460,7 +471,7 @@ _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     state = state_of(handle)
-    if is_function(handle) or (state.is_value and not state.called):
+    if is_function(handle) or (state.is_value and not (state.called or operation.isalpha())):
         return None
     line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
