@@ -30,7 +30,11 @@ LOOKED = 16
 """How many tasks are examined per requested task, for sets that repeat problems."""
 CLOSE_TIMEOUT_S = 5.0
 SEED_STRIDE = 1_000_003
-"""Between the sampling seeds of two seeds of an evaluation; their samples lie between."""
+"""A sampling seed is a multiple of this, drawn for a task, and the index of the sample."""
+SEED_BITS = 22
+"""Bits of that multiple. A chat policy's requests carry about 1,000 times the seed, which is then
+still exact as a number of JSON.
+"""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +51,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Mean return over tasks; None if every episode failed."""
     pass_at: dict[int, Estimate] = {}
     """k -> pass@k, over the tasks with at least k valid episodes."""
+    passing: float = 1.0
+    """The return from which an episode passes."""
     turns: float = 0.0
     """Mean number of turns of an episode."""
     stops: dict[str, int] = {}
@@ -170,13 +176,12 @@ class _WorkList:
         maker = maker_for(session)
         try:
             for task, index in self._waiting:
-                sampling_seed = self._seed * SEED_STRIDE + index
                 episode = await maker.make(
                     session,
                     task=task,
                     split=self._split,
                     seed=self._seed,
-                    sampling_seed=sampling_seed,
+                    sampling_seed=self._sampling_seed(task, index),
                 )
                 episode.index, episode.group = index, f"{task}#{self._seed}"
                 self.played[task, index] = episode
@@ -194,6 +199,12 @@ class _WorkList:
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
         finally:
             await session.close()
+
+    def _sampling_seed(self, task: str, index: int) -> int:
+        # Samples that shared a seed would draw alike in every task, and right or wrong together:
+        # the intervals take tasks as independent of each other.
+        drawn = Task(id=task, split=self._split).rng(self._seed).getrandbits(SEED_BITS)
+        return drawn * SEED_STRIDE + index
 
 
 def valid(trajectory: Trajectory) -> bool:
@@ -228,6 +239,7 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         if trajectories
         else None,
         pass_at=pass_rates(list(by_task.values()), passing),
+        passing=passing,
         turns=fmean(len(t.turns) for t in trajectories) if trajectories else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )
