@@ -4,12 +4,14 @@ python benchmarks/audit.py pages FILE             # measure what FILE lacks, and
 python benchmarks/audit.py own FILE [ID]...       # measure our environments, or those named
 python benchmarks/audit.py cards FILE             # measure our environments, and write their page
 python benchmarks/audit.py families FILE [ID]...  # reasoning-gym's and TextArena's, if installed
+python benchmarks/audit.py write FILE             # write the pages of what FILE has
 
 The pages are docs/cards.md and docs/families.md. A run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -300,10 +302,9 @@ OTHERS = f"""\
 
 Every family of reasoning-gym and TextArena, made by `python benchmarks/audit.py pages FILE`:
 {FAMILY_TASKS} tasks each, and the attackers of [audit.md](audit.md) without the search and the
-learned rules. More than {MOST_NAMED} winners are told by their number. TextArena tells neither
-expert nor gold, so that every reward counts, that of a game that was played on also: a `fail` there
-is mostly the missing expert. "No time" is of families that draw each task for seconds; CPU seconds
-are without those of the package's own process.
+learned rules. More than {MOST_NAMED} winners are counted. TextArena has neither expert nor gold, so
+that every reward counts: a `fail` there is mostly the missing expert. "No time" is of families that
+draw each task for seconds. CPU seconds are without those of the package's own process.
 
 """
 
@@ -357,13 +358,19 @@ def write_pages(path: Path, docs: Path) -> None:
 
 def main() -> None:
     """Measure, and write pages."""
-    verb, file, *ids = sys.argv[1:]
-    path = Path(file)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("verb", choices=("pages", "own", "cards", "families", "write"))
+    parser.add_argument("file", type=Path, help="the measurements, a line of JSON each")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="environments; all without any")
+    given = parser.parse_args()
+    verb, path, ids = given.verb, given.file, given.ids
     if verb in ("own", "cards", "pages"):
         measure_own(path, ids)
     if verb in ("families", "pages"):
         measure_families(path, ids)
-    if verb in ("cards", "pages"):
+    if verb in ("cards", "pages", "write"):
         write_pages(path, Path(__file__).parents[1] / "docs")
 
 

@@ -28,6 +28,7 @@ import statistics
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -60,7 +61,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             best, ties shared.
 
     Raises:
-        ValueError: bounds that are crossed, or a weight that is not finite.
+        ValueError: bounds that are crossed, or a weight or threshold that is not finite.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             msgspec.structs.force_setattr(self, "label", parse_served(self.name)[0])
         if not math.isfinite(self.weight):
             raise ValueError(f"the weight of {self.label!r} must be finite, got {self.weight!r}")
+        if not math.isfinite(self.at_least):  # a gate that no reward can pass, or none can miss
+            raise ValueError(f"at_least of {self.label!r} must be finite, got {self.at_least!r}")
         if not self.low < self.high:
             raise ValueError(f"{self.label!r} is bounded by {self.low:g} and {self.high:g}")
         if self.gate and self.normalise:
@@ -97,6 +100,8 @@ class LengthShaping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(
                 f"length needs 0 <= free_words < max_words: {self.free_words}, {self.max_words}"
             )
+        if not 0 <= self.penalty < math.inf:
+            raise ValueError(f"the penalty on length must be 0 or more, got {self.penalty!r}")
 
     def of(self, text: str) -> float:
         """Return the cost of a text's length, as a number that is added to the reward.
@@ -135,6 +140,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ValueError(f"two parts are called {repeated[0]!r}; give one a label")
         if not self.low < self.high:
             raise ValueError(f"the sum is bounded by {self.low:g} and {self.high:g}")
+        if not math.isfinite(self.floor):
+            raise ValueError(f"the floor must be finite, got {self.floor!r}")
 
     @property
     def by_group(self) -> bool:
@@ -222,12 +229,17 @@ class ComposedVerifier:
                 verifier.use_policy(policy)
 
     async def close(self) -> None:
-        """Release what the parts hold."""
-        for verifier in self.verifiers.values():
-            close = getattr(verifier, "close", None)
-            closing = close() if callable(close) else None
-            if inspect.isawaitable(closing):
-                await closing
+        """Release what the parts hold, also where one of them cannot."""
+        async with AsyncExitStack() as parts:
+            for verifier in self.verifiers.values():
+                parts.push_async_callback(_close, verifier)
+
+
+async def _close(verifier: Verifier) -> None:
+    close = getattr(verifier, "close", None)
+    closing = close() if callable(close) else None
+    if inspect.isawaitable(closing):
+        await closing
 
 
 class ComposedGroupVerifier(ComposedVerifier):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -122,17 +122,43 @@ def shared_verifier(name: str, **options: Any) -> Verifier:
         UnknownVerifier: nothing has this name; the message suggests a similar name.
         ConfigError: the verifier does not take these options.
     """
+    return _cached_verifier(name, find_verifier(name), _Options(options))
+
+
+class _Options:
+    """Options as a part of a cache's key: equal if they have the same values and types."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self._key = _hashable(options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Options) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _hashable(value: object) -> object:
+    """Return what stands for a value in a key; an object without a hash stands for itself alone."""
+    if isinstance(value, Mapping):
+        items: Mapping[Any, Any] = value
+        return dict, frozenset((name, _hashable(each)) for name, each in items.items())
+    if isinstance(value, (list, tuple)):
+        parts: Sequence[object] = value
+        return type(value), tuple(map(_hashable, parts))
     try:
-        return _cached_verifier(name, find_verifier(name), tuple(sorted(options.items())))
-    except TypeError:  # An option is a list or a dict, which cannot be part of the cache's key.
-        return make_verifier(name, **options)
+        hash(value)
+    except TypeError:
+        return type(value), id(value)
+    return type(value), value  # `1`, `1.0` and `True` are equal, and different options
 
 
 @lru_cache(maxsize=32)
-def _cached_verifier(name: str, target: object, options: tuple[tuple[str, Any], ...]) -> Verifier:
+def _cached_verifier(name: str, target: object, options: _Options) -> Verifier:
     """Make a verifier once for each name and set of options.
 
     `target`, the registered class or function, serves as a part of the cache's key only: after
     another verifier was registered under the name, the old verifier is not returned.
     """
-    return make_verifier(name, **dict(options))
+    return make_verifier(name, **options.options)

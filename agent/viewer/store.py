@@ -7,6 +7,7 @@ does not cover, of an older version or of a run that was killed between two writ
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import sqlite3
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -174,7 +175,7 @@ class Store:
         self._take(
             self.annotations,
             "learned",
-            lambda offset, line: (_LEARNED.decode(line).ordinal, offset, len(line)),
+            lambda offset, line: (*_cells(_LEARNED.decode(line)), offset, len(line)),
             forget=["DELETE FROM learned"],
         )
         self.base.commit()
@@ -208,7 +209,9 @@ class Store:
             unread: see `forget`.
         """
         known = self.base.execute("SELECT * FROM files WHERE name=?", (path.name,)).fetchone()
-        tail = Tail(path, inode=known["inode"], offset=known["offset"]) if known else Tail(path)
+        tail = (
+            Tail(path, inode=int(known["inode"]), offset=known["offset"]) if known else Tail(path)
+        )
         again = tail.restarted()
         if again or (unread and tail.offset == 0):
             for statement in forget:
@@ -219,7 +222,7 @@ class Store:
             for offset, line in tail.lines():
                 try:
                     yield row_of(offset, line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     self.bad += bool(line.strip())
 
         names = COLUMNS.get(table, ["ordinal", "offset", "bytes"])
@@ -228,7 +231,7 @@ class Store:
             f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", rows()
         )
         if again or tail.offset != start:
-            place = path.name, tail.inode, tail.offset
+            place = path.name, str(tail.inode), tail.offset  # an inode may take all of 64 bits
             self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", place)
         return again
 
@@ -247,7 +250,7 @@ class Store:
         return bool(known == size)
 
     def _scan(self, path: Path) -> None:
-        number = re.search(r"-(\d+)$", path.stem)
+        number = re.search(r"-(\d{1,18})$", path.stem)
         step = int(number[1]) if number else 0
 
         def row_of(offset: int, line: bytes) -> Sequence[Any]:
@@ -263,9 +266,7 @@ class Store:
         """Return the line of an episode; empty where the file has changed."""
         try:
             with (self._folder / row["file"]).open("rb") as file:
-                file.seek(row["offset"])
-                data: bytes = file.read(row["bytes"])
-                return data
+                return _line_at(file, row)
         except OSError:
             return b""
 
@@ -313,17 +314,18 @@ class Store:
     def conditions(self, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
         """Return the SQL for filters, and its values.
 
-        `split`, `stop`, `status`, `kept`, `task`, `grp` are equal to one of the values between
-        commas; `step`, `reward`, `turns`, `tokens`, `windows`, `summaries`, `calls`, `ordinal` and
-        `part:NAME` lie between two bounds, `LOW..HIGH`, or are equal to a number; `text` stands in
-        the episode.
+        `split`, `stop`, `status`, `kept` are equal to one of the values between commas; `task` and
+        `grp` are equal to the value; `step`, `reward`, `turns`, `tokens`, `windows`, `summaries`,
+        `calls`, `ordinal` and `part:NAME` lie between two bounds, `LOW..HIGH`, or are equal to a
+        number; `text` stands in the episode.
         """
         parts, values = list[str](), list[Any]()
         for name, given in filters.items():
             if not given:
                 continue
             if name in EQUAL:
-                choices = given.split(",") if name != "task" else [given]
+                # A task is any text, and the name of a group holds its task.
+                choices = given.split(",") if name in COUNTED else [given]
                 parts.append(f"{name} IN ({', '.join('?' * len(choices))})")
                 values += choices
             elif name == "text":
@@ -352,10 +354,7 @@ class Store:
                 "SELECT id, offset, bytes FROM episodes WHERE file=? ORDER BY offset", (name,)
             ).fetchall()
             with suppress(OSError), (self._folder / name).open("rb", buffering=0) as file:
-                for row in places:
-                    file.seek(row["offset"])
-                    if wanted in file.read(row["bytes"]):
-                        ids.append(row["id"])
+                ids += [row["id"] for row in places if wanted in _line_at(file, row)]
         self._searched = {**dict(list(self._searched.items())[-20:]), text: ids}
         return ids
 
@@ -389,22 +388,38 @@ def _listed(line: bytes) -> EpisodeLine:
             run folder from elsewhere must not show.
     """
     listed = _INDEX.decode(line)
-    if Path(listed.file).name != listed.file:
+    if Path(listed.file).name != listed.file or "\0" in listed.file:
         raise msgspec.DecodeError(f"{listed.file!r} is no file of the folder of episodes")
     return listed
 
 
+def _line_at(file: IO[bytes], row: Mapping[str, Any]) -> bytes:
+    """Return the line of a row; an index that claims more bytes than there are reserves none."""
+    size = os.fstat(file.fileno()).st_size
+    offset = min(max(row["offset"], 0), size)
+    file.seek(offset)
+    return file.read(min(max(row["bytes"], 0), size - offset))
+
+
 def as_number(text: str) -> float | None:
-    """Return the number that a text is, or None."""
+    """Return the number that a text is, or None; NaN, which bounds nothing, is none."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return None if math.isnan(number) else number
 
 
 def _cells(line: msgspec.Struct) -> list[Any]:
-    """Return the cells of a line; a table inside of it is a cell of JSON."""
-    return [
+    """Return the cells of a line; a table inside of it is a cell of JSON.
+
+    Raises:
+        msgspec.DecodeError: a whole number is beyond the 64 bits of a cell.
+    """
+    cells = [
         msgspec.json.encode(cell).decode() if isinstance(cell, (dict, list)) else cell
         for cell in msgspec.structs.astuple(line)
     ]
+    if any(isinstance(cell, int) and abs(cell) >= 1 << 63 for cell in cells):
+        raise msgspec.DecodeError("a number is beyond 64 bits")
+    return cells

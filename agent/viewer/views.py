@@ -483,7 +483,7 @@ def _episodes(reader: RunReader, query: Query) -> Any:
         filters_of(query),
         sort=query.get("sort", ""),
         offset=int(query.get("offset") or 0),
-        limit=min(int(query.get("limit") or 200), 1000),
+        limit=max(0, min(int(query.get("limit") or 200), 1000)),
     )
     return {
         "total": total,

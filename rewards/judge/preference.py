@@ -55,7 +55,8 @@ class Comparisons:
         """Find the answers to blame for refused comparisons: those in most of them, first.
 
         Where nothing tells two answers apart, both are blamed. An answer that is left with no
-        comparison has no reward either.
+        comparison has no reward either. What was compared counts for the other answer, also where
+        one of the two is to blame for another comparison.
         """
         left = dict(self.refused)
         while left:
@@ -64,11 +65,6 @@ class Comparisons:
             for number in [number for number, times in counts.items() if times == most]:
                 self.failed[number] = next(error for pair, error in left.items() if number in pair)
             left = {pair: e for pair, e in left.items() if self.failed.keys().isdisjoint(pair)}
-        self.points = {
-            pair: share
-            for pair, share in self.points.items()
-            if self.failed.keys().isdisjoint(pair)
-        }
         for (first, second), error in self.refused.items():
             for number in (first, second):
                 if not any(number in pair for pair in self.points):
@@ -277,7 +273,8 @@ def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float
 def bradley_terry(
     count: int, points: Mapping[tuple[int, int], float], *, prior: float = 0.5, rounds: int = 200
 ) -> list[float]:
-    """Return each answer's mean probability of beating another answer under fitted strengths.
+    """Return each answer's mean probability of beating another compared answer under fitted
+    strengths; 0.5 without one.
 
     P(i beats j) = p_i / (p_i + p_j), fitted by the minorisation of Hunter (2004, eq. 5):
     p_i <- W_i / sum_j n_ij / (p_i + p_j), where W_i are the wins of i. A phantom answer of strength
@@ -307,8 +304,10 @@ def bradley_terry(
             )
             for n in range(count)
         ]
-    return [
-        math.fsum(strength[n] / (strength[n] + strength[m]) for m in range(count) if m != n)
-        / max(1, count - 1)
+    # Nothing is known of an answer that was not compared: it would draw every reward to 0.5.
+    compared = {number for pair in points for number in pair}
+    chances = [
+        [strength[n] / (strength[n] + strength[m]) for m in compared if m != n]
         for n in range(count)
     ]
+    return [math.fsum(row) / len(row) if row else 0.5 for row in chances]

@@ -182,6 +182,7 @@ class ScoreService:
         verifiers: objects of your own, by the name to offer them under.
         timeout_s: the time limit of one verdict; past it the verdict is `unavailable`.
         max_queue: samples in flight; past it 429.
+        max_queue_per_verifier: samples in flight of one verifier; `max_queue` if None.
         thoughts: the marks around thoughts, for samples that name none; see `ludus.thoughts`.
         workers: the limits on the processes of each verifier that does not declare `never_blocks`.
         model_memory_bytes: the most bytes of the weights that stay in memory, together; 0 takes
@@ -209,6 +210,7 @@ class ScoreService:
         self._timeout_s = timeout_s
         marks_of(thoughts)
         self._thoughts = thoughts
+        self._max_queue_per_verifier = max_queue_per_verifier
         self._admission = Admission(max_queue, per_key=max_queue_per_verifier)
         self._workers = workers or WorkerLimits()
         self._scorers: dict[str, ServedVerifier] = {}
@@ -294,8 +296,9 @@ class ScoreService:
         await asyncio.gather(*(scorer.host.stop() for scorer in self._scorers.values()))
 
     def limit(self, *, timeout_s: float, max_queue: int) -> None:
-        """Take other bounds than those of the start."""
-        self._admission.limit = self._admission.per_key = max_queue
+        """Take other bounds than those of the start; `max_queue_per_verifier` stays as given."""
+        self._admission.limit, given = max_queue, self._max_queue_per_verifier
+        self._admission.per_key = max_queue if given is None else given
         for scorer in self._scorers.values():
             scorer.host.timeout_s = timeout_s
 

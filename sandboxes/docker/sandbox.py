@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
@@ -146,9 +147,18 @@ class DockerSandbox(SlotSandbox):
     def _make(self, kind: str, number: int) -> Slot:
         """Describe a slot's container and the plan of the jail; the slot starts the container."""
         folder = self._folder / f"slot-{number}"
-        folder.mkdir(mode=0o755)
+        with ExitStack() as taken:  # given back if the slot cannot be made
+            folder.mkdir(mode=0o755)
+            taken.callback(_remove_folder, folder)
+            user_id = user_ids().take()
+            taken.callback(user_ids().give_back, user_id)
+            slot = self._described(kind, folder, user_id)
+            taken.pop_all()
+        user_ids().lend(user_id, slot)
+        return slot
+
+    def _described(self, kind: str, folder: Path, user_id: int) -> ContainerSlot:
         first_uid = _FIRST_MAPPED_UID if self._engine.maps_users else _FIRST_UID
-        user_id = user_ids().take()
         # The process id is part of the user id, so that drivers on one machine seldom share ids.
         uid = first_uid + (os.getpid() * IDS_OF_PROCESS + user_id) % _UIDS
         plan = JailPlan(
@@ -180,9 +190,7 @@ class DockerSandbox(SlotSandbox):
             environment=image.environment,
             volumes=image.volumes,
         )
-        slot = ContainerSlot(plan, self._engine, folder, container, self._suspects)
-        user_ids().lend(user_id, slot)
-        return slot
+        return ContainerSlot(plan, self._engine, folder, container, self._suspects)
 
     async def close(self) -> None:
         """End every container and remove the folders. Idempotent."""

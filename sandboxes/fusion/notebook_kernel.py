@@ -37,14 +37,20 @@ _METHODS = {
     "image/jpeg": "_repr_jpeg_",
 }
 
+AGAIN_S = 0.5
+"""After so many seconds a late cell that has caught `CellTimeout` is stopped again."""
+
+TELLING_S = 1.0
+"""Seconds that a cell's own exception may take to tell its text, where cells have a limit."""
+
 _COROUTINE = 0x80
 """The flag of code that awaits at the top level (`inspect.CO_COROUTINE`)."""
 
 Shown = list[dict[str, object]]
 
 
-class CellTimeout(Exception):
-    """The cell took longer than `cell_timeout`."""
+class CellTimeout(BaseException):
+    """The cell took longer than `cell_timeout`; no `Exception`, since cells catch those."""
 
 
 def main() -> None:
@@ -54,7 +60,7 @@ def main() -> None:
     os.unlink(CELLS_FILE)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_FILE_BYTES, hard))
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGALRM, _Alarm.ring)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     displayed: Shown = []
 
@@ -76,20 +82,44 @@ def main() -> None:
     os._exit(0)  # A usual exit would wait for threads that the cells have started.
 
 
-def _late(number: int, frame: FrameType | None) -> None:
-    raise CellTimeout("the cell took longer than cell_timeout")
+class _Alarm:
+    """Stops the cell that runs, as often as it takes; nothing outside of a cell is stopped."""
+
+    is_set = False
+
+    @classmethod
+    def set(cls, limit_s: float) -> None:
+        """Stop what runs after so many seconds; 0 never does."""
+        cls.is_set = True
+        signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S if limit_s else 0)
+
+    @classmethod
+    def clear(cls) -> None:
+        """Stop nothing any more."""
+        cls.is_set = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @classmethod
+    def ring(cls, number: int, frame: FrameType | None) -> None:
+        """Handle the signal."""
+        if cls.is_set:
+            raise CellTimeout("the cell took longer than cell_timeout")
 
 
 def _bundle(value: object) -> dict[str, object]:
-    """Return a value in every form that the value offers, as a MIME bundle."""
+    """Return a value in every form that the value offers and JSON can hold, as a MIME bundle."""
     bundle: dict[str, object] = {"text/plain": repr(value)[:KEPT_BYTES]}
     for kind, name in _METHODS.items():
         method = None if isinstance(value, type) else getattr(value, name, None)
         form = method() if callable(method) else None
         if isinstance(form, bytes):
             form = base64.b64encode(form).decode()
-        if form is not None and len(json.dumps(form)) <= KEPT_BYTES:
-            bundle[kind] = form
+        try:
+            text = json.dumps(form, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            continue
+        if form is not None and len(text) <= KEPT_BYTES:
+            bundle[kind] = json.loads(text)  # as it is now: the cell may change it afterwards
     return bundle
 
 
@@ -100,35 +130,51 @@ def _cell(
     displayed.clear()
     errors: list[dict[str, object]] = []
     try:
-        signal.setitimer(signal.ITIMER_REAL, timeout_s)
-        # With its source in `linecache`, a traceback shows the lines of a cell.
-        name = f"<cell {number}>"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        tree = ast.parse(source, name)
-        last = tree.body[-1] if tree.body else None
-        if isinstance(last, ast.Expr):
-            tree.body.pop()
-        _evaluate(_compiled(tree, name, "exec"), namespace)
-        if isinstance(last, ast.Expr):
-            value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
-            if value is not None and not source.rstrip().endswith(";"):
-                displayed.append(_bundle(value))
-                namespace["_"] = value
-    except BaseException as error:
-        frames = error.__traceback__
-        while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
-            frames = frames.tb_next
-        lines = traceback.format_exception(type(error), error, frames)
-        # The class of the exception may be the cell's own, and raise when its text is asked for.
         try:
-            text = str(error)[:KEPT_BYTES]
-        except BaseException:
-            text = ""
-        errors.append({"ename": type(error).__name__, "evalue": text, "traceback": lines[:200]})
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+            _Alarm.set(timeout_s)
+            _run(source, f"<cell {number}>", namespace, displayed)
+        finally:
+            _Alarm.clear()
+    except BaseException as error:
+        _Alarm.clear()  # it may have rung before it was cleared above
+        errors.append(_told(error, TELLING_S if timeout_s else 0))
     stdout, stderr = (stream.end() for stream in streams)
     return {"stdout": stdout, "stderr": stderr, "display": list(displayed), "error": errors}
+
+
+def _run(source: str, name: str, namespace: dict[str, Any], displayed: Shown) -> None:
+    # With its source in `linecache`, a traceback shows the lines of a cell.
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    tree = ast.parse(source, name)
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    _evaluate(_compiled(tree, name, "exec"), namespace)
+    if isinstance(last, ast.Expr):
+        value = _evaluate(_compiled(ast.Expression(last.value), name, "eval"), namespace)
+        if value is not None and not source.rstrip().endswith(";"):
+            displayed.append(_bundle(value))
+            namespace["_"] = value
+
+
+def _told(error: BaseException, limit_s: float) -> dict[str, object]:
+    """Describe an exception, whose class may be the cell's own: to tell its text may raise, or take
+    longer than the limit.
+    """
+    frames = error.__traceback__
+    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<cell "):
+        frames = frames.tb_next
+    text, lines = "", list[str]()
+    try:
+        _Alarm.set(limit_s)
+        lines = traceback.format_exception(type(error), error, frames)[:200]
+        text = str(error)[:KEPT_BYTES]
+    except BaseException:
+        pass
+    finally:
+        _Alarm.clear()
+    kept = [line[:KEPT_BYTES] for line in lines]
+    return {"ename": type(error).__name__, "evalue": text, "traceback": kept}
 
 
 def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:

@@ -385,11 +385,16 @@ class FusionService:
         """Answer `POST /run_jupyter`: run the cells of a notebook."""
         if body.kernel != "python3":
             raise Refused(f"kernel {body.kernel!r} is not offered here; python3 is", "invalid")
+        if not 0 <= body.cell_timeout < math.inf:
+            raise Refused(
+                f"cell_timeout = {body.cell_timeout}: give seconds, or 0 for no limit", "invalid"
+            )
         limits = self._limits(body.total_timeout, body.memory_limit_MB)
         async with _within(body.total_timeout + CLIENT_EXTRA_S - MARGIN_S):
             notebook = await run_cells(
                 self._runner,
-                Cells(body.cells, body.cell_timeout),
+                # A timer takes no number of seconds that is longer than a life.
+                Cells(body.cells, min(body.cell_timeout, body.total_timeout)),
                 Program(
                     code="",
                     limits=limits,

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Unpack
 
@@ -40,7 +40,7 @@ from ..protocol import (
     ProgramInputs,
     Sandbox,
 )
-from .control_groups import ControlGroups
+from .control_groups import ControlGroup, ControlGroups
 from .mounts import certificate_places, package_folders, readable_places, shown_place
 from .slot_pool import Companions, SlotPool, default_size
 from .slots import Slot, SlotLost
@@ -327,44 +327,48 @@ class SlotSandbox(Sandbox):
             yield [line]
 
     def _make(self, kind: str, number: int) -> Slot:
-        # The slot's own process is in the group as well.
-        group = (
-            self.groups.make(f"slot-{number}", processes=self._processes + 1)
-            if self.groups
-            else None
-        )
-        uid, gid, borrowed_id = os.getuid(), os.getgid(), None
-        if uid == 0 and self._tier != UNSAFE:
-            borrowed_id = user_ids().take()
-            uid = gid = first_user_id() + borrowed_id
-        slot = Slot(
-            JailPlan(
-                tier=self._tier,
-                work=self._work_folder(number, gid),
-                uid=uid,
-                gid=gid,
-                readable=self._readable(kind),
-                packages=self._packages,
-                preload=self._preload(kind),
-                scoped_signals=uid == os.getuid()
-                and self._tier != UNSAFE
-                and syscalls.landlock_version() >= 6,
-                cgroup_procs=group.procs_files if group else [],
-                disk_bytes=self._disk_bytes,
-                # RLIMIT_NPROC is used where no control group counts processes. For an ordinary user
-                # it would count all of the user's processes, unless a user namespace counts apart.
-                processes=self._processes
-                if not group and (uid != os.getuid() or self._tier == USERNS)
-                else 0,
-                address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
-                network=kind == NETWORK,
-                strangers=kind == SESSION,
-            ),
-            group,
-        )
+        group, borrowed_id = None, None
+        with ExitStack() as taken:  # given back if the slot cannot be made
+            if self.groups:
+                # The slot's own process is in the group as well.
+                group = self.groups.make(f"slot-{number}", processes=self._processes + 1)
+                taken.callback(group.remove)
+            uid, gid = os.getuid(), os.getgid()
+            if uid == 0 and self._tier != UNSAFE:
+                borrowed_id = user_ids().take()
+                taken.callback(user_ids().give_back, borrowed_id)
+                uid = gid = first_user_id() + borrowed_id
+            slot = Slot(self._plan(kind, number, uid, gid, group), group)
+            taken.pop_all()
         if borrowed_id is not None:
             user_ids().lend(borrowed_id, slot)
         return slot
+
+    def _plan(
+        self, kind: str, number: int, uid: int, gid: int, group: ControlGroup | None
+    ) -> JailPlan:
+        return JailPlan(
+            tier=self._tier,
+            work=self._work_folder(number, gid),
+            uid=uid,
+            gid=gid,
+            readable=self._readable(kind),
+            packages=self._packages,
+            preload=self._preload(kind),
+            scoped_signals=uid == os.getuid()
+            and self._tier != UNSAFE
+            and syscalls.landlock_version() >= 6,
+            cgroup_procs=group.procs_files if group else [],
+            disk_bytes=self._disk_bytes,
+            # RLIMIT_NPROC is used where no control group counts processes. For an ordinary user
+            # it would count all of the user's processes, unless a user namespace counts apart.
+            processes=self._processes
+            if not group and (uid != os.getuid() or self._tier == USERNS)
+            else 0,
+            address_space_bytes=0 if group or self._tier == UNSAFE else 4096 * MIB,
+            network=kind == NETWORK,
+            strangers=kind == SESSION,
+        )
 
     def _readable(self, kind: str) -> list[str]:
         places = readable_places() + self._shown

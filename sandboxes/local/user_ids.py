@@ -38,6 +38,10 @@ class UserIds:
             )
         return self._free.popleft()
 
+    def give_back(self, number: int) -> None:
+        """Take back an id that was not lent."""
+        self._free.append(number)
+
     def lend(self, number: int, slot: object) -> None:
         """Take the id back once `slot` is gone."""
         weakref.finalize(slot, self._free.append, number).atexit = False

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from ludus.errors import ConfigError, SessionGone
+from ludus.errors import ConfigError, SessionGone, SessionLost
 
 from ..guest.run.message_line import LENGTH
 from ..local.runs import RunOutcome
@@ -114,18 +114,6 @@ class Session:
         peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
         tree = ProcessTree(slot, resources, sandbox.groups, SnapshotClient.of(sandbox))
         return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
-
-    @property
-    def lost(self) -> bool:
-        """Whether the session ended by a fault of the sandbox or by being idle, not by what ran
-        there.
-        """
-        end = self._session_process.ended
-        if self._expired or not end.done() or end.cancelled():
-            return self._expired
-        if end.exception() is not None:  # SlotLost: the slot ended, and not because of a program
-            return True
-        return end.result().status is ExecutionStatus.INFRA_ERROR
 
     async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
         """Keep the present state of this session as a snapshot; the session itself goes on.
@@ -236,7 +224,7 @@ class Session:
             asking.cancel()
             self._reason = f"a cell did not stop when it was interrupted ({status})"
             await self.close()
-            raise SessionGone(f"the session has ended: {self._reason}")
+            raise self._gone()
         return await asking, status
 
     async def write(self, files: Mapping[str, bytes | str]) -> None:
@@ -282,7 +270,7 @@ class Session:
         except TimeoutError as error:
             self._reason = "it did not answer"
             await self.close()
-            raise SessionGone(f"the session has ended: {self._reason}") from error
+            raise self._gone() from error
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the answer, untrusted plain JSON of bounded size."""
@@ -300,7 +288,7 @@ class Session:
             if end.done() and not end.cancelled():
                 self._reason = _end_of(end)
             await self.close()
-            raise SessionGone(f"the session has ended: {self._reason}") from error
+            raise self._gone() from error
         except asyncio.CancelledError:
             self._give_up()
             raise
@@ -322,9 +310,19 @@ class Session:
             self._idle.cancel()
         self._check()
 
+    def _gone(self) -> SessionGone:
+        """Return the error for this session, which has ended: `SessionLost` where a fault of the
+        sandbox or the idle limit ended it, and not what ran there.
+        """
+        end, lost = self._session_process.ended, self._expired
+        if not lost and end.done() and not end.cancelled():
+            # An exception is SlotLost: the slot ended, and not because of a program.
+            lost = bool(end.exception()) or end.result().status is ExecutionStatus.INFRA_ERROR
+        return (SessionLost if lost else SessionGone)(f"the session has ended: {self._reason}")
+
     def _check(self) -> None:
         if self._line.fileno() < 0:
-            raise SessionGone(f"the session has ended: {self._reason}")
+            raise self._gone()
 
     def _rest(self) -> None:
         self._idle = self._loop.call_later(self._idle_ttl_s, self._expire)

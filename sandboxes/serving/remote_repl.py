@@ -17,6 +17,7 @@ from ludus.errors import (
     RemoteError,
     RequestRejected,
     SessionGone,
+    SessionLost,
 )
 from ludus.wire.client import protocol_error
 from ludus.wire.faults import code_of
@@ -59,6 +60,7 @@ class RemoteRepl:
         self._turn = asyncio.Lock()
         self._over = ""
         """Why the REPL cannot be used any more; empty while it can."""
+        self._lost = False
 
     @classmethod
     async def open(
@@ -99,6 +101,7 @@ class RemoteRepl:
                 # If the cell may have run, the state of the REPL is unknown and it is not used
                 # again; that holds for a cancelled call as well.
                 gone = isinstance(error, SessionGone)
+                self._lost = isinstance(error, SessionLost)
                 self._over = str(error) if gone else "it is not known whether its last cell ran"
                 raise
             if (reply.repl, reply.seq) != (self.name, self._seq):
@@ -123,7 +126,7 @@ class RemoteRepl:
         try:
             return await _ask(self._calls, FILE_S, f"{self._path}/{verb}", body, as_type)
         except SessionGone as error:
-            self._over = str(error)
+            self._over, self._lost = str(error), isinstance(error, SessionLost)
             raise
         except LudusError as error:
             if code_of(error) == "file_refused":
@@ -151,7 +154,8 @@ class RemoteRepl:
 
     def _check(self) -> None:
         if self._over:
-            raise SessionGone(f"REPL {self.name} is over: {self._over}")
+            kind = SessionLost if self._lost else SessionGone
+            raise kind(f"REPL {self.name} is over: {self._over}")
 
     async def close(self) -> None:
         """End the REPL; safe to call twice. If the server is out of reach, the idle time ends the

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ludus.errors import LudusError, SequenceConflict, SessionGone
+from ludus.errors import LudusError, SequenceConflict, SessionGone, SessionLost
 from ludus.wire.faults import Refused
 from ludus.wire.session_table import Lease, NumberedRequests, Overdue, SessionTable
 
@@ -115,7 +115,7 @@ class Leases(Generic[T]):
     async def stop(self) -> None:
         """Stop the reaper and end all objects."""
         for lease in self._table.all():
-            self._table.release(lease, "the server stopped")
+            self._table.release(lease, "the server stopped", lost=True)
         await self._table.stop()
 
     async def make(
@@ -180,10 +180,11 @@ class Leases(Generic[T]):
         try:
             return await work(await asyncio.shield(lease.made))
         except SessionGone as error:
-            self._table.release(lease, str(error).rpartition("has ended: ")[2])
+            reason = str(error).rpartition("has ended: ")[2]
+            self._table.release(lease, reason, lost=isinstance(error, SessionLost))
             raise
         except SlotLost as error:
-            self._table.release(lease, str(error))
+            self._table.release(lease, str(error), lost=True)
             raise self._table.gone(name) from error
         finally:
             lease.rest()
@@ -203,6 +204,7 @@ class Leases(Generic[T]):
             f"it was older than {self._terms.lifetime_s:g} s"
             if too_old
             else f"it was idle for {lease.ttl_s:g} s",
+            lost=True,
         )
 
 

@@ -534,6 +534,15 @@ async def test_another_kernel_is_refused_by_name(http: aiohttp.ClientSession) ->
     assert (status, "python3" in reply["error"]["message"]) == (422, True)
 
 
+async def test_a_cells_limit_is_seconds_of_any_number_and_none_below_0(
+    http: aiohttp.ClientSession,
+) -> None:
+    status, reply = await ask(http, "/run_jupyter", jupyter_request("1", cell_timeout=-1))
+    assert (status, "cell_timeout = -1" in reply["error"]["message"]) == (422, True)
+    _, reply = await ask(http, "/run_jupyter", jupyter_request("1", cell_timeout=1e300))
+    assert (reply["cells"][0]["display"], reply["cells"][0]["error"]) == ([{"text/plain": "1"}], [])
+
+
 # --- /submit, as SandboxFusion's client sends it -------------------------------------------------
 
 

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from ludus.errors import ConfigError, SessionGone
+from ludus.errors import ConfigError, SessionGone, SessionLost
 from ludus.sandboxes import (
     Execution,
     ExecutionStatus,
@@ -190,6 +190,21 @@ async def test_on_a_ludus_server_a_repl_keeps_its_state(ludus: RemoteSandbox) ->
         assert (await repl.run("x")).stdout == "11\n"
     with pytest.raises(SessionGone):
         await repl.run("x")
+
+
+async def test_who_ended_a_repl_is_told_by_type_and_not_by_words(ludus: RemoteSandbox) -> None:
+    # The name has every word by which a server may speak of itself.
+    name = "the-server-stopped-its-slot-it-was-idle"
+    async with await ludus.open_repl(name=name) as repl:
+        for _ in range(2):
+            with pytest.raises(SessionGone) as ended:
+                await repl.run("import os; os._exit(0)")
+            assert not isinstance(ended.value, SessionLost)
+    async with await ludus.open_repl(idle_ttl_s=0.3) as repl:
+        await asyncio.sleep(1)
+        for _ in range(2):
+            with pytest.raises(SessionLost, match="idle"):
+                await repl.run("x")
 
 
 async def test_the_doctor_names_what_is_there(ludus: RemoteSandbox, monkeypatch: Any) -> None:

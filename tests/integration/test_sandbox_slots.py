@@ -20,6 +20,7 @@ from ludus.errors import ConfigError
 from ludus.sandboxes import ExecutionStatus, Limits, SlotSandbox, UnknownLanguage, open_sandbox
 from ludus.sandboxes.local import process_tree
 from ludus.sandboxes.local.slots import Slot
+from ludus.sandboxes.local.user_ids import user_ids
 from ludus.sandboxes.open import examine
 
 pytestmark = [
@@ -383,6 +384,23 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except OSError:
         return False
+
+
+async def test_a_slot_whose_folder_cannot_be_made_keeps_neither_user_id_nor_control_group() -> None:
+    sandbox = SlotSandbox("slots-landlock", size=1)  # its folders are made whether it holds or not
+    ids, free = user_ids(), len(user_ids()._free)
+    assert sandbox._work is not None
+    in_the_way = sandbox._work / f"slot-{sandbox._first}"
+    in_the_way.write_text("")
+    try:
+        for _ in range(3):
+            assert "cannot be made" in (await sandbox.execute("print(1)")).detail
+        assert len(ids._free) == free
+        if sandbox.groups is not None:
+            for folder in sandbox.groups._places.folders():
+                assert not [inner for inner in folder.iterdir() if inner.is_dir()]
+    finally:
+        await sandbox.close()
 
 
 @pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])

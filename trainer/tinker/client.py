@@ -41,6 +41,8 @@ RESULT_S = 3600.0
 REQUEST_S = 60.0
 BEAT_S = 10.0
 MAX_WAIT_S = 30.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 2.0
+"""The least seconds from one question for a result to the next, at first and at most."""
 RETRIED = (408, 409, 429)
 PROMISES = 8
 """How often an answer is sampled whose promise the server has lost."""
@@ -243,8 +245,8 @@ class TinkerClient:
             ServerFault: it failed, by one of theirs.
             RequestTimeout: it was not there in time.
         """
-        until = time.monotonic() + RESULT_S
-        while time.monotonic() < until:
+        until, pause_s = time.monotonic() + RESULT_S, FIRST_PAUSE_S
+        while (asked_at := time.monotonic()) < until:
             outcome = await self.post("retrieve_future", {"request_id": request_id})
             if isinstance(outcome, bytes):
                 return outcome
@@ -253,6 +255,9 @@ class TinkerClient:
                 raise kind(f"the learner at {self.address}: {outcome['error']}")
             if outcome.get("type") != "try_again":
                 return outcome
+            # One server holds the question while there is no result, another answers at once.
+            await asyncio.sleep(asked_at + pause_s - time.monotonic())
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
         raise RequestTimeout(f"the learner at {self.address} gave no result in {RESULT_S:g} s")
 
     async def post(self, path: str, body: Any) -> Any:

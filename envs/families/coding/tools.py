@@ -26,7 +26,14 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from ludus.background import background_loop
-from ludus.errors import ConfigError, RemoteError, RewardUnavailable, SessionGone, ToolError
+from ludus.errors import (
+    ConfigError,
+    RemoteError,
+    RewardUnavailable,
+    SessionGone,
+    SessionLost,
+    ToolError,
+)
 from ludus.messages import Message, ToolCall, assistant
 from ludus.sandboxes import Execution, ExecutionStatus, Limits, Session, SlotSandbox
 from ludus.sandboxes.api import default_sandbox
@@ -121,13 +128,10 @@ class Workbench:
         try:
             async with asyncio.timeout(timeout_s):
                 return await work(session)
-        except SessionGone as error:
-            await self._drop()
-            if _is_lost(session, error):
-                raise _unusable(f"the sandbox failed: {error}") from error
-            raise ToolError(f"{error}; the next call begins a new one") from error
         except RemoteError as error:
             await self._drop()
+            if isinstance(error, SessionGone) and not isinstance(error, SessionLost):
+                raise ToolError(f"{error}; the next call begins a new one") from error
             raise _unusable(f"the sandbox failed: {error}") from error
         except TimeoutError as error:
             await self._drop()
@@ -154,7 +158,7 @@ class Workbench:
                         return session
                     except SessionGone as error:
                         await self._drop()
-                        if not left or not _is_lost(session, error):
+                        if not left or not isinstance(error, SessionLost):
                             raise
         except (ConfigError, SlotLost, RemoteError, OSError) as error:  # OSError: TimeoutError too
             await self._drop()
@@ -177,26 +181,6 @@ async def _open_session(sandbox: Sandbox) -> AnySession:
     if isinstance(sandbox, RemoteSandbox):
         return await sandbox.open_repl(cpu_s=_LIMITS.cpu_s)
     raise ConfigError(f"the tier {sandbox.tier!r} has no sessions")
-
-
-_LOST_OVER_THERE = (
-    "since this server",
-    "the server stopped",
-    "it was idle",
-    "it was older",
-    "slot",
-)
-"""Words by which a server says that a REPL ended for reasons of the server's own.
-
-The messages are written in `sandboxes/serving/repls.py`.
-"""
-
-
-def _is_lost(session: AnySession, error: SessionGone) -> bool:
-    """Whether the sandbox ended the session, and not the code of the policy."""
-    if isinstance(session, Session):
-        return session.lost
-    return any(words in str(error) for words in _LOST_OVER_THERE)
 
 
 def _unusable(reason: str) -> RewardUnavailable:

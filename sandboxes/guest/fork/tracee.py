@@ -24,7 +24,10 @@ _RED_ZONE, _SCRATCH = 512, 4096
 _RESTARTED, _RESTARTED_BLOCK, _NR_RESTART = (-512, -513, -514), -516, 219
 _ANY_CHILD = 0x4000_0000
 _STOP_TIMEOUT_S = 5.0
-_RUN_ON_S, _PAUSE_S = 1.0, 0.001
+_RUN_ON_CPU_S, _RUN_ON_S, _PAUSE_S = 1.0, 15.0, 0.001
+"""How long a process that is to be stopped may go on to its next call: seconds of its own CPU time,
+and of the clock, since it waits for its turn on a busy machine.
+"""
 _QUICK_TRIES = 100
 _SYSCALL_STOP = 0x85
 
@@ -49,7 +52,7 @@ class Tracee:
     def seize(cls, pid: int) -> Tracee:
         """Begin to trace a process, and stop it at a system call; it dies when the tracer does.
 
-        A process that runs is let go on for a second at most, until it makes a call.
+        A process that runs is let go on for a second of CPU time, until it makes a call.
 
         Raises:
             TraceFault: the process cannot be traced or does not stop.
@@ -57,12 +60,13 @@ class Tracee:
         options = sc.PTRACE_O_TRACESYSGOOD | sc.PTRACE_O_TRACEFORK | sc.PTRACE_O_EXITKILL
         try:
             sc.ptrace(sc.PTRACE_SEIZE, pid, options)
-            until = time.monotonic() + _RUN_ON_S
+            until, cpu_until = time.monotonic() + _RUN_ON_S, _cpu_s(pid) + _RUN_ON_CPU_S
             while True:
                 sc.ptrace(sc.PTRACE_INTERRUPT, pid)
                 _wait(pid)
                 tracee = cls(pid)
-                if tracee._is_at_syscall() or time.monotonic() > until:
+                late = time.monotonic() > until or _cpu_s(pid) > cpu_until
+                if late or tracee._is_at_syscall():
                     return tracee
                 # A session that was just opened is still on its way to its first message.
                 tracee._close()
@@ -238,6 +242,11 @@ def own_number(pid: int) -> int:
     with open(f"/proc/{pid}/status", "rb") as status:
         line = next(line for line in status if line.startswith(b"NSpid:"))
     return int(line.split()[-1])
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used, by its clock (clock_getcpuclockid(3))."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def _signed(value: int) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from ludus.background import run_on_loop
 from ludus.rewards import Sample
-from ludus.rewards.protocol import Verifier
+from ludus.rewards.protocol import Verifier, as_verdict, failed, is_async_verifier
 from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
+from ludus.wire.worker_threads import WorkerThreads
+
+from .bridge import on_background
 
 TIMEOUT_S = 60.0
 
@@ -28,7 +32,8 @@ def verdicts_of(
     Args:
         verifier: the name of a verifier, or a verifier.
         samples: what to score.
-        timeout_s: the limit for one verdict in seconds; a later one is `unavailable`.
+        timeout_s: the limit for one verdict in seconds; a later one is `unavailable`. A plain
+            verifier's time begins when a thread is free for the sample.
         options: the options of a verifier that is named.
 
     Raises:
@@ -46,8 +51,8 @@ def verdicts_of(
 async def verdict_of(
     verifier: str | Verifier, sample: Sample, *, timeout_s: float = TIMEOUT_S, **options: Any
 ) -> Verdict:
-    """Score a sample; see `verdicts_of`."""
-    return await _one(_found(verifier, options), sample, timeout_s)
+    """Score a sample from any event loop; see `verdicts_of`."""
+    return await on_background(_one(_found(verifier, options), sample, timeout_s))
 
 
 def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
@@ -55,20 +60,34 @@ def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
 
 
 async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
-    sample = sample.heard_by(verifier)
+    late = Verdict.unavailable(f"no verdict within {timeout_s:g} s")
+    clock = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
-            scored: object = (
-                verifier.score(sample)
-                if inspect.iscoroutinefunction(verifier.score)
-                else await asyncio.to_thread(verifier.score, sample)
+        heard = sample.heard_by(verifier)
+        scored: object = (
+            verifier.score(heard)
+            if is_async_verifier(verifier)
+            else await (await _threads()).submit(
+                next(_turns), lambda: verifier.score(heard), timeout_s=timeout_s, late=lambda: late
             )
-            if inspect.isawaitable(scored):
+        )
+        if inspect.isawaitable(scored):
+            async with clock:
                 scored = await scored
-    except TimeoutError:
-        return Verdict.unavailable(f"no verdict within {timeout_s:g} s")
+        return as_verdict(scored, type(verifier).__name__)
     except Exception as error:  # a verifier that raises has a bug, which is no reward
-        return Verdict.error(f"{type(error).__name__}: {error}")
-    if not isinstance(scored, Verdict):
-        return Verdict.error(f"the verifier returned {type(scored).__name__}, not a Verdict")
-    return scored
+        if isinstance(error, TimeoutError) and clock.expired():
+            return late
+        return failed(type(verifier).__name__, error)
+
+
+_turns = itertools.count()
+_started: list[WorkerThreads] = []
+
+
+async def _threads() -> WorkerThreads:
+    """Return the threads on which plain verifiers score, for the background loop."""
+    if not _started:
+        _started.append(WorkerThreads(name="ludus-verifier"))
+        await _started[0].start()  # does not yield, so that nobody finds threads not started
+    return _started[0]

@@ -55,7 +55,7 @@ async def compute_score(
     """
     row = dict(extra_info or {})
     sample = Sample(response=solution_str, gold=ground_truth, info=dict(row.get("info") or {}))
-    verdict = await on_background(verdict_of(row.get("verifier") or data_source, sample))
+    verdict = await verdict_of(row.get("verifier") or data_source, sample)
     return {
         "score": verdict.unwrap(),
         **{name: value for name, (value, _) in verdict.parts.items()},
@@ -196,11 +196,14 @@ class LudusInteraction:
             raise ConfigError(f"an episode named {name!r} is open; finalize it first")
         row = EpisodeRow.of({**self.config, **given})
         episode = row.episode()
-        self._openings[name] = await on_background(row.begin(episode))
-        self._open[name] = episode, TextReplies(row.tool_format)
-        if not episode.verdict.ok:
+        self._open[name] = episode, TextReplies(row.tool_format)  # so that nobody takes the name
+        try:
+            self._openings[name] = await on_background(row.begin(episode))
+            if not episode.verdict.ok:
+                raise RewardUnavailable(episode.verdict)
+        except BaseException:
             await self.finalize_interaction(name)
-            raise RewardUnavailable(episode.verdict)
+            raise
         return name
 
     def opening(self, instance_id: str) -> list[dict[str, str]]:

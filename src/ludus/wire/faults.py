@@ -26,6 +26,7 @@ from ludus.errors import (
     SequenceConflict,
     ServerFault,
     SessionGone,
+    SessionLost,
     Unauthorized,
     UnknownEnv,
     UnknownName,
@@ -56,6 +57,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many places of the full queue are taken; None for other faults."""
     limit: int | None = None
     """How many places the full queue has; None for other faults."""
+    lost: bool = False
+    """Whether a sandbox session ended by its server's doing, and not by what ran in the session."""
     cause: str = ""
     """Which bound a refusal met, where the code is `overloaded`; a key of `CAUSES`."""
     request_id: str = ""
@@ -230,6 +233,7 @@ def fault_of(
         retry_after_s=error.retry_after_s if isinstance(error, Overloaded) else None,
         queue_depth=error.depth if isinstance(error, QueueFull) else None,
         limit=error.limit if isinstance(error, QueueFull) else None,
+        lost=isinstance(error, SessionLost),
         cause=error.cause if isinstance(error, QueueFull) else "",
         verdict=error.verdict if isinstance(error, RewardUnavailable) else None,
     )
@@ -247,6 +251,8 @@ def error_of(fault: Fault, status: int) -> LudusError:
     kind = _BY_STATUS.get(status, ServerFault if status >= 500 else RequestRejected)
     if fault.code in CODES:  # else a code of a newer server, whose status says enough
         kind = CODES[fault.code].error
+    if kind is SessionGone and fault.lost:
+        kind = SessionLost
     error: LudusError
     if kind is RewardUnavailable:
         error = RewardUnavailable(fault.verdict or Verdict.unavailable(fault.message))

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from ludus.background import end_task
-from ludus.errors import SequenceConflict, SessionGone
+from ludus.errors import SequenceConflict, SessionGone, SessionLost
 
 from .faults import QueueFull
 from .principals import asked_by
@@ -97,6 +97,8 @@ class SessionTable(Generic[L]):
         self.owned: Counter[str] = Counter()
         """How many open leases each principal has."""
         self._gone: OrderedDict[str, str] = OrderedDict()
+        self._lost: set[str] = set()
+        """Those of `_gone` that ended by the server's doing."""
         self._closing: set[asyncio.Task[None]] = set()
         self._reaper: asyncio.Task[None] | None = None
 
@@ -131,13 +133,15 @@ class SessionTable(Generic[L]):
         return self._gone.get(name, "")
 
     def gone(self, name: str, why: str = "") -> SessionGone:
-        """Return the error for a name that has ended.
+        """Return the error for a name that has ended: `SessionLost` where that was the server's
+        doing, as it is for a name that nobody remembers.
 
         Args:
             name: the name.
             why: the reason, where the table knows none.
         """
-        return SessionGone(f"{self._what} {name!r} is gone ({self.why_gone(name) or why})")
+        kind = SessionLost if name in self._lost or name not in self._gone else SessionGone
+        return kind(f"{self._what} {name!r} is gone ({self.why_gone(name) or why})")
 
     def check_new(self, name: str) -> None:
         """Check that a lease of this name may begin.
@@ -177,13 +181,14 @@ class SessionTable(Generic[L]):
             f"{self._what} {name!r} exists already, made by another request; choose another name"
         )
 
-    def release(self, lease: L, reason: str, *, bury: bool = True) -> bool:
+    def release(self, lease: L, reason: str, *, bury: bool = True, lost: bool = False) -> bool:
         """Take a lease out of the table at once, and close the resource in the background.
 
         Args:
             lease: the lease to end.
             reason: the reason, told to whoever asks for the name later.
             bury: whether to remember the name.
+            lost: whether the end is the server's doing, and not that of the lease's user.
 
         Returns:
             whether the lease was in the table.
@@ -193,19 +198,21 @@ class SessionTable(Generic[L]):
         del self._open[lease.name]
         self.owned[lease.owner] -= 1
         if bury:
-            self.bury(lease.name, reason)
+            self.bury(lease.name, reason, lost=lost)
         task = asyncio.create_task(self._close(lease))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return True
 
-    def bury(self, name: str, reason: str) -> None:
-        """Remember that a name has ended."""
-        if len(name) > MAX_NAME or name in self._open:
+    def bury(self, name: str, reason: str, *, lost: bool = False) -> None:
+        """Remember that a name has ended; see `release`."""
+        if len(name) > MAX_NAME or name in self._open or name in self._gone:
             return
-        self._gone.setdefault(name, reason)
+        self._gone[name] = reason
+        if lost:
+            self._lost.add(name)
         if len(self._gone) > MAX_TOMBSTONES:
-            self._gone.popitem(last=False)
+            self._lost.discard(self._gone.popitem(last=False)[0])
 
     def sweep(self) -> None:
         """End the leases whose time is over."""

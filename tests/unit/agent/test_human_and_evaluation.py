@@ -1,5 +1,6 @@
 import asyncio
 import math
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,16 +9,26 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import ludus
-from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
+from ludus.agent import (
+    Episode,
+    HumanPolicy,
+    Policy,
+    RandomPolicy,
+    ScriptedPolicy,
+    Stop,
+    evaluation,
+    play,
+)
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
 from ludus.agent.human_policy import read_line, usage
+from ludus.agent.policy import TextPlayer
 from ludus.cli.main import main
-from ludus.envs import EnvSession, TextEnv, Tool, ToolSpec, make_async
+from ludus.envs import EnvSession, GeneratedTasks, TaskSet, TextEnv, Tool, ToolSpec, make_async
 from ludus.envs.gym import Playable
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, RewardUnavailable, ToolError, UnknownTask
-from ludus.estimates import mean_over_tasks, pass_at_k, wilson
-from ludus.messages import Message
+from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
+from ludus.messages import Message, assistant
 from ludus.verdict import Verdict
 
 
@@ -199,9 +210,43 @@ async def test_samples_of_a_task_share_its_seed_and_differ_in_the_policys() -> N
     episodes = await evaluate(
         lambda: EnvSession(Coin()), lambda _: Noting(), tasks=2, samples=3, concurrency=1, seed=2
     )
-    assert len(set(begun)) == 3
+    assert len(set(begun)) == len(begun) == 6
     assert {e.seed for e in episodes} == {2}
     assert len({e.group for e in episodes}) == 2
+
+
+async def test_tasks_are_answered_independently_of_each_other() -> None:
+    class Heads(TextEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Reset:
+            return "heads?", {}
+
+        def step(self, action: str) -> Step:
+            return "", float(action == "heads"), True, False, {}
+
+        def tasks(self, split: str) -> TaskSet:
+            return GeneratedTasks(split)
+
+    class Flipping:
+        trainable = False
+
+        def begin(self, *, seed: int = 0) -> TextPlayer:
+            rng = random.Random(seed)
+
+            async def answer(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message:
+                return assistant(rng.choice(["heads", "tails"]))
+
+            return TextPlayer(answer)
+
+    async def estimate(seed: int) -> Estimate:
+        episodes = await evaluate(
+            lambda: EnvSession(Heads()), lambda _: Flipping(), tasks=200, seed=seed
+        )
+        return summarise(episodes).pass_at[1]
+
+    # All tasks with one draw would be right or wrong together, and none of the intervals near 1/2.
+    estimates = [await estimate(seed) for seed in range(8)]
+    assert sum(made.low <= 0.5 <= made.high for made in estimates) >= 6
+    assert len({made.value for made in estimates}) > 2
 
 
 async def test_an_evaluation_where_all_failed_has_no_mean() -> None:
@@ -227,6 +272,44 @@ async def test_sessions_are_closed_also_after_a_failure() -> None:
 
     await evaluate(open_session, lambda _: always("0"), tasks=6, concurrency=2)
     assert len(opened) == len(closed) == 3  # two players and the one that lists the tasks
+
+
+async def test_a_session_that_cannot_be_closed_costs_no_episode() -> None:
+    class Unclosable(Coin):
+        def close(self) -> None:
+            raise RuntimeError("stuck")
+
+    episodes = await evaluate(lambda: EnvSession(Unclosable()), lambda _: always("0"), tasks=4)
+    assert len(episodes) == 4
+
+
+async def test_an_evaluation_in_a_call_that_never_returns_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluation, "GIVE_UP_S", 0.1)
+    begun = asyncio.Event()
+
+    class Stuck(Coin):
+        began = False
+
+        async def step(self, action: str) -> Step:  # type: ignore[override]
+            self.began = True
+            begun.set()
+            await asyncio.sleep(600)
+            raise AssertionError("nobody waits so long")
+
+        async def close(self) -> None:
+            if self.began:
+                await asyncio.sleep(600)
+
+    work = asyncio.create_task(
+        evaluate(lambda: EnvSession(Stuck()), lambda _: always("0"), tasks=2)
+    )
+    await begun.wait()
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=60)
+    assert done == {work}
+    assert work.cancelled()
 
 
 async def test_tasks_are_read_page_by_page_and_an_unknown_split_is_refused() -> None:

@@ -158,6 +158,26 @@ def test_a_verifier_registered_anew_is_not_the_old_one() -> None:
     assert ludus.score("test/again", response="x").reward == 0.75
 
 
+def test_a_verifier_is_made_once_for_equal_options_of_any_type() -> None:
+    class Listing:
+        made = 0
+
+        def __init__(self, **options: Any) -> None:
+            type(self).made += 1
+
+        def score(self, sample: Sample) -> Verdict:
+            return Verdict.of(1.0)
+
+    def asked(**options: Any) -> int:
+        ludus.score("test/listing", response="x", **options)
+        return Listing.made
+
+    register_verifier("test/listing", Listing)
+    assert [asked(words=["a", {"b": [1]}]) for _ in range(3)] == [1, 1, 1]
+    assert asked(words=["a", {"b": [True]}]) == 2  # equal to 1, and another option
+    assert [asked(words={"a", "b"}), asked(words={"a"})] == [3, 4]
+
+
 @pytest.mark.parametrize("given", [1.0, "good", None])
 def test_a_class_that_scores_by_something_else_is_told_what_to_return(given: Any) -> None:
     class Number:

@@ -140,6 +140,12 @@ def test_a_file_names_verifiers_of_the_registry(tmp_path: Path) -> None:
         ('[[parts]]\nname = "exact"\nnormalise = "softmax"', "softmax"),
         ('[[parts]]\nname="exact"\n[length]\nfree_words=9\nmax_words=5\npenalty=1', "free_words"),
         ("[[parts", "not a composition"),
+        ('floor = nan\n[[parts]]\nname = "exact"\ngate = true', "floor"),
+        ('floor = -inf\n[[parts]]\nname = "exact"\ngate = true', "floor"),
+        ('[[parts]]\nname = "exact"\ngate = true\nat_least = nan', "at_least"),
+        ('[[parts]]\nname="exact"\n[length]\nfree_words=1\nmax_words=5\npenalty=nan', "penalty"),
+        ('[[parts]]\nname="exact"\n[length]\nfree_words=1\nmax_words=5\npenalty=inf', "penalty"),
+        ('[[parts]]\nname="exact"\n[length]\nfree_words=1\nmax_words=5\npenalty=-1', "penalty"),
     ],
 )
 def test_a_file_that_cannot_work_says_why(text: str, said: str, tmp_path: Path) -> None:
@@ -156,3 +162,21 @@ def test_an_unknown_verifier_is_named(tmp_path: Path) -> None:
         composed(str(path))
     with pytest.raises(ConfigError, match="give one"):
         composed()
+
+
+def test_a_part_that_cannot_be_closed_keeps_no_other_open() -> None:
+    class Closing(Has):
+        def __init__(self, fault: str) -> None:
+            super().__init__("word")
+            self.fault, self.closed = fault, False
+
+        async def close(self) -> None:
+            self.closed = True
+            if self.fault:
+                raise RuntimeError(self.fault)
+
+    parts = {name: Closing("stuck" if name == "b" else "") for name in "abc"}
+    verifier = made({"parts": [{"name": name} for name in parts]}, **parts)
+    with pytest.raises(RuntimeError, match="stuck"):
+        asyncio.run(verifier.close())
+    assert all(part.closed for part in parts.values())

@@ -14,7 +14,9 @@ import ludus
 from ludus.envs.serving.connect import RemoteServer
 from ludus.errors import ConfigError, RequestTimeout, RewardUnavailable, ServerUnreachable
 from ludus.rewards import Sample, Status, Verdict
+from ludus.rewards.serving.reward_wire import Score
 from ludus.rewards.serving.server import ScoreService
+from ludus.wire.faults import QueueFull
 from ludus.wire.server import HttpServer
 
 
@@ -94,6 +96,18 @@ async def test_a_group_is_judged_together_and_the_verifier_closed_at_the_end(
         assert [verdict.reward for verdict in verdicts] == [0.0, 1.0, 0.0, 1.0]
         assert (await verifier.score(samples[0])).status is Status.INVALID
     assert (tmp_path / "closed").exists()  # by another process
+
+
+async def test_other_bounds_leave_that_of_each_verifier_as_it_was_given() -> None:
+    service = ScoreService(verifiers={"judge": Judge()}, max_queue=8, max_queue_per_verifier=1)
+    async with HttpServer([service]):
+        service.limit(timeout_s=0.5, max_queue=9)
+        assert service.load().limit == 9
+        slow = service.begin(Score(verifier="judge", sample=Sample(response="slow")))
+        assert isinstance(slow, asyncio.Future)
+        with pytest.raises(QueueFull, match="the queue of judge is full: 1 of 1"):
+            service.begin(Score(verifier="judge", sample=Sample(response="fine")))
+        assert (await slow).status is Status.UNAVAILABLE
 
 
 async def test_a_verifier_of_single_answers_refuses_a_group() -> None:

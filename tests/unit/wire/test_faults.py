@@ -31,6 +31,7 @@ RAISED = [
     errors.MissingExtra("needs search"),
     errors.SequenceConflict("skipped"),
     errors.SessionGone("gone"),
+    errors.SessionLost("idle"),
     errors.Unauthorized("who?"),
     Overloaded("full", 2.5),
     RewardUnavailable(Verdict.unavailable("late")),

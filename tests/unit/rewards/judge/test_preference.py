@@ -81,6 +81,41 @@ async def test_an_answer_without_its_comparison_has_no_reward_and_the_others_do(
     assert verdicts[1].reward == 0.5
 
 
+@pytest.mark.parametrize(
+    ("status", "rating"), [(500, "win_rate"), (500, "bradley_terry"), (400, "win_rate")]
+)
+async def test_a_comparison_that_is_lost_takes_none_from_the_third_answer(
+    status: int, rating: str
+) -> None:
+    async def losing(request: web.Request) -> web.Response:
+        text = (await request.json())["messages"][1]["content"]
+        if '"bad"' in text and '"worse"' in text:
+            return web.json_response({"error": {"message": "not now"}}, status=status)
+        better = "A" if text.index('"good"') < text.index("response_B") else "B"
+        message = {"role": "assistant", "content": f'{{"reason": "", "better": "{better}"}}'}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", losing)
+    async with TestServer(application) as server:
+        url = str(server.make_url("/v1"))
+        judge = PreferenceJudge(base_url=url, model="m", rating=rating, deadline_s=2.0)  # pyright: ignore[reportArgumentType]
+        verdicts = await judge.score_group(samples(["bad", "good", "worse"]))
+        await judge.close()
+    assert [verdict.ok for verdict in verdicts] == [False, True, False]
+    # It won both of its comparisons. Strengths p and q solve 2.5 = 2 p / (p + q) + p / (p + 1) and
+    # 0.5 = q / (p + q) + q / (q + 1): p = 3.51, q = 0.566.
+    expected = 1.0 if rating == "win_rate" else 3.51 / (3.51 + 0.566)
+    assert verdicts[1].reward == pytest.approx(expected, abs=1e-3)
+
+
+def test_answers_that_nobody_compared_draw_no_reward_to_the_middle() -> None:
+    points = {(0, 1): 1.0, (1, 0): 0.0}
+    assert bradley_terry(8, points)[:2] == bradley_terry(2, points)
+    assert bradley_terry(3, points)[2] == pytest.approx(0.5)
+    assert bradley_terry(1, {}) == [0.5]
+
+
 async def test_a_group_that_cannot_be_compared_is_invalid() -> None:
     judge = PreferenceJudge(base_url="http://127.0.0.1:9/v1", model="m", scheme="listwise")
     assert (await judge.score_group(samples(["one"])))[0].status is Status.INVALID
