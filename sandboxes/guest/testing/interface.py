@@ -186,8 +186,12 @@ class Interface:
         """Methods that plain values have too, and that objects under test answer with data; and
         the predicates that the tests ask of them. On any other object a predicate would be the
         outcome of a test, said by the solution."""
+        self.acted: set[str] = set()
+        """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
+        self.stated: set[str] = set()
+        """Methods that the tests call without use of what they answer."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self.kept: set[str] = set()
@@ -421,7 +425,6 @@ class Interface:
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
-        mapped: set[str] = set()
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
@@ -432,18 +435,17 @@ class Interface:
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
+                    self.acted.add(self.origin(value))
+                    self.stated.add(name)
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
                     name in _ACCESSORS
                 ):
                     self.said.add(str(said))
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
-                case (
-                    ast.Call(func=ast.Name(id="dict"), args=[mapping])
-                    | ast.keyword(arg=None, value=mapping)
-                ):
+                case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
                     self.said.add("keys")
-                    mapped.add(self.origin(mapping))
                 case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
                     kept.add(self.free(made))
                 case ast.Compare():
@@ -466,7 +468,6 @@ class Interface:
         self.kept = (self.classes & kept) - uses.keys()
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.attributes |= {"keys"} if mapped & (self.shown | self.kept) else set()
         self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
@@ -604,14 +605,6 @@ class Interface:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
-
-    @cached_property
-    def counts_places(self) -> bool:
-        """Whether the tests may take items from objects by their places, one after another."""
-        return any(
-            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
-            for node in self.nodes
-        )
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""

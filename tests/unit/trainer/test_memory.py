@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,22 @@ def test_free_memory_falls_by_what_is_taken() -> None:
     del taken
     assert 0 < before < 1 << 45
     assert after < before + (1 << 30)  # other processes come and go
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_pages_of_files_that_were_read_are_free(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of 64 MB that has taken 60, of which 50 are pages of files that nobody needs now."""
+    limit, used, stat = (tmp_path / name for name in ("limit", "used", "memory.stat"))
+    limit.write_text(f"{64 << 20}\n")
+    used.write_text(f"{60 << 20}\n")
+    monkeypatch.setattr(capacity, "_CGROUPS", ((limit, used),))
+    assert capacity.free_bytes("cpu") == 4 << 20  # where nothing says what was taken
+    of_groups_below = f"total_inactive_file {50 << 20}\n" if version == 1 else ""
+    own = 0 if version == 1 else 50 << 20
+    stat.write_text(f"inactive_file {own}\nactive_file 7\n{of_groups_below}")
+    assert capacity.free_bytes("cpu") == 54 << 20
 
 
 def test_float32_needs_no_note_and_a_gpu_neither() -> None:
