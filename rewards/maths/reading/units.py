@@ -163,10 +163,10 @@ UNIT_PART = re.compile(r"([*/]?)([A-Za-z]+(?:-[A-Za-z]+)*)(?:\^(-?\d))?")
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
     """Return (factor to base units, dimensions) of a known unit, or None for plain words.
 
-    >>> dimension("km/h") == dimension("kph")
-    True
+    >>> dimension("km/h") == dimension("kph"), dimension("C") == dimension("A*s")
+    (True, True)
     """
-    if unit in UNITS and "/" not in UNITS[unit][1] and "^" not in UNITS[unit][1]:
+    if unit in UNITS and not any(sign in UNITS[unit][1] for sign in "/^*"):
         factor, base = UNITS[unit]
         return Fraction(str(factor)), ((base, 1),)
     total, powers = Fraction(1), dict[str, int]()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import UserString
 from collections.abc import Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -22,7 +23,8 @@ MODULE = "solution"
 _MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
-_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
+_OF_DICTS = ("keys", "values", "items", "get")
+_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__", *_OF_DICTS)
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
 TEXTS = ("__str__", "__repr__", "__format__")
@@ -118,4 +120,23 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
         if isinstance(item, kind):
             items: list[object] = list(islice(item, _MAX_ITEMS + 1))
             return copied(items) if len(items) <= _MAX_ITEMS else None
+    with suppress(Exception):
+        return _collected(item) if operation in _ABSTRACT else None
     return None
+
+
+def _collected(item: Any) -> object | None:
+    """Return the items of an object whose class is no collection by name but is used like one: a
+    list of what it has at each place, or a dict of what it has for each item or key.
+    """
+    kind: Any = type(item)
+    find = getattr(kind, "__getitem__", None) or kind.get
+    keys: list[object] = list(
+        islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1)
+    )
+    if len(keys) > _MAX_ITEMS:
+        return None
+    has_places = not any(hasattr(kind, name) for name in _OF_DICTS)
+    if has_places and all(find(item, place) == key for place, key in enumerate(keys)):
+        return keys
+    return {key: find(item, key) for key in keys}

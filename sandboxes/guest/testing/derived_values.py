@@ -41,7 +41,7 @@ class Derived(Standing):
                 "the tests change data that belongs to an object of the solution"
             )
         value = getattr(self.ludus_handle_, name)
-        return _refreshing(self, value) if isinstance(value, Handle) else value
+        return _refreshing(self, value) if callable(value) else value
 
     def __setattr__(self, name: str, value: object) -> None:
         if "ludus_handle_" in vars(self) and not hasattr(type(self), name):

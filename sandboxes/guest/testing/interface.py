@@ -22,7 +22,6 @@ import builtins
 import importlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from .idiom_words import HELPERS, JUDGES, OF_THE_TESTS
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
@@ -114,21 +113,6 @@ def _has(module: str, *path: str) -> bool:
     return all((found := getattr(found, name, path)) is not path for name in path)
 
 
-class Uses(NamedTuple):
-    """What the tests do with names of the solution."""
-
-    attributes: dict[str, set[str]]
-    """Name -> the attributes that are used of its results."""
-    objects: set[str]
-    """Names whose results are used as objects, or that `isinstance` names."""
-    alike: set[str]
-    """Names whose results are compared with their like."""
-    mapped: set[str]
-    """Names whose results are read as mappings."""
-    kept: set[str]
-    """Names whose results are kept in variables or made of nothing."""
-
-
 class Interface:
     """The tests' use of the solution's names.
 
@@ -202,8 +186,12 @@ class Interface:
         """Methods that plain values have too, and that objects under test answer with data; and
         the predicates that the tests ask of them. On any other object a predicate would be the
         outcome of a test, said by the solution."""
+        self.acted: set[str] = set()
+        """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
+        self.stated: set[str] = set()
+        """Methods that the tests call without use of what they answer."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self.kept: set[str] = set()
@@ -434,12 +422,38 @@ class Interface:
 
         `function`: a name that is neither; `reference`: what the reference solution defines.
         """
-        seen = self._seen_uses()
-        uses, objects = seen.attributes, set(seen.objects)
+        uses: dict[str, set[str]] = {}
+        objects: set[str] = set()
+        alike: set[str] = set()
+        kept = {self.origin(value) for values in self._values.values() for value in values}
+        for node in self.nodes:
+            match node:
+                case ast.Attribute(value=value, attr=name):
+                    self.said.add(name)
+                    origin = self.loose_origin(value)
+                    uses.setdefault(origin, set()).add(name)
+                    objects.add(self.free(value))
+                    if self._of_an_object(node):
+                        objects.add(origin)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
+                    self.acted.add(self.origin(value))
+                    self.stated.add(name)
+                case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
+                    name in _ACCESSORS
+                ):
+                    self.said.add(str(said))
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                    objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
+                case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
+                    self.said.add("keys")
+                case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
+                    kept.add(self.free(made))
+                case ast.Compare():
+                    alike.add(self._compares_its_like(node))
         arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
         plain = PLAIN_ATTRIBUTES | arrays
         compared, calculated = self._compared()
-        objects |= seen.alike - compared - calculated
+        objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
         if function not in uses:
             objects.discard(function)
@@ -451,10 +465,9 @@ class Interface:
         self.unclear = undecided & calculated
         self.classes |= objects | (undecided - calculated)
         self.shown |= self.makers
-        self.kept = (self.classes & seen.kept) - uses.keys()
+        self.kept = (self.classes & kept) - uses.keys()
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.attributes |= {"keys"} if seen.mapped & (self.shown | self.kept) else set()
         self.data_methods |= of_shown & PREDICATES
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
@@ -462,37 +475,6 @@ class Interface:
                     self.data_methods.add(node.attr)
                 if self.free(node.value):
                     self.attributes.add(node.attr)
-
-    def _seen_uses(self) -> Uses:
-        """Collect the uses of names, node by node; every attribute that is named goes to `said`."""
-        values = [value for each in self._values.values() for value in each]
-        seen = Uses({}, set(), set(), set(), kept=set(map(self.origin, values)))
-        for node in self.nodes:
-            match node:
-                case ast.Attribute(value=value, attr=name):
-                    self.said.add(name)
-                    origin = self.loose_origin(value)
-                    seen.attributes.setdefault(origin, set()).add(name)
-                    seen.objects.add(self.free(value))
-                    if self._of_an_object(node):
-                        seen.objects.add(origin)
-                case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
-                    name in _ACCESSORS
-                ):
-                    self.said.add(str(said))
-                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
-                    seen.objects.update(map(self.free, getattr(kinds, "elts", [kinds])))
-                case (
-                    ast.Call(func=ast.Name(id="dict"), args=[mapping])
-                    | ast.keyword(arg=None, value=mapping)
-                ):
-                    self.said.add("keys")
-                    seen.mapped.add(self.origin(mapping))
-                case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
-                    seen.kept.add(self.free(made))
-                case ast.Compare():
-                    seen.alike.add(self._compares_its_like(node))
-        return seen
 
     def _called(self, node: ast.AST) -> ast.Call | None:
         """Return the call of an expression, if it is called."""
@@ -623,14 +605,6 @@ class Interface:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
-
-    @cached_property
-    def counts_places(self) -> bool:
-        """Whether the tests may take items from objects by their places, one after another."""
-        return any(
-            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
-            for node in self.nodes
-        )
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""

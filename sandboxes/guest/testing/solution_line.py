@@ -252,6 +252,11 @@ class TestsLine:
         return self._broken or wrong
 
     @property
+    def met(self) -> int:
+        """The number of the solution's objects that the tests have met."""
+        return len(self._handles)
+
+    @property
     def interface(self) -> Interface:
         """The interface of the solution, as used by the tests; read on first use."""
         if self._interface is None:
