@@ -151,9 +151,7 @@ def test_a_reward_that_is_no_number_is_told_with_the_likely_mistake() -> None:
 
 def test_the_decorator_without_a_name_is_refused_with_an_example() -> None:
     bare: Any = sound
-    with pytest.raises(
-        ConfigError, match=r"takes a name, @ludus\.verifier\('me/exact'\)"
-    ):
+    with pytest.raises(ConfigError, match=r"takes a name, @ludus\.verifier\('me/exact'\)"):
         ludus.verifier(bare)
 
 
