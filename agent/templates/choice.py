@@ -349,26 +349,41 @@ def probe_template(
         return probe_source(source, _origin(template, source), "")
     own_source = template_of(tokenizer)  # these begin with the model's own
     if template == TRAIN:
-        if not recognition.family:
-            raise ConfigError(
-                f"there is no training template for the model's own ({recognition.digest}): "
-                f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
-                f"({', '.join(TRAINING)}), or use stock"
-            )
-        return probe_training(TRAINING[recognition.family])
+        return probe_training(_training_of_family(recognition))
     # Where the model's own template is one of the training templates, its tool format is known and
     # need not be found out.
     own_training = own_template(own_source)
     paired_format = own_training.tool_format if own_training is not None else ""
     origin = _origin(STOCK, own_source)
     stock_tokenizer, stock_report = probe_source(own_source, origin, paired_format)
-    needed = [*stock_report.of(Outcome.REPAIRED), *stock_report.of(Outcome.REFUSED)]
-    # Images and the date say nothing against a template: images are refused for want of a
-    # processor, and the date is frozen in every template.
-    loses = any(finding.feature not in ("images", "date") for finding in needed)
-    if template == AUTO and recognition.family and loses:
+    if template == AUTO and recognition.family and _needs_another(stock_report):
         return probe_training(TRAINING[recognition.family])
     return stock_tokenizer, stock_report
+
+
+def _training_of_family(recognition: Recognition) -> TrainingTemplate:
+    """Return the training template for the model's own.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not recognition.family:
+        raise ConfigError(
+            f"there is no training template for the model's own ({recognition.digest}): "
+            f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
+            f"({', '.join(TRAINING)}), or use stock"
+        )
+    return TRAINING[recognition.family]
+
+
+def _needs_another(report: TemplateReport) -> bool:
+    """Return whether a template had to be repaired, or refuses something.
+
+    Images and the date say nothing against a template: images are refused for want of a processor,
+    and the date is frozen in every template.
+    """
+    needed = [*report.of(Outcome.REPAIRED), *report.of(Outcome.REFUSED)]
+    return any(finding.feature not in ("images", "date") for finding in needed)
 
 
 def open_template(
