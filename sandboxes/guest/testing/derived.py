@@ -23,8 +23,9 @@ MODULE = "solution"
 _MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
-_OF_DICTS = ("keys", "values", "items", "get")
-_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__", *_OF_DICTS)
+ALL = "*"
+OF_DICTS = ("keys", "values", "items", "get")
+_ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
 TEXTS = ("__str__", "__repr__", "__format__")
@@ -102,7 +103,7 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
 
     Args:
         item: the object.
-        operation: a special method or an attribute.
+        operation: a special method or an attribute; `ALL` for all that it holds.
         anew: whether an object that derives from plain data answers even for what its class defines
             anew; the tests' side then notes that (`Derived`).
     """
@@ -121,7 +122,7 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
             items: list[object] = list(islice(item, _MAX_ITEMS + 1))
             return copied(items) if len(items) <= _MAX_ITEMS else None
     with suppress(Exception):
-        return _collected(item) if operation in _ABSTRACT else None
+        return _collected(item) if operation == ALL else None
     return None
 
 
@@ -130,13 +131,15 @@ def _collected(item: Any) -> object | None:
     list of what it has at each place, or a dict of what it has for each item or key.
     """
     kind: Any = type(item)
-    find = getattr(kind, "__getitem__", None) or kind.get
+    if not hasattr(kind, "__getitem__"):
+        return dict(item.items()) if hasattr(kind, "items") else None
     keys: list[object] = list(
         islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1)
     )
     if len(keys) > _MAX_ITEMS:
         return None
-    has_places = not any(hasattr(kind, name) for name in _OF_DICTS)
-    if has_places and all(find(item, place) == key for place, key in enumerate(keys)):
-        return keys
-    return {key: find(item, key) for key in keys}
+    if not any(hasattr(kind, name) for name in OF_DICTS):
+        with suppress(LookupError, TypeError):  # Those that have no such place.
+            if all(item[place] == key for place, key in enumerate(keys)):
+                return keys
+    return {key: item[key] for key in keys}

@@ -438,6 +438,8 @@ class Interface:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
                     self.acted.add(self.origin(value))
                     self.stated.add(name)
+                case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                    self.acted.add(self.origin(value))
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
                     name in _ACCESSORS
                 ):

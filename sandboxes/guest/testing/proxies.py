@@ -17,7 +17,7 @@ from opcode import opmap
 from typing import Any
 
 from . import derived, value_wire
-from .operations import ABILITIES, BINARY, LOOKS, OPERATIONS, ORDERINGS, UNARY
+from .operations import ABILITIES, BINARY, CHANGES, LOOKS, OPERATIONS, ORDERINGS, UNARY
 from .plain_attributes import CHANGING_METHODS, PREDICATES, READING_METHODS
 from .values import all_plain
 
@@ -341,9 +341,9 @@ def _collection(handle: Handle) -> Any:
     """
     state, kind = state_of(handle), type(handle)
     finds = hasattr(kind, "__getitem__") and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
-    if not finds or state.meant or state.is_value or state.called in state.line.interface.kept:
+    if not finds or state.meant or state.called in state.line.interface.kept:
         return None
-    plain = as_plain(handle, "__getitem__")
+    plain = as_plain(handle, derived.ALL)
     return plain if isinstance(plain, (list, dict)) else None
 
 
@@ -360,14 +360,22 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     def call(*arguments: object, **keywords: object) -> object:
         if name in PREDICATES or ((arguments or keywords) and not tells):
             raise refuse(handle, f".{name}")
-        if name in ("get", "keys", "values", "items") and (arguments or name != "get"):
+        is_read = name in derived.OF_DICTS and (arguments or name != "get")
+        held = as_plain(handle, derived.ALL) if is_read or name == "pop" else None
+        if is_read and held is None and name != "keys":
             state.ways.add(name == "get")
-            if len(state.ways) > 1 or hasattr(type(handle), "__getitem__"):
+            if len(state.ways) > 1:
                 raise refuse(handle, f".{name}")  # One may deny what the other says.
-        items = _collection(handle) if name == "pop" else None
         answer = method(*arguments, **keywords)
-        if isinstance(items, list) and all_plain([answer, items]) and answer not in items:
-            raise refuse(handle, ".pop")
+        if is_read and hasattr(held, name):
+            shown = getattr(held, name)(*arguments)
+            given, shown = ([answer], [shown]) if name == "get" else (list(answer), list(shown))
+        else:
+            given, shown = [answer], [*held] if isinstance(held, list) else [answer]
+        if all_plain([given, shown]):
+            lacking = [part for part in given if part not in shown or shown.remove(part)]
+            if lacking or (is_read and shown):
+                raise refuse(handle, f".{name}")
         return answer
 
     return call
@@ -427,7 +435,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     state = state_of(first)
-    if state.is_value:
+    if state.is_value and name not in ("getitem", *CHANGES):
         return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
 
@@ -471,7 +479,7 @@ _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     state = state_of(handle)
-    if is_function(handle) or (state.is_value and not (state.called or operation.isalpha())):
+    if is_function(handle):
         return None
     line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
@@ -507,7 +515,8 @@ def _unary(name: str) -> Callable[..., object]:
 
 def _look(name: str) -> Callable[..., object]:
     def look(self: Handle, *operands: object) -> object:
-        if name == "len" and (items := _collection(self)) is not None:
+        items = None if name != "len" or state_of(self).is_value else _collection(self)
+        if items is not None:
             return len(items)
         return still(self, (name, *operands), forward(name, self, *operands))
 
