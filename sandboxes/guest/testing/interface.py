@@ -34,8 +34,6 @@ _CLOSE = ("isclose", "allclose", "array_equal")
 _UNCOMPARING = ("assertIs", "assertTrue", "assertFalse", "assertRaises")
 _DECIDED = ("assertIn", "assertNotIn", "assertTrue", "assertFalse")
 """Assertions whose first argument is compared or is true, and is no collection."""
-_DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
-"""Syntax that takes a value as a truth value."""
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
@@ -471,12 +469,11 @@ class Interface:
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
         self.data_methods |= of_shown & PREDICATES
+        for name in self.classes:
+            self.data_methods |= uses.get(name, set()) - PREDICATES
         for node in self.nodes:
-            if isinstance(node, ast.Attribute):
-                if self._gives_data(node):
-                    self.data_methods.add(node.attr)
-                if self.free(node.value):
-                    self.attributes.add(node.attr)
+            if isinstance(node, ast.Attribute) and self.free(node.value):
+                self.attributes.add(node.attr)
 
     def _called(self, node: ast.AST) -> ast.Call | None:
         """Return the call of an expression, if it is called."""
@@ -493,17 +490,6 @@ class Interface:
         statement = call and isinstance(self._parents.get(call), ast.Expr)
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
         return self.origin(node.value)[:1].isupper() and bool(statement or bare)
-
-    def _gives_data(self, node: ast.Attribute) -> bool:
-        """Return whether a method of a class under test returns data that the tests examine.
-
-        That is so in `evens.index(4) == 2`, but not in `name.startswith("a")`, where the result
-        itself is the outcome of the test.
-        """
-        call = self._called(node)
-        if not call or node.attr in PREDICATES or self.origin(node.value) not in self.classes:
-            return False
-        return not isinstance(self._parents.get(call), _DECIDING)
 
     def _compared(self) -> tuple[set[str], set[str]]:
         """Return the names whose results are compared with values or asserted, which make plain

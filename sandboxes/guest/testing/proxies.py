@@ -463,13 +463,6 @@ def _pair(name: str, left: object, right: object) -> object:
     known = all(state_of(handle).known for handle in handles)
     if known and (len(handles) == 2 or state_of(handles[0]).meant):
         return forward(name, left, right)
-    before = state_of(handles[0]).line.met
-    if len(handles) == 2 and not any(state_of(handle).is_value for handle in handles):
-        result = forward(name, left, right)
-        if not isinstance(result, Handle):
-            raise refuse(handles[0], name)
-        state_of(result).is_value = state_of(result).line.met > before
-        return result
     return operate_on_plain(name, handles[0], (left, right))
 
 

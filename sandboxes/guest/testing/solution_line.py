@@ -132,7 +132,6 @@ class TestsLine:
         self._handles: dict[str, object] = {}
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
-        self._looked: dict[tuple[object, ...], tuple[int, object]] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
         )
@@ -194,16 +193,6 @@ class TestsLine:
             return answer
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
-
-    def once(self, verb: str, *arguments: object) -> object:
-        """Return what the solution answers to a request that only looks: the same until it runs
-        again.
-        """
-        since, answer = self._looked.get((verb, *arguments), (-1, None))
-        if since != self.effects:
-            answer = self.ask(verb, *arguments)
-            self._looked[verb, *arguments] = self.effects, answer
-        return answer
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
