@@ -121,25 +121,22 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
         if isinstance(item, kind):
             items: list[object] = list(islice(item, _MAX_ITEMS + 1))
             return copied(items) if len(items) <= _MAX_ITEMS else None
-    with suppress(Exception):
-        return _collected(item) if operation == ALL else None
-    return None
+    return _collected(item) if operation == ALL else None
 
 
 def _collected(item: Any) -> object | None:
     """Return the items of an object whose class is no collection by name but is used like one: a
-    list of what it has at each place, or a dict of what it has for each item or key.
+    list of what it has at each place, or a dict of what it has for each item or key. The dict is
+    empty where the object is used like a dict and does not show what it has.
     """
     kind: Any = type(item)
-    if not hasattr(kind, "__getitem__"):
-        return dict(item.items()) if hasattr(kind, "items") else None
-    keys: list[object] = list(
-        islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1)
-    )
-    if len(keys) > _MAX_ITEMS:
-        return None
-    if not any(hasattr(kind, name) for name in OF_DICTS):
+    is_dict = any(hasattr(kind, name) for name in OF_DICTS)
+    with suppress(Exception):
+        if not hasattr(kind, "__getitem__"):
+            return dict(item.items())
+        keys = list(islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1))
         with suppress(LookupError, TypeError):  # Those that have no such place.
-            if all(item[place] == key for place, key in enumerate(keys)):
-                return keys
-    return {key: item[key] for key in keys}
+            if not is_dict and all(item[place] == key for place, key in enumerate(keys)):
+                return keys if len(keys) <= _MAX_ITEMS else None
+        return {key: item[key] for key in keys[:_MAX_ITEMS]}
+    return {} if is_dict else None

@@ -29,8 +29,8 @@ _CAPTURING = frozenset(
 )
 _LENDABLE = {
     "builtins": ["input", "print"],
-    "random": """random randint randrange choice choices sample uniform gauss getrandbits normalvariate
-        betavariate expovariate triangular""".split(),  # noqa: SIM905
+    "random": """random randint randrange choice choices sample uniform gauss getrandbits
+        normalvariate betavariate expovariate triangular""".split(),  # noqa: SIM905
     "time": ["time", "sleep", "perf_counter", "monotonic", "time_ns", "ctime", "strftime"],
 }
 """Module -> functions that tests may patch: the solution's process then calls the tests'

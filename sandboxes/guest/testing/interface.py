@@ -399,11 +399,7 @@ class Interface:
 
     def given(self, name: str) -> list[ast.expr]:
         """Return what the tests give a variable."""
-        return [
-            value
-            for value in self._values_given(name)
-            if value is not None and variable_of(value) != name
-        ]
+        return [each for each in self._values_given(name) if each and variable_of(each) != name]
 
     def loose_origin(self, node: ast.AST | None) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""

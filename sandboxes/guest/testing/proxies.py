@@ -65,8 +65,6 @@ class HandleState:
         self.is_value = False
         """Whether a function gave it by itself, and the tests use nothing of it that only an object
         has."""
-        self.ways: set[bool] = set()
-        """Whether it was asked for what it has under a key, or for all that it has, or both."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -212,7 +210,7 @@ class Abilities:
             state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
         verb = "make" if state.known else "call"
-        before = state.line.met
+        before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         # What a class makes is judged as an object, and never as the data that it derives from.
@@ -223,7 +221,7 @@ class Abilities:
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if state.line.met > before and state.name not in state.line.interface.acted:
+        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
             state_of(result).is_value = not state_of(result).known
         return result
 
@@ -344,7 +342,7 @@ def _collection(handle: Handle) -> Any:
     if not finds or state.meant or state.called in state.line.interface.kept:
         return None
     plain = as_plain(handle, derived.ALL)
-    return plain if isinstance(plain, (list, dict)) else None
+    return plain if plain and isinstance(plain, (list, dict)) else None
 
 
 def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) -> object:
@@ -353,29 +351,24 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     What it is told could be what the tests expect, and what a predicate answers is their outcome.
     What changes an object, or looks up a key, tells no more than the object has to know.
     """
-    state = state_of(handle)
-    interface = state.line.interface
+    interface = state_of(handle).line.interface
     tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
 
     def call(*arguments: object, **keywords: object) -> object:
         if name in PREDICATES or ((arguments or keywords) and not tells):
             raise refuse(handle, f".{name}")
-        is_read = name in derived.OF_DICTS and (arguments or name != "get")
-        held = as_plain(handle, derived.ALL) if is_read or name == "pop" else None
-        if is_read and held is None and name != "keys":
-            state.ways.add(name == "get")
-            if len(state.ways) > 1:
-                raise refuse(handle, f".{name}")  # One may deny what the other says.
-        answer = method(*arguments, **keywords)
-        if is_read and hasattr(held, name):
-            shown = getattr(held, name)(*arguments)
-            given, shown = ([answer], [shown]) if name == "get" else (list(answer), list(shown))
-        else:
-            given, shown = [answer], [*held] if isinstance(held, list) else [answer]
-        if all_plain([given, shown]):
-            lacking = [part for part in given if part not in shown or shown.remove(part)]
-            if lacking or (is_read and shown):
-                raise refuse(handle, f".{name}")
+        asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
+        held = as_plain(handle, derived.ALL) if asks else None
+        answer: Any = method(*arguments, **keywords)
+        agrees = True
+        if isinstance(held, list) and name == "pop":
+            agrees = answer in held
+        elif isinstance(held, dict) and name == "get":
+            agrees = not held or answer == held.get(*arguments)
+        elif isinstance(held, dict) and name != "pop" and (held or name != "keys"):
+            agrees = sorted(map(repr, answer)) == sorted(map(repr, getattr(held, name)()))
+        if not agrees:
+            raise refuse(handle, f".{name}")
         return answer
 
     return call

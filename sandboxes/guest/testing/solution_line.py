@@ -129,7 +129,8 @@ class TestsLine:
     def __init__(self, descriptor: int) -> None:
         self._lent: list[object] = []
         """What the tests have passed to the solution and what stays here, by number."""
-        self._handles: dict[str, object] = {}
+        self.handles: dict[str, object] = {}
+        """What the tests have met of the solution, by name."""
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
         self.line = peer.Peer(
@@ -154,7 +155,7 @@ class TestsLine:
         self.line.close()
         values.forget()
         failures.own_names = {}
-        for table in (self.names, self._handles, self._meant, self._exceptions):
+        for table in (self.names, self.handles, self._meant, self._exceptions):
             table.clear()
 
     # --- asking -----------------------------------------------------------------
@@ -241,11 +242,6 @@ class TestsLine:
         return self._broken or wrong
 
     @property
-    def met(self) -> int:
-        """The number of the solution's objects that the tests have met."""
-        return len(self._handles)
-
-    @property
     def interface(self) -> Interface:
         """The interface of the solution, as used by the tests; read on first use."""
         if self._interface is None:
@@ -316,9 +312,9 @@ class TestsLine:
             self.line.ends_later(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        existing = self._handles.get(name)
+        existing = self.handles.get(name)
         if existing is None:
-            existing = self._handles[name] = self._standing_for(token)
+            existing = self.handles[name] = self._standing_for(token)
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:

@@ -87,9 +87,11 @@ _ARGUMENTS: dict[str, _Arguments] = {
     **dict.fromkeys(("builtins.range", "builtins.slice"), _read("start", "stop", "step")),
     **dict.fromkeys(map("datetime.{}".format, ("datetime", "date", "time")), _asked("isoformat")),
     **dict.fromkeys(
-        "decimal.Decimal uuid.UUID pathlib.PurePosixPath pathlib.PureWindowsPath pathlib.PosixPath "
-        "ipaddress.IPv4Address ipaddress.IPv6Address ipaddress.IPv4Network "
-        "ipaddress.IPv6Network".split(),  # noqa: SIM905
+        (
+            *("decimal.Decimal", "uuid.UUID", "pathlib.PosixPath"),
+            *map("pathlib.Pure{}Path".format, ("Posix", "Windows")),
+            *map("ipaddress.IPv{}".format, ("4Address", "6Address", "4Network", "6Network")),
+        ),
         _asked("__str__"),
     ),
 }
