@@ -189,7 +189,7 @@ class Interface:
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.stated: set[str] = set()
-        """Methods that the tests call without use of what they answer."""
+        """Methods of whose answers the tests never make use."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self.kept: set[str] = set()
@@ -419,6 +419,7 @@ class Interface:
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
+        answered: set[str] = set()
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
@@ -429,9 +430,10 @@ class Interface:
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr=name))):
-                    self.acted.add(self.origin(value))
-                    self.stated.add(name)
+                    if call := self._called(node):
+                        is_stated = isinstance(self._parents[call], ast.Expr)
+                        self.acted |= {self.origin(value)} if is_stated else set()
+                        (self.stated if is_stated else answered).add(name)
                 case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
                     self.acted.add(self.origin(value))
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
@@ -448,6 +450,7 @@ class Interface:
                     alike.add(self._compares_its_like(node))
         arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
         plain = PLAIN_ATTRIBUTES | arrays
+        self.stated -= answered
         compared, calculated = self._compared()
         objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
