@@ -160,28 +160,31 @@ class OrsClient(TextEnv):
         key = self._key.reveal()
         clock = httpx.Timeout(self._server.timeout_s, connect=CONNECT_TIMEOUT_S)
         headers = {"X-API-Key": key} if key else {}
+        # Kept once all is read: where a request fails, the next call asks for everything again.
+        splits: dict[str, tuple[str, int]] = {}
         try:
             with httpx.Client(timeout=clock, headers=headers) as http:
                 names = self._read(http.get(f"{self._server.url}/list_environments"))
-                self._env = self._env or str(names[0])
-                if self._env.lower() not in [str(name).lower() for name in names]:
+                env = self._env or str(names[0])
+                if env.lower() not in [str(name).lower() for name in names]:
                     raise ConfigError(
-                        f"{self._server.label} has no environment {self._env!r}, but "
+                        f"{self._server.label} has no environment {env!r}, but "
                         f"{', '.join(map(str, names))}"
                     )
-                root = f"{self._server.url}/{self._env}"
+                root = f"{self._server.url}/{env}"
                 for split in self._read(http.get(f"{root}/splits")):
                     name, kind = str(split["name"]), str(split["type"])
                     asked = http.post(f"{root}/num_tasks", json={"split": name})
                     ours = name if name in SPLITS else kind
-                    if name in SPLITS or ours not in self._splits:
-                        self._splits[ours] = name, int(self._read(asked)["num_tasks"])
+                    if name in SPLITS or ours not in splits:
+                        splits[ours] = name, int(self._read(asked)["num_tasks"])
         except httpx.HTTPError as error:
             raise self._server.unavailable(str(error) or type(error).__name__) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise self._server.failed(f"what it lists cannot be read: {error!r}") from error
+        self._env, self._splits = env, splits
 
     def _read(self, reply: httpx.Response) -> Any:
         if reply.status_code != 200:

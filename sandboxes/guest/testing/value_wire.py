@@ -172,7 +172,8 @@ class Encoder:
             self.tokens.append(f"={number} {len(parts)}")
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+# Escaped, two surrogates in a row would be read as the one character that they stand for.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -182,7 +183,7 @@ def dumps(tokens: list[Token]) -> bytes:
     Raises:
         Malformed: the message is too long.
     """
-    data = _encode(tokens).encode()
+    data = _encode(tokens).encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise Malformed(f"the value takes {len(data)} bytes; at most {MAX_BYTES}")
     return data
@@ -195,7 +196,7 @@ def loads(data: bytes) -> list[Token]:
         Malformed: the message is not a JSON list, or has too many tokens.
     """
     try:
-        text = data.decode()
+        text = data.decode("utf-8", "surrogatepass")
         tokens, end = _decode(text)
     except (ValueError, RecursionError) as error:
         raise Malformed("the message is not JSON") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import re
 import time
 from collections import Counter
@@ -116,9 +117,9 @@ class LoadMeter:
         return not problem
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time that `share` of the operations took at most, in milliseconds."""
+        """Return the shortest time that `share` of the operations took at most, in milliseconds."""
         ordered = sorted(self.latencies_s) or [0.0]
-        return 1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return 1e3 * ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 Work = Callable[[LoadMeter, float], Awaitable[None]]
