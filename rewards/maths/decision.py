@@ -63,10 +63,9 @@ _PART = re.compile(
 )
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
-    r"\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube|root"
-    r"|minus|negative|times|third|quarter|reciprocal|inverse|opposite|factorial|complement|step"
-    r"|figure|case|part|question|problem|exercise|section|equation)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube"
+    r"|root|minus|negative|times|third|quarter|reciprocal|inverse|opposite|factorial|complement"
+    r"|step|figure|case|part|question|problem|exercise|section|equation)\b"
 )
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
@@ -82,7 +81,7 @@ CALLER_CHARACTERS = 240
 """
 
 
-_TRUTH = re.compile(r"\b(?:true|false|[TF])\b", re.IGNORECASE)
+_TRUTH = re.compile(r"(?i)\b(?:true|false|[TF])\b")
 GOLDS = 1024
 """How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
 rollouts shares its gold and nothing else.
@@ -303,13 +302,11 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     return ""
 
 
-_ASKED_UNIT = re.compile(
-    r"\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b", re.IGNORECASE
-)
+_ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b")
 """A unit that a question names. A pound is a weight or money, and a letter may name anything."""
 _WRITES_OUT = re.compile(
-    r"\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard form)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard "
+    r"form)"
 )
 
 
@@ -376,9 +373,8 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
 
 
 _INTEGRAL = re.compile(
-    r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
-    r"|積分|积分|적분|интеграл|первообразн",
-    re.IGNORECASE,
+    r"(?i)\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
+    r"|積分|积分|적분|интеграл|первообразн"
 )
 _LOGARITHM = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)|(?<![A-Za-z\\])log(?![A-Za-z_])(?!\s*_)")
 
@@ -402,13 +398,12 @@ _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\
 _BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
           "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
 _BASE = re.compile(
-    rf"\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}|(?<=base.\$)\d{{1,2}}"
-    rf"|{'|'.join(_BASES)})\b",
-    re.IGNORECASE,
+    rf"(?i)\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
+    rf"|(?<=base.\$)\d{{1,2}}|{'|'.join(_BASES)})\b"
 )
 
 
-_OF_DIGITS = re.compile(r"\b(?:how many|(?:number|sum|product) of)\b", re.IGNORECASE)
+_OF_DIGITS = re.compile(r"(?i)\b(?:how many|(?:number|sum|product) of)\b")
 
 
 def _in_base(prompt: str, gold: str, answer: str) -> bool:

@@ -415,17 +415,15 @@ _DENIED_EVENT = re.compile(
 )
 # A question with a negative prefix, or in another language, may ask for what does not happen.
 _ASKS_DENIED = re.compile(
-    r"\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]",
-    re.IGNORECASE,
+    r"(?i)\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]"
 )
 
 
 _ANY = re.compile(
-    r"\b(?:find|give|write(?: down)?|name|provide|state|construct|exhibit) (?:an?|any|one)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:find|give|write(?: down)?|name|provide|state|construct|exhibit) (?:an?|any|one)\b"
 )
 """A question for one of many right answers, which is answered by an example."""
-_FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor (?:example|instance)\b|\bsuch as\b", re.IGNORECASE)
+_FOR_EXAMPLE = re.compile(r"(?i)\be\.g\.|\bfor (?:example|instance)\b|\bsuch as\b")
 
 
 def _asked(prompt: str | list[Message]) -> str:

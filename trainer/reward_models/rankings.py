@@ -35,7 +35,7 @@ class LabelledSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredExample:
-    """Answers as a head reads them, with what people said of them."""
+    """Answers in the form that a head reads, with people's judgements."""
 
     inputs: tuple[Any, ...]
     """What the head reads of each answer."""
@@ -52,7 +52,7 @@ RewardData = ExampleSet[ScoredExample]
 
 
 def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
-    """Load the data of a run, and prepare them for a head.
+    """Load the data of a run, and prepare the data for a head.
 
     Raises:
         ConfigError: the data cannot be read, or nothing of them can be used.

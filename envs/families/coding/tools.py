@@ -375,9 +375,12 @@ class CodingTools(Coding):
 
 
 def _trial(code: str, gold: dict[str, Any]) -> dict[str, str]:
-    """Return the arguments of a run that tries a program on the first, public test."""
+    """Return the arguments of a run that tries a program on the first, public test, or of one that
+    only defines it where that test has no short form.
+    """
     first = gold["tests"][0]
     if isinstance(first, dict):
-        return {"code": code, "stdin": first["input"]}
+        stdin = first.get("input")
+        return {"code": code, "stdin": stdin} if isinstance(stdin, str) else {"code": code}
     shows = isinstance(first, str) and first.startswith("assert ") and "\n" not in first
     return {"code": f"{code}\n{first.removeprefix('assert ')}\n" if shows else code}

@@ -112,9 +112,12 @@ class OrsClient(TextEnv):
         )
         self._beat = asyncio.create_task(self._keep_alive(), name="ludus-ors-beat")
         prompt = await self._asked("GET", f"/{self._env}/prompt")
-        tools = await self._tools()
-        briefing = Briefing(tools=tools, max_turns=self._bound)
-        return [user(self._parts(prompt))], {"briefing": briefing}
+        try:
+            briefing = Briefing(tools=await self._tools(), max_turns=self._bound)
+            return [user(self._parts(prompt))], {"briefing": briefing}
+        except (KeyError, TypeError, AttributeError) as error:
+            said = f"its tools or its prompt cannot be read: {error!r}"
+            raise self._server.failed(said) from error
 
     async def step(self, action: str | Message) -> Played:
         """Make the calls of an action; what is said without a call goes where text goes."""
@@ -160,28 +163,31 @@ class OrsClient(TextEnv):
         key = self._key.reveal()
         clock = httpx.Timeout(self._server.timeout_s, connect=CONNECT_TIMEOUT_S)
         headers = {"X-API-Key": key} if key else {}
+        # Kept once all is read: where a request fails, the next call asks for everything again.
+        splits: dict[str, tuple[str, int]] = {}
         try:
             with httpx.Client(timeout=clock, headers=headers) as http:
                 names = self._read(http.get(f"{self._server.url}/list_environments"))
-                self._env = self._env or str(names[0])
-                if self._env.lower() not in [str(name).lower() for name in names]:
+                env = self._env or str(names[0])
+                if env.lower() not in [str(name).lower() for name in names]:
                     raise ConfigError(
-                        f"{self._server.label} has no environment {self._env!r}, but "
+                        f"{self._server.label} has no environment {env!r}, but "
                         f"{', '.join(map(str, names))}"
                     )
-                root = f"{self._server.url}/{self._env}"
+                root = f"{self._server.url}/{env}"
                 for split in self._read(http.get(f"{root}/splits")):
                     name, kind = str(split["name"]), str(split["type"])
                     asked = http.post(f"{root}/num_tasks", json={"split": name})
                     ours = name if name in SPLITS else kind
-                    if name in SPLITS or ours not in self._splits:
-                        self._splits[ours] = name, int(self._read(asked)["num_tasks"])
+                    if name in SPLITS or ours not in splits:
+                        splits[ours] = name, int(self._read(asked)["num_tasks"])
         except httpx.HTTPError as error:
             raise self._server.unavailable(str(error) or type(error).__name__) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise self._server.failed(f"what it lists cannot be read: {error!r}") from error
+        self._env, self._splits = env, splits
 
     def _read(self, reply: httpx.Response) -> Any:
         if reply.status_code != 200:
@@ -225,7 +231,7 @@ class OrsClient(TextEnv):
             self._rewarded = self._rewarded or reward is not None
             earned = 0.0 if reward is None else as_reward(reward)
             return self._parts(output["blocks"]), earned, output.get("finished") is True
-        except (msgspec.DecodeError, KeyError, TypeError, PeerBroken) as error:
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, PeerBroken) as error:
             raise self._server.failed(
                 f"the result of {call.name} cannot be read: {error}"
             ) from error

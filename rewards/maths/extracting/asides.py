@@ -22,17 +22,24 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final|sanity|cross"
+    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final"
+    r"|sanity|cross"
     r"|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
-    r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in|plugging (?:back )?in"
-    r"|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b|(?:gegen)?probe\b|kontroll\w*"
-    r"|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos|e\b)|prova\s?:|controll\w*|провер\w*)"
+    r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
+    r"|plugging (?:back )?in"
+    r"|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b|(?:gegen)?probe\b"
+    r"|kontroll\w*"
+    r"|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos|e\b)|prova\s?:|controll\w*"
+    r"|провер\w*)"
     r"(?!\w*ed\b)|验证|驗證|检验|檢驗|验算|代入检验|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
-    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b"
-    r"|(?:this|that|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
-    r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used|added) by\b"
+    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b"
+    r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b"
+    r"|(?:this|that|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because"
+    r"|comes from)\b"
+    r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used"
+    r"|added) by\b"
     r"|(?:for (?:example|instance)|e\.g\.),? (?:with|when|if|at|take|let|for|\$?[a-z]\$? =)"
     r"|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
     r"|(?:das|dies|diese\w*) schließ\w+ (?:\w+ )?|dabei (?:steht|ist)\b|hierbei\b|cela exclut|ici,"
@@ -40,41 +47,57 @@ _EXPLAINS = (
     r"|これには|ここで|여기에는|여기서|这不包括|这里的"
 )
 _DIGRESSES = (
-    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:|side ?note"
+    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:"
+    r"|side ?note"
     r"|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich"
     r"|übrigens|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage"
     r"|remarque|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
-    r"|em comparação|para comparação|a propósito|observação|dica:|per (?:confronto|inciso)|a proposito"
+    r"|em comparação|para comparação|a propósito|observação|dica:|per (?:confronto|inciso)"
+    r"|a proposito"
     r"|tra l['’]altro|osservazione|для сравнения|кстати|замечание|примечание|заметим|ちなみに|参考"
     r"|なお|補足|참고로|덧붙|참고:|顺便|作为对比|作为比较|相比之下|另外|补充|注[：:意]"
 )
 _OFFERS = (
-    r"let me know|feel free|if you (?:\w+ ){0,2}?(?:like|want|wish|prefer|need|tell|give)\b|just ask"
-    r"|(?:i|we) (?:can|could) also|happy to help|wenn (?:du|sie) (?:\w+ )?(?:möcht|will|woll|wünsch)\w*"
-    r"|falls (?:du|sie)\b|gerne? (?:kann|rechne|zeige|erkläre)|sag(?:en sie)? (?:mir |einfach )?bescheid"
-    r"|si (?:vous|tu) (?:le )?(?:vou|veu|souhait|désir|préfér)\w*|n['’]hésite|si (?:lo )?(?:quier|dese|prefier)\w*"
+    r"let me know|feel free|if you (?:\w+ ){0,2}?(?:like|want|wish|prefer|need|tell|give)\b"
+    r"|just ask"
+    r"|(?:i|we) (?:can|could) also|happy to help|wenn (?:du|sie) (?:\w+ )?(?:möcht|will|woll"
+    r"|wünsch)\w*"
+    r"|falls (?:du|sie)\b|gerne? (?:kann|rechne|zeige|erkläre)|sag(?:en sie)? (?:mir "
+    r"|einfach )?bescheid"
+    r"|si (?:vous|tu) (?:le )?(?:vou|veu|souhait|désir|préfér)\w*|n['’]hésite"
+    r"|si (?:lo )?(?:quier|dese|prefier)\w*"
     r"|avísame|dime si|se (?:você )?(?:quis|desej|prefer)\w*|se (?:lo )?(?:vuo|desider|prefer)\w*"
-    r"|fammi sapere|если (?:вы |ты )?(?:хоти|хоче|нужно|желае)\w*|дайте знать|ご希望|必要(?:なら|であれば)"
-    r"|よろしければ|원하(?:시면|면)|필요하(?:시면|면)|如果(?:你|您)?(?:需要|想|愿意)|(?:若|如)(?:有)?需要?"
+    r"|fammi sapere|если (?:вы |ты )?(?:хоти|хоче|нужно|желае)\w*|дайте знать|ご希望|必要(?:なら"
+    r"|であれば)"
+    r"|よろしければ|원하(?:시면|면)|필요하(?:시면|면)|如果(?:你|您)?(?:需要|想|愿意)|(?:若"
+    r"|如)(?:有)?需要?"
 )
 _ASKS_READER = (
-    r"\b(?:you|your|shall i|should i|want (?:me|to)|soll ich|(?:möcht|willst)\w*|wollen sie|vous|veux-tu"
-    r"|quier\w*|dese[ao]\w*|quer\b|gostaria|vuo[il]\w*|хотите|хочешь|нужно ли)\b|ましょうか|드릴까요|드릴까|需要我|要不要|是否需要"
+    r"\b(?:you|your|shall i|should i|want (?:me|to)|soll ich|(?:möcht|willst)\w*|wollen sie|vous"
+    r"|veux-tu"
+    r"|quier\w*|dese[ao]\w*|quer\b|gostaria|vuo[il]\w*|хотите|хочешь|нужно ли)\b|ましょうか"
+    r"|드릴까요|드릴까|需要我|要不要|是否需要"
 )
 _HYPOTHETICAL = (
-    r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b"
-    r"|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b|\b(?:se|te|fica|da|have)ria\b"
+    r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe"
+    r"|gäbe)\w{0,2}\b"
+    r"|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b|\b(?:se|te|fica"
+    r"|da|have)ria\b"
     r"|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
-    r"\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other|then|for"
-    r"|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens|si|sans|avec|sinon"
-    r"|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし|なければ|なら|면|如果|若|假如|要是"
+    r"\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other"
+    r"|then|for"
+    r"|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens|si"
+    r"|sans|avec|sinon"
+    r"|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし|なければ|なら|면"
+    r"|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
 _DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
-    r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked|übrigens"
+    r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
+    r"|übrigens"
     r"|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
 )
 _OFFERED = re.compile(_OFFERS)
@@ -82,9 +105,12 @@ _READER = re.compile(_ASKS_READER)
 _MOOD = re.compile(_HYPOTHETICAL)
 _UNDER = re.compile(_SUBORDINATE)
 _CONCLUDES = re.compile(
-    r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces|así|por"
-    r" (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому|следовательно"
-    r"|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로|所以|因此|故|于是)(?!\w)"
+    r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces"
+    r"|así|por"
+    r" (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому"
+    r"|следовательно"
+    r"|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로|所以|因此|故"
+    r"|于是)(?!\w)"
 )
 _ENCLOSED = re.compile(r"\((?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
 
@@ -127,13 +153,15 @@ def _supposes(sentence: str) -> bool:
 _NOT_ASKED = re.compile(r",\s(?:but|yet) (?:this|that|it)(?: is|'s) not (?:what|the case|so)\b")
 _TEMPTS = re.compile(
     r"it(?:'s| is) (?:\w+ )?tempting\b|(?:one|you) (?:might|may|could) (?:be tempted|think)\b"
-    r"|many (?:people|students)\b|(?:note:? )?(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error"
+    r"|many (?:people|students)\b|(?:note:? )?(?:an? |the )?(?:common|typical|frequent"
+    r"|usual) (?:mistake|error"
     r"|pitfall|slip|trap|misconception)s?\b"
 )
 """Words of a warning of what others would say."""
 _CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
 _CLAIMS = re.compile(
-    r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são|sono|sind|est|is|are)"
+    r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são"
+    r"|sono|sind|est|is|are)"
     r"\b.*[\d\w]|="
 )
 _CORRECTS = re.compile(
@@ -176,20 +204,26 @@ _MORE = (
     r"|supérieur\w*|menos|más|menor|mayor|mais|maior|meno|più|minore|maggiore|меньше|больше)"
 )
 _SIDE_CLAUSE = re.compile(
-    r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so|hence|thus)\b)"
-    r"|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives|is|leaves) [^,;]*\bif\b"
-    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?|match\w*|agrees?|vanish\w*"
+    r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so"
+    r"|hence|thus)\b)"
+    r"|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives|is"
+    r"|leaves) [^,;]*\bif\b"
+    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?"
+    r"|match\w*|agrees?|vanish\w*"
     r"|is (?:why|because|consistent|exactly what|due)|erklärt|explique|explica|spiega|объясняет)\b"
     rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)\b|(?<=ше) (?=[\d$])))"
-    r"|[^,;]*\b(?:below|above|under|beneath|within|unter|unterhalb|über|oberhalb|en dessous|au-dessous|sous"
+    r"|[^,;]*\b(?:below|above|under|beneath|within|unter|unterhalb|über|oberhalb|en dessous"
+    r"|au-dessous|sous"
     r"|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже|выше) (?:\w+ )?[$\d]"
 )
 _SUBJECT = re.compile(
-    r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)"
+    r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are"
+    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)"
     r"(?= (?:is|are|has|have|was|were|of|for|in|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
-    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only|remaining|rest)\b"
+    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only"
+    r"|remaining|rest)\b"
 )
 
 

@@ -54,16 +54,15 @@ _BOUND = re.compile(
     rf"(?P<too>,? (?:and|but|or) (?:also )?(?:is )?{_PHRASE}\s+{_LIMIT})?[\s.*!]*$"
 )
 _FAILS = re.compile(
-    r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*|untrue|violat\w*|invalid"
-    r"|impossible|incorrect|broken|excluded|outside|except)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*|untrue|violat\w*"
+    r"|invalid"
+    r"|impossible|incorrect|broken|excluded|outside|except)\b"
 )
 
 
 _HOLDS = re.compile(
-    r"(?<!stops )(?<!longer )(?<!never )\b(?:h[oe]ld|true|satisf|solution|solve|valid|work|exactly"
-    r"|precisely|whenever)\w*",
-    re.IGNORECASE,
+    r"(?i)(?<!stops )(?<!longer )(?<!never )\b(?:h[oe]ld|true|satisf|solution|solve|valid|work"
+    r"|exactly|precisely|whenever)\w*"
 )
 
 
@@ -144,15 +143,16 @@ def _shells(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _ASKED = re.compile(
-    r"\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-zµ°]+[²³]?(?:/[a-z]+[²³]?)?"
-    r"(?: per [a-z]+)?)(?!\w)",
-    re.I,
+    r"(?i)\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?"
+    r"|[a-zµ°]+[²³]?(?:/[a-z]+[²³]?)?(?: per [a-z]+)?)(?!\w)"
 )
 _VALUE = r"-?\d[\d,]*(?:\.\d+)?"
 _NAME = r"[A-Za-zµ°]+[²³]?(?:/[a-z]+[²³]?)?(?: [a-z]+)?"
 _TWICE = re.compile(
-    rf"(?<![\w.])(?<![-+−×*·/÷]\s)(?P<first>(?P<value>{_VALUE}) (?P<one>{_NAME}?))(?:\s?=\s?|,? ?\(?(?:i\.e\.|that is|which is|(?P<either>or)"
-    r"|equivalently|d\. ?h\.|das heißt|soit|c['’]est-à-dire|es decir|o sea|ou seja|cioè|то есть|=),? ?| \()"
+    rf"(?<![\w.])(?<![-+−×*·/÷]\s)(?P<first>(?P<value>{_VALUE}) (?P<one>{_NAME}?))(?:\s?=\s?"
+    rf"|,? ?\(?(?:i\.e\.|that is|which is|(?P<either>or)"
+    r"|equivalently|d\. ?h\.|das heißt|soit|c['’]est-à-dire|es decir|o sea|ou seja|cioè|то есть"
+    r"|=),? ?| \()"
     rf"(?P<second>(?P<same>{_VALUE}) (?P<two>{_NAME}))\)?[\s.*!]*$"
 )
 
@@ -187,7 +187,7 @@ _DECIDED = re.compile(
     r"(?:null(?: hypothesis)?|\$?H_?\{?0\}?\$?|H₀)(?:,? \$?H_?\{?0\}?\$?| \(H₀\))?[\s.*!]*$"
 )
 _SUPPOSED = re.compile(
-    r"\b(?:if|would|whether|when|should we|could|might|not enough to|wrong|never|claims?)\b", re.I
+    r"(?i)\b(?:if|would|whether|when|should we|could|might|not enough to|wrong|never|claims?)\b"
 )
 
 
@@ -203,10 +203,9 @@ def _decision(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _RANKED = re.compile(
-    r"\W*(?:(?:so|thus|hence|therefore),? )?the (?P<rank>first|second|third|fourth|fifth)"
+    r"(?i)\W*(?:(?:so|thus|hence|therefore),? )?the (?P<rank>first|second|third|fourth|fifth)"
     r" (?:option|choice|answer|statement|one)\b(?: \([^()]{1,20}\))? is (?:the )?"
-    r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$",
-    re.IGNORECASE,
+    r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$"
 )
 _RANKS = ("first", "second", "third", "fourth", "fifth")
 
@@ -223,8 +222,7 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
 
 
 _AT = re.compile(
-    r"(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))",
-    re.IGNORECASE,
+    r"(?i)(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))"
 )
 
 
@@ -249,43 +247,39 @@ _Finder = Callable[[str, str, int, int], Described | None]
 _FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
     (
         re.compile(
-            r"\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
-            r".*\b(?:solve|solutions?|which|what|find all)\b",
-            re.IGNORECASE | re.DOTALL,
+            r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+            r".*\b(?:solve|solutions?|which|what|find all)\b"
         ),
         _bound,
     ),
     (re.compile(r"_\{?n|\bcoefficient|\bn\b"), _parity),
-    (re.compile(r"multiplicit", re.IGNORECASE), _multiplicities),
-    (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
+    (re.compile(r"(?i)multiplicit"), _multiplicities),
+    (re.compile(r"(?i)\bconfiguration"), _shells),
     (_ASKED, _twice),
-    (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
+    (re.compile(r"(?i)\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀"), _decision),
     (
         re.compile(
-            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
-            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
-            re.IGNORECASE | re.DOTALL,
+            r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)"
         ),
         _time,
     ),
-    (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
+    (re.compile(r"(?i)\b(?:option|choice|statement|which|answer)\b"), _ranked),
 )
 """What a question has to say for each kind of description."""
 
 
 # --- gains and losses ---
 
-_GAIN = re.compile(r"\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b", re.I)
-_LOSS_ASKED = re.compile(r"\blos(?:s|es|e|t|ing)\b", re.IGNORECASE)
+_GAIN = re.compile(r"(?i)\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b")
+_LOSS_ASKED = re.compile(r"(?i)\blos(?:s|es|e|t|ing)\b")
 _LOSES = re.compile(
-    r"\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"
-    r"|\s+on average)*[\s$*({\\}]*$",
-    re.IGNORECASE,
+    r"(?i)\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"
+    r"|\s+on average)*[\s$*({\\}]*$"
 )
 _A_LOSS = re.compile(
-    r"(?:\\text\w*\s*\{)?(?:an? )?(?:expected |average |net )*loss of[\s}~]*"
-    r"(?P<value>\\?\$?\s*\d[\d.,]*).*",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)(?:\\text\w*\s*\{)?(?:an? )?(?:expected |average |net )*loss of[\s}~]*"
+    r"(?P<value>\\?\$?\s*\d[\d.,]*).*"
 )
 _AMOUNT = re.compile(r"[\s$\\]*(?P<value>\d[\d.,]*)(?!\d)")
 

@@ -19,14 +19,16 @@ MAX_SENTENCES = 40
 MAX_LISTED = 64
 # Quotes, arrows, emoji and list marks before the value.
 _LEAD = re.compile(
-    r"(?:[\s:>\"“”«»„`‘∴】【』「『➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)|\}(?=\s))*"
+    r"(?:[\s:>\"“”«»„`‘∴】【』「『➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)"
+    r"|\}(?=\s))*"
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
+    r"(?s)\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)"
 )
 _CHOICE = re.compile(
-    r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])(?![^\W_])\)?+\}?[*_]*(?=\s*(?:$"
+    r"(?:(?:option|choice|answer|letter"
+    r"|\\text(?:bf)?\{)\s*)?\(?([A-J])(?![^\W_])\)?+\}?[*_]*(?=\s*(?:$"
     r"|[.,;:!?)\n\"”—–]|\s-|because\b|since\b|as\b|and not\b|not\b|but\b|which\b|\(|car\b|weil\b"
     r"|porque\b|perché\b|так как|потому|です|である|입니다|이다"
     r"|因))(?!\s*[-+*/=^<>\d])(?!\.\d)(?!\s*\([A-J]\))"
@@ -37,11 +39,11 @@ _LISTED_LETTERS = re.compile(
 )
 # What may follow a formula that is the whole answer: the end, or a reason.
 _AFTER_FORMULA = re.compile(
-    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by|is|in"
+    r"(?i)\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by"
+    r"|is|in"
     r"|not|and not|but|car|weil|porque|perché|pois)\b|(?:です|である|となり|になり|だ|입니다"
     r"|이다|이|가|так|т\."
-    r"|потому))",
-    re.IGNORECASE,
+    r"|потому))"
 )
 # What shows that the answer goes on after an emphasis or a formula.
 _ANOTHER = re.compile(
@@ -50,7 +52,8 @@ _ANOTHER = re.compile(
 )
 _AND = re.compile(r"\s*(?:,\s*and\b|,\s*or\b|,|\band\b|\bor\b)\s*(?=\$|\\\(|\\\[)")
 _SENTENCE_END = re.compile(
-    r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。|\n(?=\S)"
+    r"[.!?](?=\s+[A-ZÀ-ÖА-Я一-鿿가-힣\\*<(#\"]|\s*$|\s*\n)|(?<=[.!?]\$)(?=\s+[A-Z])|\n\s*\n|。"
+    r"|\n(?=\S)"
 )
 # `the area is 5`: words before the value, cut off if these are prose.
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
@@ -58,11 +61,11 @@ _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 # `No, 91 = 7 * 13`: the word decides and a reason follows. `Not Monday but Tuesday`.
 _DECIDED = re.compile(
-    r"(?P<word>yes|no|true|false)[*_]*(?:[,:;—–]|\.(?!\s*\d))\s+(?=\S)"
+    r"(?is)(?P<word>yes|no|true|false)[*_]*(?:[,:;—–]|\.(?!\s*\d))\s+(?=\S)"
     r"(?!.*\b(?:yes|no|true|false|unless|if|except|provided|only|(?:as|so) long"
-    r"|when(?:ever)?|assuming|depend\w*|for|with|where|sometimes|usually|but|however|wait|actually|or|sorry)\b)"
-    r"|not\s+[A-Za-z]+,?\s+but\s+(?P<other>[A-Za-z]+)\W*$",
-    re.IGNORECASE | re.DOTALL,
+    r"|when(?:ever)?|assuming|depend\w*|for|with|where|sometimes|usually|but|however|wait"
+    r"|actually|or|sorry)\b)"
+    r"|not\s+[A-Za-z]+,?\s+but\s+(?P<other>[A-Za-z]+)\W*$"
 )
 _POWER = re.compile(r"[\w)\]]\*\*[\w(]")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
@@ -74,7 +77,8 @@ _BEHIND = re.compile(
 )
 # `四十一元,即41元`: the value again, in digits.
 _AGAIN = re.compile(
-    r"^(?!.*(?:[至最][少多大小]|不|没|約|约|大概|以|或))[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是|すなわち|つまり|즉)\s*(?=-?[\d$\\])"
+    r"^(?!.*(?:[至最][少多大小]|不|没|約|约|大概|以|或))[^\d$\\]{1,40}[,\uff0c]\s*(?:即|也就是"
+    r"|すなわち|つまり|즉)\s*(?=-?[\d$\\])"
 )
 # A number with a counter word of another script (`12个`), but not `12以上` (at least 12).
 _COUNTED = re.compile(
@@ -83,7 +87,8 @@ _COUNTED = re.compile(
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(
-    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第|아니|약))"
+    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第"
+    r"|아니|약))"
     r"(?:[^\Wa-zA-Z]{0,20}[^\W\da-zA-Z])?[^\W\da-zA-Z](-?\d[\d,]*(?:\.\d+)?(?:/\d+)?[元円원米克升秒]?)[^\W\da-zA-Z]{0,4}"
 )
 
@@ -95,7 +100,8 @@ _MEASURED = re.compile(
 
 
 _REMARK = re.compile(
-    r"(?<=\S)\s*\((?!(?:or|if|when|unless|for|only|provided)\b)[^()\n]*\b(?:would|will|is|are|was|were)\s[^()\n]*\d[^()\n]*\)[\s.]*$"
+    r"(?<=\S)\s*\((?!(?:or|if|when|unless|for|only|provided)\b)[^()\n]*\b(?:would|will|is|are"
+    r"|was|were)\s[^()\n]*\d[^()\n]*\)[\s.]*$"
 )
 """A sentence in brackets behind a value: `135° (8 of them would be 1080°)`."""
 

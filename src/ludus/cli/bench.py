@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import re
 import time
 from collections import Counter
@@ -116,9 +117,9 @@ class LoadMeter:
         return not problem
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time that `share` of the operations took at most, in milliseconds."""
+        """Return the shortest time that `share` of the operations took at most, in milliseconds."""
         ordered = sorted(self.latencies_s) or [0.0]
-        return 1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return 1e3 * ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 Work = Callable[[LoadMeter, float], Awaitable[None]]
@@ -136,10 +137,27 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")
     if not 0 < options.seconds < 86400:
         raise ConfigError(f"--seconds must be more than 0, got {options.seconds}")
+    if options.out is not None:
+        refuse_unusable(options.out)
     rows = asyncio.run(bench(options))
     if options.out is not None:
         write(rows, options.out)
     return 0 if any(row.operations for row in rows) else 1
+
+
+def refuse_unusable(file: Path) -> None:
+    """Refuse a file for the rows before anything is measured.
+
+    Raises:
+        ConfigError: the file's folder is missing, or its name is that of the picture.
+    """
+    if not file.parent.is_dir():
+        raise ConfigError(f"cannot write {str(file)!r}: {str(file.parent)!r} is no folder")
+    if file.suffix == ".png":
+        raise ConfigError(
+            f"--out {str(file)!r} is where the picture goes; name a file for the rows, such as "
+            f"{str(file.with_suffix('.json'))!r}"
+        )
 
 
 async def bench(options: BenchOptions) -> list[BenchRow]:
