@@ -22,95 +22,78 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final"
-    r"|sanity|cross"
-    r"|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
+    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final|sanity"
+    r"|cross|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
     r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
-    r"|plugging (?:back )?in"
-    r"|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b|(?:gegen)?probe\b"
-    r"|kontroll\w*"
-    r"|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos|e\b)|prova\s?:|controll\w*"
-    r"|провер\w*)"
-    r"(?!\w*ed\b)|验证|驗證|检验|檢驗|验算|代入检验|検算|検証|確認すると|確かめ|검산|검증|확인해"
+    r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
+    r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
+    r"|e\b)|prova\s?:|controll\w*|провер\w*)(?!\w*ed\b)|(?:让我们?|我们)?来?(?:验证|驗證|检验|檢驗"
+    r"|验算|代入检验)|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
     r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b"
-    r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b"
-    r"|(?:this|that|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because"
-    r"|comes from)\b"
+    r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b|(?:this|that"
+    r"|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
     r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used"
-    r"|added) by\b"
-    r"|(?:for (?:example|instance)|e\.g\.),? (?:with|when|if|at|take|let|for|\$?[a-z]\$? =)"
-    r"|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:"
-    r"|(?:das|dies|diese\w*) schließ\w+ (?:\w+ )?|dabei (?:steht|ist)\b|hierbei\b|cela exclut|ici,"
-    r"|esto excluye|aquí|isso exclui|aqui\b|questo esclude|qui\b|сюда не|здесь\b"
-    r"|これには|ここで|여기에는|여기서|这不包括|这里的"
+    r"|added) by\b|(?:for (?:example|instance)|e\.g\.),? (?:with|when|if|at|take|let|for"
+    r"|\$?[a-z]\$? =)|(?:confidence|certainty|difficulty|rating|time)(?: \w+)?:|(?:das|dies"
+    r"|diese\w*) schließ\w+ (?:\w+ )?|dabei (?:steht|ist)\b|hierbei\b|cela exclut|ici,"
+    r"|esto excluye|aquí|isso exclui|aqui\b|questo esclude|qui\b|сюда не|здесь\b|これには|ここで"
+    r"|여기에는|여기서|这不包括|这里的"
 )
 _DIGRESSES = (
     r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:"
-    r"|side ?note"
-    r"|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich"
-    r"|übrigens|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage"
-    r"|remarque|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
+    r"|side ?note|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich|übrigens"
+    r"|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage|remarque"
+    r"|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
     r"|em comparação|para comparação|a propósito|observação|dica:|per (?:confronto|inciso)"
-    r"|a proposito"
-    r"|tra l['’]altro|osservazione|для сравнения|кстати|замечание|примечание|заметим|ちなみに|参考"
-    r"|なお|補足|참고로|덧붙|참고:|顺便|作为对比|作为比较|相比之下|另外|补充|注[：:意]"
+    r"|a proposito|tra l['’]altro|osservazione|для сравнения|кстати|замечание|примечание|заметим"
+    r"|ちなみに|参考|なお|補足|참고로|덧붙|참고:|顺便|作为对比|作为比较|相比之下|另外|补充"
+    r"|注[：:意]"
 )
 _OFFERS = (
     r"let me know|feel free|if you (?:\w+ ){0,2}?(?:like|want|wish|prefer|need|tell|give)\b"
-    r"|just ask"
-    r"|(?:i|we) (?:can|could) also|happy to help|wenn (?:du|sie) (?:\w+ )?(?:möcht|will|woll"
-    r"|wünsch)\w*"
-    r"|falls (?:du|sie)\b|gerne? (?:kann|rechne|zeige|erkläre)|sag(?:en sie)? (?:mir "
-    r"|einfach )?bescheid"
-    r"|si (?:vous|tu) (?:le )?(?:vou|veu|souhait|désir|préfér)\w*|n['’]hésite"
-    r"|si (?:lo )?(?:quier|dese|prefier)\w*"
-    r"|avísame|dime si|se (?:você )?(?:quis|desej|prefer)\w*|se (?:lo )?(?:vuo|desider|prefer)\w*"
-    r"|fammi sapere|если (?:вы |ты )?(?:хоти|хоче|нужно|желае)\w*|дайте знать|ご希望|必要(?:なら"
-    r"|であれば)"
+    r"|just ask|(?:i|we) (?:can|could) also|happy to help|wenn (?:du|sie) (?:\w+ )?(?:möcht|will"
+    r"|woll|wünsch)\w*|falls (?:du|sie)\b|gerne? (?:kann|rechne|zeige|erkläre)"
+    r"|sag(?:en sie)? (?:mir |einfach )?bescheid|si (?:vous|tu) (?:le )?(?:vou|veu|souhait|désir"
+    r"|préfér)\w*|n['’]hésite|si (?:lo )?(?:quier|dese|prefier)\w*|avísame|dime si"
+    r"|se (?:você )?(?:quis|desej|prefer)\w*|se (?:lo )?(?:vuo|desider|prefer)\w*|fammi sapere"
+    r"|если (?:вы |ты )?(?:хоти|хоче|нужно|желае)\w*|дайте знать|ご希望|必要(?:なら|であれば)"
     r"|よろしければ|원하(?:시면|면)|필요하(?:시면|면)|如果(?:你|您)?(?:需要|想|愿意)|(?:若"
     r"|如)(?:有)?需要?"
 )
 _ASKS_READER = (
     r"\b(?:you|your|shall i|should i|want (?:me|to)|soll ich|(?:möcht|willst)\w*|wollen sie|vous"
-    r"|veux-tu"
-    r"|quier\w*|dese[ao]\w*|quer\b|gostaria|vuo[il]\w*|хотите|хочешь|нужно ли)\b|ましょうか"
-    r"|드릴까요|드릴까|需要我|要不要|是否需要"
+    r"|veux-tu|quier\w*|dese[ao]\w*|quer\b|gostaria|vuo[il]\w*|хотите|хочешь|нужно ли)\b"
+    r"|ましょうか|드릴까요|드릴까|需要我|要不要|是否需要"
 )
 _HYPOTHETICAL = (
     r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe"
-    r"|gäbe)\w{0,2}\b"
-    r"|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b|\b(?:se|te|fica"
-    r"|da|have)ria\b"
-    r"|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다|었을|则会|就会|将是|会是|将会"
+    r"|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
+    r"|\b(?:se|te|fica|da|have)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
+    r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
     r"\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other"
-    r"|then|for"
-    r"|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens|si"
-    r"|sans|avec|sinon"
-    r"|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし|なければ|なら|면"
-    r"|如果|若|假如|要是"
+    r"|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens"
+    r"|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
+    r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
 _DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
-    r"|übrigens"
-    r"|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
+    r"|übrigens|hingegen|d['’]ailleurs|por cierto|aliás|tra l['’]altro|кстати|при этом)\b"
 )
 _OFFERED = re.compile(_OFFERS)
 _READER = re.compile(_ASKS_READER)
 _MOOD = re.compile(_HYPOTHETICAL)
 _UNDER = re.compile(_SUBORDINATE)
 _CONCLUDES = re.compile(
-    r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces"
-    r"|así|por"
-    r" (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому"
-    r"|следовательно"
-    r"|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로|所以|因此|故"
-    r"|于是)(?!\w)"
+    r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces|así"
+    r"|por (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому"
+    r"|следовательно|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로"
+    r"|所以|因此|故|于是)(?!\w)"
 )
 _ENCLOSED = re.compile(r"\((?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
 
@@ -142,6 +125,10 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     return supposed
 
 
+def _reopens(text: str) -> bool:
+    return (RETRACTION.search(text) or _CORRECTS.search(text)) is not None
+
+
 def _supposes(sentence: str) -> bool:
     """Return whether a sentence supposes what it says, up to its last clause."""
     clauses = _CONTRASTED.split(sentence)
@@ -154,19 +141,17 @@ _NOT_ASKED = re.compile(r",\s(?:but|yet) (?:this|that|it)(?: is|'s) not (?:what|
 _TEMPTS = re.compile(
     r"it(?:'s| is) (?:\w+ )?tempting\b|(?:one|you) (?:might|may|could) (?:be tempted|think)\b"
     r"|many (?:people|students)\b|(?:note:? )?(?:an? |the )?(?:common|typical|frequent"
-    r"|usual) (?:mistake|error"
-    r"|pitfall|slip|trap|misconception)s?\b"
+    r"|usual) (?:mistake|error|pitfall|slip|trap|misconception)s?\b"
 )
 """Words of a warning of what others would say."""
 _CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
 _CLAIMS = re.compile(
     r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são"
-    r"|sono|sind|est|is|are)"
-    r"\b.*[\d\w]|="
+    r"|sono|sind|est|is|are)\b.*[\d\w]|="
 )
 _CORRECTS = re.compile(
-    r"\b(?:correction|actually|edit|update|sorry|wait|oops)\b"
-    r"|\b(?:perhaps|maybe|possibly|alternatively|either)\b"
+    r"\b(?:correction|actually|edit|update|sorry|wait|oops|perhaps|maybe|possibly|alternatively"
+    r"|either)\b"
 )
 """Words of a remark that may hold the real answer, or open the question again."""
 
@@ -200,26 +185,25 @@ def without_asides(body: str, prompt: str = "") -> str:
 
 
 _MORE = (
-    r"(?:less|more|fewer|greater|smaller|larger|weniger|mehr|kleiner|größer|moins|plus|inférieur\w*"
-    r"|supérieur\w*|menos|más|menor|mayor|mais|maior|meno|più|minore|maggiore|меньше|больше)"
+    r"(?:less|more|fewer|greater|smaller|larger|weniger|mehr|kleiner|größer|moins|plus"
+    r"|inférieur\w*|supérieur\w*|menos|más|menor|mayor|mais|maior|meno|più|minore|maggiore|меньше"
+    r"|больше)"
 )
 _SIDE_CLAUSE = re.compile(
     r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so"
-    r"|hence|thus)\b)"
-    r"|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives|is"
-    r"|leaves) [^,;]*\bif\b"
-    r"|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?|confirms?|shows?"
-    r"|match\w*|agrees?|vanish\w*"
-    r"|is (?:why|because|consistent|exactly what|due)|erklärt|explique|explica|spiega|объясняет)\b"
+    r"|hence|thus)\b)|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives"
+    r"|is|leaves) [^,;]*\bif\b|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?"
+    r"|confirms?|shows?|match\w*|agrees?|vanish\w*|is (?:why|because|consistent|exactly what|due)"
+    r"|erklärt|explique|explica|spiega|объясняет)\b"
     rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)\b|(?<=ше) (?=[\d$])))"
     r"|[^,;]*\b(?:below|above|under|beneath|within|unter|unterhalb|über|oberhalb|en dessous"
-    r"|au-dessous|sous"
-    r"|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже|выше) (?:\w+ )?[$\d]"
+    r"|au-dessous|sous|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже"
+    r"|выше) (?:\w+ )?[$\d]"
 )
 _SUBJECT = re.compile(
     r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are"
-    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)"
-    r"(?= (?:is|are|has|have|was|were|of|for|in|on|to|can|must|vanish\w*|exists?)\b)"
+    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:is|are|has|have|was|were|of|for|in"
+    r"|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
     r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only"
@@ -244,22 +228,22 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         start: where the sentence begins.
         end: where it ends.
         prompt: the question.
-        mood: the question is in the conditional mood, so that a clause in this mood may answer it.
+        mood: the question is in the conditional mood, so that such a clause may answer it.
     """
     for joint in reversed(list(_CLAUSE.finditer(body, start, end))):
         clause = lowered(body[joint.end() : end])
-        if RETRACTION.search(clause) or _CORRECTS.search(clause):
+        if _reopens(clause):
             break
         is_side = _SIDE_CLAUSE.match(clause) or (
             not mood and _MOOD.search(clause) and (joint[0][0] == ";" or _UNDER.search(clause))
         )
-        if not is_side and _ROUNDED.match(clause):
-            is_side = not _ROUNDS.search(prompt)
-        if not is_side and _SHARES.match(clause):
-            is_side = not re.search(r"\b(?:per|each)\b", prompt, re.IGNORECASE)
-        if not is_side and not _of_another(clause, body[start : joint.start()], prompt):
-            break
-        if not _STATES.search(body, start, joint.start()):
+        is_side = (
+            is_side
+            or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
+            or (_SHARES.match(clause) and not _PER.search(prompt))
+            or _of_another(clause, body[start : joint.start()], prompt)
+        )
+        if not is_side or not _STATES.search(body, start, joint.start()):
             break
         end = joint.start()
     return end
@@ -289,6 +273,7 @@ _ROUNDS = re.compile(
     re.IGNORECASE,
 )
 _SHARES = re.compile(r"which (?:makes|gives|is|leaves|means) [^,;]*\b(?:per|each)\b")
+_PER = re.compile(r"(?i)\b(?:per|each)\b")
 _CLAUSE = re.compile(
     r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
 )
@@ -308,7 +293,7 @@ def _without_paragraph(body: str) -> int:
     ):
         return end
     claims = any(_CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
-    if claims or RETRACTION.search(paragraph) or _CORRECTS.search(paragraph):
+    if claims or _reopens(paragraph):
         return end
     return len(body[:start].rstrip()) if _valued(body[max(0, start - REACH_BACK) : start]) else end
 
@@ -348,10 +333,5 @@ def _valued(text: str) -> bool:
 def _comments(sentence: str) -> bool:
     """Return whether a sentence may be the end of a side remark before it."""
     small = lowered(sentence).strip(" \n*_¡")
-    return (
-        len(small) < MAX_COMMENT
-        and not re.search(r"[\d$\\]", small)
-        and not _CONCLUDES.match(small)
-        and not _CORRECTS.search(small)
-        and not RETRACTION.search(small)
-    )
+    is_short = len(small) < MAX_COMMENT and not re.search(r"[\d$\\]", small)
+    return is_short and not _CONCLUDES.match(small) and not _reopens(small)

@@ -164,11 +164,11 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
             # Each of the four ways to write a formula has a group; one of these has matched.
             return next(span for i in range(1, 5) if (span := math.span(i)) != (-1, -1))
     end = _sentence_end(rest, lead)
+    remark = _REMARK.search(rest, lead, end)
+    end = remark.start() if remark else end
     claim = _SAID.match(rest[:end])
     if claim and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()
-    remark = _REMARK.search(rest, lead, end)
-    end = remark.start() if remark else end
     if "," in rest[lead:end] or ";" in rest[lead:end]:
         end = claim_end(rest, lead, end)
     if reason := REASON.search(rest, lead, end):

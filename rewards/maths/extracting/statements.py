@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from ..reading.notation import squeeze
 from ..reading.vocabulary import NUMBER_WORDS
 from .announcing import announced
+from .asides import aside
 from .candidate import MARKS, Candidate, CandidateKind
 from .closing import picked, stressed
 from .expressions import last_expression
 from .marks import CUT_OFF, MAX_MARKS, SEVERAL_OFFERED, marks
 from .phrases import (
-    CHECKING,
+    COMMENTS,
     CONCLUDES,
     FILLER,
     GIVES,
@@ -246,7 +247,7 @@ class Statements:
         start, end = closing_sentence(self.body)
         start = max(start, last.said_to)
         sentence = self.body[start:end]
-        if not sentence.strip() or CHECKING.search(lowered(sentence)) or _ABOUT.search(sentence):
+        if not sentence.strip() or _comments(sentence) or _ABOUT.search(sentence):
             return None
         tail = self.body[max(last.said_to, len(self.body) - REACH) :]
         reopened = REOPENED.search(tail) is not None
@@ -300,6 +301,11 @@ _COMMENT = re.compile(r"(?!option\b|choice\b)[a-z][a-z'-]{2,}(?![\w{])")
 """Words instead of a value: `the answer is positive`, `is between 40 and 50`."""
 
 
+def _comments(sentence: str) -> bool:
+    """Return whether a sentence behind a mark is a side remark or a comment on the answer."""
+    return COMMENTS.search(lowered(sentence)) is not None or aside(sentence)
+
+
 def _displaces(mark: Candidate, announcement: Candidate, body: str) -> bool:
     """Return whether an announcement after a mark (or within a tag) is another answer.
 
@@ -312,7 +318,7 @@ def _displaces(mark: Candidate, announcement: Candidate, body: str) -> bool:
         return False
     sentence = clause_before(body, announcement.start)
     first = announcement.text.split()[:1]
-    if CHECKING.search(lowered(sentence)) or (
+    if _comments(sentence) or (
         _COMMENT.match(announcement.text) and not set(first) <= NUMBER_WORDS
     ):
         return False

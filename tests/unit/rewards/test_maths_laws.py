@@ -9,6 +9,7 @@ import inspect
 import math
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -33,7 +34,8 @@ def _benchmark(name: str) -> ModuleType:
 
 
 sys.modules["maths_words"] = WORDS = _benchmark("maths_words")
-LAWS = _benchmark("maths_laws")
+sys.modules["maths_laws"] = LAWS = _benchmark("maths_laws")
+REMARKS = _benchmark("maths_remarks")
 FUZZ = _benchmark("maths_fuzz")
 
 
@@ -85,6 +87,28 @@ def test_what_a_language_writes_is_read_and_another_value_is_not(
     cases = [LAWS.Case(*row) for row in draw(random.Random(31), 40)]
     assert {case.paid for case in cases} == {True, False}
     assert [case for case in cases if not LAWS.judged(verifier, case)] == []
+
+
+def _worked_sums() -> list[tuple[str, str, str]]:
+    """Questions for a sum with work that states no value, and their golds."""
+    items = [_solved(a, a + 7) for a in range(11, 60, 3)]
+    return [(item.problem, "Both colours count.", item.gold) for item in items]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("half", "least"), [("look", 0.99), ("held-out", 0.9)])
+def test_a_side_remark_changes_no_verdict_and_a_correction_does(
+    verifier: MathsVerifier, half: str, least: float
+) -> None:
+    rng, counts = random.Random(31), Counter[tuple[str, bool]]()
+    pairs = [
+        *REMARKS.remarks(_worked_sums(), half, rng),
+        *((None, row) for row in REMARKS.units(rng, 20)),
+    ]
+    broken = list(REMARKS.broken(verifier, pairs, counts))
+    assert len(pairs) > 250
+    assert counts.total() > 0.9 * len(pairs)
+    assert len(broken) <= (1 - least) * counts.total(), broken[:3]
+    assert not [row for row in broken if row.law.startswith(("correction", "units"))]
 
 
 async def test_costly_golds_lose_no_right_answer_to_other_questions() -> None:
