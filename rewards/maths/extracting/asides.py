@@ -16,7 +16,7 @@ from .sentence import NUMBER, OWN_WORK, closing_sentence
 from .surface import lowered
 
 MAX_ASIDES = 5
-"""How many sentences at the end are passed over as side remarks."""
+"""How many sentences at the end, and clauses of the last, are passed over as side remarks."""
 MAX_COMMENT = 100
 """The longest comment without a value behind a check (`Both are smaller, as they should be.`)."""
 REACH_BACK = 400
@@ -230,7 +230,7 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         prompt: the question.
         mood: the question is in the conditional mood, so that such a clause may answer it.
     """
-    for joint in reversed(list(_CLAUSE.finditer(body, start, end))):
+    for joint in reversed(list(_CLAUSE.finditer(body, start, end))[-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
         if _reopens(clause):
             break
