@@ -226,7 +226,9 @@ def test_a_broken_package_does_not_hide_the_others(
     descriptions = {description.name: description for description in describe_verifiers()}
     assert "cannot be imported: ZeroDivisionError" in descriptions["me/broken"].problem
     assert descriptions["exact"].summary
-    with pytest.raises(ConfigError, match="offered by the package broken-offer.*ZeroDivisionError"):
+    with pytest.raises(
+        ConfigError, match=r"offered by the package broken-offer.*ZeroDivisionError"
+    ):
         find_verifier("me/broken")
 
 
