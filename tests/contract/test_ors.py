@@ -387,10 +387,10 @@ async def test_no_reward_in_a_whole_episode_is_a_failure_and_not_a_zero() -> Non
     stranger = Stranger(result("dug", None, finished=False))
     async with stranger.running() as url:
         assert (await played(url))[1:3] == (0.0, False)
-    stranger = Stranger('{"ok":true,"output":')
-    async with stranger.running() as url:
-        with pytest.raises(RewardUnavailable, match="cannot be read"):
-            await played(url)
+    for nonsense in ('{"ok":true,"output":', '{"ok":true,"output":[]}', '{"ok":true,"output":1}'):
+        async with Stranger(nonsense).running() as url:
+            with pytest.raises(RewardUnavailable, match="cannot be read"):
+                await played(url)
 
 
 async def test_splits_and_environments_that_are_not_there_are_named() -> None:

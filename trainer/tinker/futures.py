@@ -62,7 +62,7 @@ class Promise:
 
 
 class Promises:
-    """The promises of a server, by their names and by what they are for."""
+    """The promises of a server, by name and by purpose."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Promise] = {}

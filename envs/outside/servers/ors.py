@@ -112,9 +112,12 @@ class OrsClient(TextEnv):
         )
         self._beat = asyncio.create_task(self._keep_alive(), name="ludus-ors-beat")
         prompt = await self._asked("GET", f"/{self._env}/prompt")
-        tools = await self._tools()
-        briefing = Briefing(tools=tools, max_turns=self._bound)
-        return [user(self._parts(prompt))], {"briefing": briefing}
+        try:
+            briefing = Briefing(tools=await self._tools(), max_turns=self._bound)
+            return [user(self._parts(prompt))], {"briefing": briefing}
+        except (KeyError, TypeError, AttributeError) as error:
+            said = f"its tools or its prompt cannot be read: {error!r}"
+            raise self._server.failed(said) from error
 
     async def step(self, action: str | Message) -> Played:
         """Make the calls of an action; what is said without a call goes where text goes."""
@@ -228,7 +231,7 @@ class OrsClient(TextEnv):
             self._rewarded = self._rewarded or reward is not None
             earned = 0.0 if reward is None else as_reward(reward)
             return self._parts(output["blocks"]), earned, output.get("finished") is True
-        except (msgspec.DecodeError, KeyError, TypeError, PeerBroken) as error:
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, PeerBroken) as error:
             raise self._server.failed(
                 f"the result of {call.name} cannot be read: {error}"
             ) from error

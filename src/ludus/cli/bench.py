@@ -137,10 +137,27 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")
     if not 0 < options.seconds < 86400:
         raise ConfigError(f"--seconds must be more than 0, got {options.seconds}")
+    if options.out is not None:
+        refuse_unusable(options.out)
     rows = asyncio.run(bench(options))
     if options.out is not None:
         write(rows, options.out)
     return 0 if any(row.operations for row in rows) else 1
+
+
+def refuse_unusable(file: Path) -> None:
+    """Refuse a file for the rows before anything is measured.
+
+    Raises:
+        ConfigError: the file's folder is missing, or its name is that of the picture.
+    """
+    if not file.parent.is_dir():
+        raise ConfigError(f"cannot write {str(file)!r}: {str(file.parent)!r} is no folder")
+    if file.suffix == ".png":
+        raise ConfigError(
+            f"--out {str(file)!r} is where the picture goes; name a file for the rows, such as "
+            f"{str(file.with_suffix('.json'))!r}"
+        )
 
 
 async def bench(options: BenchOptions) -> list[BenchRow]:

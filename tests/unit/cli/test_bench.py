@@ -62,6 +62,11 @@ def test_what_cannot_be_loaded_is_one_line(
         lost = str(tmp_path / "nowhere" / "bench.json")
         quick = ["--seconds", "0.1", "--concurrency", "1", "--token", "secret", "--out", lost]
         assert main(["bench", url, *quick]) == 2
-        assert "cannot write" in capsys.readouterr().err
+        told = capsys.readouterr()
+        assert "cannot write" in told.err
+        assert not told.out  # before anything is measured
+        picture = str(tmp_path / "bench.png")
+        assert main(["bench", url, *quick[:-1], picture]) == 2
+        assert "bench.json" in capsys.readouterr().err
     assert main(["bench", "http://127.0.0.1:1", "--concurrency", "0"]) == 2
     assert "--concurrency must be at least 1" in capsys.readouterr().err
