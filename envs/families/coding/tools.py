@@ -1,4 +1,4 @@
-r"""`ludus/coding-tools-v0`: the policy writes a program with an interpreter, and hidden tests decide.
+r"""`ludus/coding-tools-v0`: the policy writes a program and may run it; hidden tests decide.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
     assistant  run(code="def solve(items): ...\nsolve([1, 2])")
