@@ -127,6 +127,8 @@ def verifier(name: str) -> Callable[[Decorated], Decorated]:
     Raises:
         ConfigError: the name is malformed, or taken by something else.
     """
+    if not isinstance(name, str):  # `@verifier` without a name hands in the function
+        raise ConfigError(f"verifier takes a name, @ludus.verifier('me/exact'), got {name!r:.80}")
 
     def decorate(target: Decorated) -> Decorated:
         register_verifier(name, target)

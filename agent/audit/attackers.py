@@ -49,7 +49,7 @@ YES = re.compile(r"\b(?:yes|true|correct|right)\b", re.IGNORECASE)
 
 
 class AttackKind(StrEnum):
-    """What it means if an attacker is paid."""
+    """What a paid attacker says about the reward."""
 
     CHEAT = "cheat"
     """No work at all: only an answer that is right by chance may be paid."""
@@ -82,7 +82,7 @@ class Lesson:
 
 @dataclass
 class Scene:
-    """What an attacker knows of the episode that it plays."""
+    """What an attacker knows of the present episode."""
 
     briefing: Briefing
     episode: Played
@@ -222,7 +222,7 @@ class AnswerFrame:
 
 
 def properties_of(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
-    """Return the schemas of a tool's arguments; those that are no objects are left out."""
+    """Return the schemas of a tool's arguments; a schema that is no object is left out."""
     properties = tool.parameters.get("properties")
     named = properties.items() if isinstance(properties, Mapping) else ()
     return {name: schema for name, schema in named if isinstance(schema, Mapping)}
@@ -234,7 +234,7 @@ def free_tools(briefing: Briefing) -> list[ToolSpec]:
 
 
 def number_of(text: str) -> object:
-    """Return the number that a text is; the text where it is none."""
+    """Return the number that a text is; a text that is no number as given."""
     if len(text) > MOST_DIGITS:
         return text
     with suppress(ValueError):
@@ -293,7 +293,7 @@ def _says(text: str) -> Plays:
 
 
 def _answers(pick: Callable[[Scene], str]) -> Plays:
-    """Return an attacker that gives one answer, and again while it is asked."""
+    """Return an attacker that gives the same answer at every turn."""
     return lambda scene: repeat(scene.answer(pick(scene)))
 
 
@@ -314,7 +314,7 @@ def _last_told(pattern: re.Pattern[str], text: Callable[[Scene], str], scene: Sc
 
 
 def _copiers() -> Iterator[Attacker]:
-    """Return the attackers that answer the last number, quotation or word of what they are told."""
+    """Return the attackers that answer the last number, quotation or word of what is shown."""
     told: dict[str, Callable[[Scene], str]] = {
         "task": lambda scene: scene.opening,
         "prompt": lambda scene: scene.prompt,
@@ -446,7 +446,7 @@ def _modal(scene: Scene) -> str:
 
 
 def _bisects(scene: Scene) -> Iterator[Action]:
-    """Halve the answers of other tasks by asking whether it is one of a list."""
+    """Halve the answers of other tasks by asking whether the answer is in a list."""
     names = scene.answers()
     while len(names) > 1:
         half = names[: len(names) // 2]
@@ -459,7 +459,7 @@ def _bisects(scene: Scene) -> Iterator[Action]:
 
 
 def _overlaps(scene: Scene) -> Iterator[Action]:
-    """Choose what is offered by the words that it has in common with the task."""
+    """Choose the offer that shares most words with the task."""
     goal, taken = set(WORD.findall(scene.opening.lower())), set[str]()
     while True:
         lines = [line.strip(" \t-*•0123456789.)") for line in scene.shown.splitlines()]

@@ -80,7 +80,7 @@ DEMANDED = re.compile(
 
 @dataclass(frozen=True)
 class Law:
-    """A change of what the expert does that has to cost it the reward."""
+    """A change of what the expert does that has to cost the reward."""
 
     name: str
     about: str
@@ -244,7 +244,7 @@ class Forgery(StrEnum):
     REVERSED = "its list, of which an order is asked, is reversed"
 
     def ways(self, lesson: Lesson) -> Iterator[Way]:
-        """Return the way with each text, list or number list in it spoilt."""
+        """Return the way with each of its texts, lists and number lists spoilt."""
         if self is self.WILD:
             return itertools.chain(*(_texts(lesson, partial(_wild, sign)) for sign in WILDCARDS))
         if self is self.MORE:
@@ -258,7 +258,7 @@ class Forgery(StrEnum):
         return _texts(lesson, lambda text: self.of(text, lesson.opening))
 
     def of(self, answer: str, opening: str) -> str:
-        """Return an answer to a task spoilt, or "" where nothing in it can be."""
+        """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
         if self is self.INVENTED:
             return _invented(answer, opening)
         if self in (self.ZEROED, self.UNDEFINED):
@@ -320,7 +320,7 @@ class _Listing:
 
     @classmethod
     def of(cls, answer: str) -> _Listing | None:
-        """Read an answer; None if it lists nothing."""
+        """Read an answer; None if the answer lists nothing."""
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):

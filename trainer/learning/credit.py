@@ -62,7 +62,7 @@ class Scores(Protocol):
 
 
 class PolicyScores(Scores, Protocol):
-    """A policy that is asked more, where a recipe needs it; see `PolicyReader`."""
+    """A policy with the further readings that some recipes need; see `PolicyReader`."""
 
     def score_values(self, batch: Batch) -> Tensor: ...
     def score_entropy(self, batch: Batch) -> Tensor: ...

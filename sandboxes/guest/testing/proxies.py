@@ -17,7 +17,7 @@ from opcode import opmap
 from typing import Any
 
 from . import derived, value_wire
-from .operations import ABILITIES, BINARY, LOOKS, OPERATIONS, ORDERINGS, UNARY
+from .operations import ABILITIES, BINARY, CHANGES, LOOKS, OPERATIONS, ORDERINGS, UNARY
 from .plain_attributes import CHANGING_METHODS, PREDICATES, READING_METHODS
 from .values import all_plain
 
@@ -65,8 +65,6 @@ class HandleState:
         self.is_value = False
         """Whether a function gave it by itself, and the tests use nothing of it that only an object
         has."""
-        self.ways: set[bool] = set()
-        """Whether it was asked for what it has under a key, or for all that it has, or both."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -212,7 +210,7 @@ class Abilities:
             state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
         verb = "make" if state.known else "call"
-        before = state.line.met
+        before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         # What a class makes is judged as an object, and never as the data that it derives from.
@@ -223,7 +221,7 @@ class Abilities:
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if state.line.met > before and state.name not in state.line.interface.acted:
+        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
             state_of(result).is_value = not state_of(result).known
         return result
 
@@ -341,10 +339,10 @@ def _collection(handle: Handle) -> Any:
     """
     state, kind = state_of(handle), type(handle)
     finds = hasattr(kind, "__getitem__") and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
-    if not finds or state.meant or state.is_value or state.called in state.line.interface.kept:
+    if not finds or state.meant or state.called in state.line.interface.kept:
         return None
-    plain = as_plain(handle, "__getitem__")
-    return plain if isinstance(plain, (list, dict)) else None
+    plain = as_plain(handle, derived.ALL)
+    return plain if plain and isinstance(plain, (list, dict)) else None
 
 
 def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) -> object:
@@ -353,21 +351,24 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     What it is told could be what the tests expect, and what a predicate answers is their outcome.
     What changes an object, or looks up a key, tells no more than the object has to know.
     """
-    state = state_of(handle)
-    interface = state.line.interface
+    interface = state_of(handle).line.interface
     tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
 
     def call(*arguments: object, **keywords: object) -> object:
         if name in PREDICATES or ((arguments or keywords) and not tells):
             raise refuse(handle, f".{name}")
-        if name in ("get", "keys", "values", "items") and (arguments or name != "get"):
-            state.ways.add(name == "get")
-            if len(state.ways) > 1 or hasattr(type(handle), "__getitem__"):
-                raise refuse(handle, f".{name}")  # One may deny what the other says.
-        items = _collection(handle) if name == "pop" else None
-        answer = method(*arguments, **keywords)
-        if isinstance(items, list) and all_plain([answer, items]) and answer not in items:
-            raise refuse(handle, ".pop")
+        asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
+        held = as_plain(handle, derived.ALL) if asks else None
+        answer: Any = method(*arguments, **keywords)
+        agrees = True
+        if isinstance(held, list) and name == "pop":
+            agrees = answer in held
+        elif isinstance(held, dict) and name == "get":
+            agrees = not held or answer == held.get(*arguments)
+        elif isinstance(held, dict) and name != "pop" and (held or name != "keys"):
+            agrees = sorted(map(repr, answer)) == sorted(map(repr, getattr(held, name)()))
+        if not agrees:
+            raise refuse(handle, f".{name}")
         return answer
 
     return call
@@ -427,7 +428,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     state = state_of(first)
-    if state.is_value:
+    if state.is_value and name not in ("getitem", *CHANGES):
         return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
 
@@ -455,13 +456,6 @@ def _pair(name: str, left: object, right: object) -> object:
     known = all(state_of(handle).known for handle in handles)
     if known and (len(handles) == 2 or state_of(handles[0]).meant):
         return forward(name, left, right)
-    before = state_of(handles[0]).line.met
-    if len(handles) == 2 and not any(state_of(handle).is_value for handle in handles):
-        result = forward(name, left, right)
-        if not isinstance(result, Handle):
-            raise refuse(handles[0], name)
-        state_of(result).is_value = state_of(result).line.met > before
-        return result
     return operate_on_plain(name, handles[0], (left, right))
 
 
@@ -471,7 +465,7 @@ _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     state = state_of(handle)
-    if is_function(handle) or (state.is_value and not (state.called or operation.isalpha())):
+    if is_function(handle):
         return None
     line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
@@ -507,7 +501,8 @@ def _unary(name: str) -> Callable[..., object]:
 
 def _look(name: str) -> Callable[..., object]:
     def look(self: Handle, *operands: object) -> object:
-        if name == "len" and (items := _collection(self)) is not None:
+        items = None if name != "len" or state_of(self).is_value else _collection(self)
+        if items is not None:
             return len(items)
         return still(self, (name, *operands), forward(name, self, *operands))
 

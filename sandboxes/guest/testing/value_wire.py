@@ -19,21 +19,8 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from . import derived
-from .values import (
-    BARE,
-    BUILD,
-    EXACT,
-    NOT_SCALAR,
-    READ,
-    Bare,
-    Malformed,
-    is_member,
-    is_small,
-    parts_of,
-    replace,
-    scalar,
-)
+from . import derived, values
+from .values import BARE, EXACT, NOT_SCALAR, Bare, Malformed, is_member, is_small, parts_of, scalar
 
 __all__ = ["MAX_BYTES", "Decoder", "Encoder", "Malformed", "Ready", "Token", "dumps", "loads"]
 
@@ -41,6 +28,7 @@ MAX_BYTES = 16 << 20
 """The most bytes of a message; a longer message is refused."""
 MAX_TOKENS = 4_000_000
 
+BUILD = values.BUILD
 Token = Bare | list[Bare]
 Name = Callable[[object], str]
 """Returns the handle token of an object that stays on this side."""
@@ -263,13 +251,13 @@ class Decoder:
             self._complete(BUILD[tag](_pop(stack, _number(rest))), stack)
         elif tag in HANDLES:
             stack.append(self._find(token))
-        elif tag in READ:
-            stack.append(READ[tag](rest))
+        elif tag in values.READ:
+            stack.append(values.READ[tag](rest))
         elif tag == "@":
             stack.append(self.containers[_number(rest)])
         elif tag == "=":
             number, count = rest.split(" ")
-            replace(self.containers[_number(number)], _pop(stack, _number(count)))
+            values.replace(self.containers[_number(number)], _pop(stack, _number(count)))
         else:
             raise Malformed(f"unknown tag {tag!r}")
 

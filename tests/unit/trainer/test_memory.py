@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
 from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.models import capacity
 from ludus.trainer.models.devices import slow_precision, slowdown
 from ludus.trainer.models.tiny import build_model
@@ -181,6 +183,11 @@ def test_pages_of_files_that_were_read_are_free(
     own = 0 if version == 1 else 50 << 20
     stat.write_text(f"inactive_file {own}\nactive_file 7\n{of_groups_below}")
     assert capacity.free_bytes("cpu") == 54 << 20
+
+
+def test_a_lack_of_memory_is_told_to_another_process_with_its_sizes() -> None:
+    told = pickle.loads(pickle.dumps(OutOfMemory("4 rows", rows=4, tokens=900)))
+    assert (type(told), str(told), told.rows, told.tokens) == (OutOfMemory, "4 rows", 4, 900)
 
 
 def test_float32_needs_no_note_and_a_gpu_neither() -> None:
