@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -62,9 +63,14 @@ def line_of(episode: Episode, beside: Path) -> bytes:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             # A reader never sees half an image: the file appears under its name when complete.
-            partial = path.with_suffix(".partial")
-            partial.write_bytes(image.data)
-            partial.replace(path)
+            # Another process may write the same image at the same time.
+            partial = folder / f".{secrets.token_hex(8)}.partial"
+            try:
+                partial.write_bytes(image.data)
+                partial.replace(path)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
         return ImagePart(url=PREFIX + name)
 
     return msgspec.json.encode(_mapped(episode, store)) + b"\n"

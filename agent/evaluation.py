@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 PAGE = 500
 LOOKED = 16
 """How many tasks are examined per requested task, for sets that repeat problems."""
-CLOSE_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 60.0
+"""The limit for closing a session, in seconds."""
+GIVE_UP_S = 5.0
+"""The same for a session with a call that may never come back, nor may its close."""
 SEED_STRIDE = 1_000_003
 """A sampling seed is a multiple of this, drawn for a task, and the index of the sample."""
 SEED_BITS = 22
@@ -51,6 +54,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Mean return over tasks; None if every episode failed."""
     pass_at: dict[int, Estimate] = {}
     """k -> pass@k, over the tasks with at least k valid episodes."""
+    passing: float = 1.0
+    """The return from which an episode passes."""
     turns: float = 0.0
     """Mean number of turns of an episode."""
     stops: dict[str, int] = {}
@@ -136,7 +141,7 @@ async def evaluate(
         policy_for(scout)  # a policy that cannot play here raises before anything is played
         task_list = await first_tasks(scout, split, tasks)
     finally:
-        await scout.close()
+        await _close(scout, CLOSE_TIMEOUT_S)
     jobs = [(task.id, index) for task in task_list for index in range(samples)]
     if on_start:
         on_start(len(jobs))
@@ -149,6 +154,16 @@ async def evaluate(
         for _ in range(min(concurrency, len(jobs))):
             group.create_task(work_list.work(open_session, maker_for))
     return [work_list.played[job] for job in jobs]
+
+
+async def _close(session: Playable, timeout_s: float) -> None:
+    """Close a session, within a limit; what has been played is worth more than a clean end."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await session.close()
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        logger.warning("%s was not closed: %s", session.id, reason)
 
 
 class _WorkList:
@@ -171,8 +186,8 @@ class _WorkList:
     ) -> None:
         """Play on a single session until no job is left."""
         session = open_session()
-        maker = maker_for(session)
         try:
+            maker = maker_for(session)
             for task, index in self._waiting:
                 episode = await maker.make(
                     session,
@@ -185,18 +200,14 @@ class _WorkList:
                 self.played[task, index] = episode
                 self._on_episode(episode)
                 if episode.trajectories[0].stop is Stop.TIMEOUT:
-                    # A call of the session may never come back, nor may its close.
-                    try:
-                        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                            await session.close()
-                    except Exception as error:
-                        reason = str(error) or type(error).__name__
-                        logger.warning("%s was not closed: %s", session.id, reason)
+                    await _close(session, GIVE_UP_S)
                     session = open_session()
                     maker = maker_for(session)
                 await asyncio.sleep(0)  # Ctrl-C gets its turn where no episode ever waits
-        finally:
-            await session.close()
+        except BaseException:  # Ctrl-C, or another player's failure, in the middle of a call
+            await _close(session, GIVE_UP_S)
+            raise
+        await _close(session, CLOSE_TIMEOUT_S)
 
     def _sampling_seed(self, task: str, index: int) -> int:
         # Samples that shared a seed would draw alike in every task, and right or wrong together:
@@ -237,6 +248,7 @@ def summarise(episodes: Sequence[Episode], *, passing: float = 1.0) -> Evaluatio
         if trajectories
         else None,
         pass_at=pass_rates(list(by_task.values()), passing),
+        passing=passing,
         turns=fmean(len(t.turns) for t in trajectories) if trajectories else 0.0,
         stops={str(stop): n for stop, n in Counter(t.stop for t in trajectories).most_common()},
     )

@@ -79,18 +79,26 @@ async def fork_session(parent: EnvSession, nursery: Nursery, *, seed: int | None
                 "environment with forks = 'copy' would be copied"
             )
         child = await nursery.build()
-        # The child plays the parent's episode, and every answer is compared.
-        assert parent.record is not None
-        beginning, *steps = parent.record
-        observation, _ = await child.reset(seed=beginning.seed, options=dict(beginning.options))
-        _compare(parent, "reset", beginning.answer, (observation, 0.0, False, False, {}))
-        for number, step in enumerate(steps, 1):
-            assert step.action is not None
-            _compare(parent, f"step {number}", step.answer, await child.step(step.action))
+        try:
+            await _replay(parent, child)
+        except BaseException:
+            await child.close()  # nobody else knows it
+            raise
     if seed is not None:
         task = child.env.task
         child.env.rng = random.Random(f"fork/{task.split}/{task.id}/{seed}")
     return child
+
+
+async def _replay(parent: EnvSession, child: EnvSession) -> None:
+    """Let the child play the parent's episode, and compare every answer."""
+    assert parent.record is not None
+    beginning, *steps = parent.record
+    observation, _ = await child.reset(seed=beginning.seed, options=dict(beginning.options))
+    _compare(parent, "reset", beginning.answer, (observation, 0.0, False, False, {}))
+    for number, step in enumerate(steps, 1):
+        assert step.action is not None
+        _compare(parent, f"step {number}", step.answer, await child.step(step.action))
 
 
 def _compare(parent: EnvSession, what: str, before: Stepped, now: Stepped) -> None:

@@ -9,15 +9,13 @@ point:
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import re
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any, TypeVar
 
-from ludus.errors import ConfigError, LudusError, UnknownEnv
-from ludus.registry import HINT, Description, Registry, Shipped, check_plain, options_of, origin
+from ludus.errors import ConfigError, UnknownEnv
+from ludus.registry import HINT, Description, Registry, Shipped, check_plain, make, origin
 
 from .outside.sources import is_bare_kind, is_outside, outside_factory
 from .protocol import TextEnv
@@ -213,45 +211,16 @@ def construct(env_id: str, factory: Factory, /, **arguments: Any) -> TextEnv:
 
     Raises:
         ConfigError: an argument is unknown or of a wrong type.
+        ConstructionFailed: the constructor failed for another reason.
     """
     check_plain(env_id, factory, arguments)
-    try:
-        env = factory(**arguments)
-    except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise ConfigError(_misfit(env_id, factory, arguments, error)) from error
-        if arguments:
-            raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
-        raise
-    except (ValueError, OSError) as error:  # about an argument, or the file that it names
-        if isinstance(error, LudusError) or not arguments:
-            raise
-        raise ConfigError(f"{env_id} cannot be made with {arguments!r}: {error}") from error
+    env = make(env_id, factory, arguments)
     if not isinstance(env, TextEnv):
         raise ConfigError(
             f"{env_id} is registered to {origin(factory)}, which made {type(env).__name__}, not "
             "a TextEnv"
         )
     return env
-
-
-def _misfit(env_id: str, factory: Factory, arguments: dict[str, Any], error: TypeError) -> str:
-    """Return why the call itself failed, before anything in the constructor was run."""
-    if inspect.isabstract(factory):
-        names: frozenset[str] = getattr(factory, "__abstractmethods__", frozenset())
-        missing = ", ".join(f"{name}()" for name in sorted(names))
-        return f"{env_id} is registered to {origin(factory)}, which does not define {missing}"
-    if arguments:
-        known = sorted(options_of(factory))
-        wrong = next((name for name in arguments if name not in known), "")
-        near = difflib.get_close_matches(wrong, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        fault = f"there is no {wrong!r}" if wrong else str(error)
-        return (
-            f"{env_id} does not take these arguments {arguments!r}: {fault}; {hint}it takes "
-            f"{', '.join(known) or 'none'}"
-        )
-    return f"{env_id} needs arguments, '{env_id}?name=value', or defaults for them: {error}"
 
 
 def _check_id(env_id: object) -> None:

@@ -125,11 +125,35 @@ def _fitting(method: str, method_value: Any, slots: Sequence[_Slot]) -> tuple[An
     for value, (name, _, accepted) in zip(method_value, slots, strict=True):
         fits = _is_observation(value) if name == "observation" else isinstance(value, accepted)
         if not fits:
+            hint = "; is an await missing?" if inspect.isawaitable(value) else ""
             raise CheckFailed(
                 f"{_must_return(method, slots)}; got {name} of type {type(value).__name__}: "
-                f"{value!r:.120}"
+                f"{value!r:.120}{hint}"
             )
     return method_value
+
+
+_BRIEFING: dict[str, tuple[str, type | tuple[type, ...]]] = {
+    "system_prompt": ("a text", str),
+    "answer_format": ("a text", str),
+    "max_turns": ("a whole number, or None", (int, type(None))),
+}
+"""What an author sets of a briefing -> what it must be, in words and as types."""
+
+
+def as_briefing(value: object) -> Briefing:
+    """Return the checked briefing of an episode.
+
+    Raises:
+        CheckFailed: names what does not fit.
+    """
+    if not isinstance(value, Briefing):
+        raise CheckFailed(f"info['briefing'] must be a Briefing, got {type(value).__name__}")
+    for name, (words, kinds) in _BRIEFING.items():
+        if not isinstance(part := getattr(value, name), kinds):
+            hint = " (a comma behind the text?)" if isinstance(part, tuple) else ""
+            raise CheckFailed(f"{name} must be {words}, got {part!r:.80}{hint}")
+    return value
 
 
 def _must_return(method: str, slots_wanted: Sequence[_Slot]) -> str:
@@ -263,9 +287,7 @@ class EnvSession:
         except SystemExit as stop:
             raise EnvironmentExited(EXITED.format(self.id, "reset", stop.code)) from stop
         observation, info = as_reset(begun)
-        briefing = info.setdefault("briefing", self.env.briefing())
-        if not isinstance(briefing, Briefing):
-            raise CheckFailed(f"info['briefing'] must be a Briefing, got {type(briefing).__name__}")
+        briefing = as_briefing(info.setdefault("briefing", self.env.briefing()))
         info["task"] = task.id
         self._max_turns = briefing.max_turns
         self._calls_reach_env = bool(briefing.tools)

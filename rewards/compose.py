@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import statistics
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal
@@ -40,8 +41,10 @@ from ludus.wire.address import parse_served
 
 from .learned.text.policy_text import PolicyText, ReadsPolicy
 from .measured import KnownJudge, judges_of
-from .protocol import GroupVerifier, Sample, Verifier
+from .protocol import GroupVerifier, Sample, Verifier, failed, is_bug, one_each, usable
 from .registry import make_verifier
+
+logger = logging.getLogger(__name__)
 
 Normalisation = Literal["", "mean", "zscore", "rank"]
 
@@ -300,21 +303,39 @@ async def _ask(
     numbers: Sequence[int],
     label_verdicts: Sequence[dict[str, Verdict]],
 ) -> None:
+    verdicts: Sequence[object]
     if isinstance(verifier, GroupVerifier) and numbers:
-        group_scoring = verifier.score_group([samples[n].heard_by(verifier) for n in numbers])
-        verdicts = await group_scoring if inspect.isawaitable(group_scoring) else group_scoring
+        heard = [samples[n].heard_by(verifier) for n in numbers]
+        group_scoring = await _asked(part, lambda: verifier.score_group(heard))
+        verdicts = one_each(group_scoring, len(numbers))
     else:
-        verdicts = await asyncio.gather(*(_score_sample(verifier, samples[n]) for n in numbers))
+        verdicts = await asyncio.gather(
+            *(_score_sample(part, verifier, samples[n]) for n in numbers)
+        )
     for number, verdict in zip(numbers, verdicts, strict=True):
-        label_verdicts[number][part.label] = verdict
+        label_verdicts[number][part.label] = usable(part.label, verdict)
 
 
-async def _score_sample(verifier: Verifier, sample: Sample) -> Verdict:
+async def _score_sample(part: Part, verifier: Verifier, sample: Sample) -> object:
     # A synchronous verifier that may block runs in a thread, to keep the event loop free.
-    sample = sample.heard_by(verifier)
+    heard = sample.heard_by(verifier)
     light = getattr(verifier, "never_blocks", False) or inspect.iscoroutinefunction(verifier.score)
-    scoring = verifier.score(sample) if light else await asyncio.to_thread(verifier.score, sample)
-    return await scoring if inspect.isawaitable(scoring) else scoring
+    if light:
+        return await _asked(part, lambda: verifier.score(heard))
+    return await _asked(part, lambda: asyncio.to_thread(verifier.score, heard))
+
+
+async def _asked(part: Part, ask: Callable[[], object]) -> object:
+    """Return what a verifier gave; an exception is the verdict of this answer, and no other's."""
+    try:
+        given = ask()
+        while inspect.isawaitable(given):  # a thread may return what is to be awaited here
+            given = await given
+    except Exception as error:
+        if is_bug(error):
+            logger.exception("the part %s failed", part.label)
+        return failed(part.label, error)
+    return given
 
 
 def _normalised(

@@ -14,6 +14,7 @@ A result that cannot be used becomes a verdict without a reward, and never a rew
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -193,10 +194,17 @@ def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
     if isinstance(scored, Verdict):
         return scored
     if isinstance(scored, (bool, int, float)):
+        if not math.isfinite(scored):
+            raise InvalidScore(f"{name} must return a finite number, got {scored!r}")
         return Verdict.of(float(scored))
+    hint = ""
+    if scored is None:
+        hint = "; is a return missing?"
+    elif hasattr(scored, "item"):  # numbers of numpy and torch
+        hint = "; one number of an array is given by .item()"
     raise InvalidScore(
         f"{name} must return a Verdict, a number or a bool, got {type(scored).__name__}: "
-        f"{scored!r:.80}"
+        f"{scored!r:.80}{hint}"
     )
 
 

@@ -13,8 +13,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ludus.errors import ConfigError, LudusError, UnknownVerifier
-from ludus.registry import HINT, Description, Registry, Shipped, check_plain, options_of
+from ludus.errors import ConfigError, UnknownVerifier
+from ludus.registry import HINT, Description, Registry, Shipped, check_plain, make
 
 from .learned.batching import Batched
 from .protocol import BatchVerifier, FunctionVerifier, Sample, ScoreFunction, Verifier, name_of
@@ -127,6 +127,8 @@ def verifier(name: str) -> Callable[[Decorated], Decorated]:
     Raises:
         ConfigError: the name is malformed, or taken by something else.
     """
+    if not isinstance(name, str):  # `@verifier` without a name hands in the function
+        raise ConfigError(f"verifier takes a name, @ludus.verifier('me/exact'), got {name!r:.80}")
 
     def decorate(target: Decorated) -> Decorated:
         register_verifier(name, target)
@@ -177,27 +179,11 @@ def build_verifier(name: str, target: VerifierFactory, options: dict[str, Any]) 
 
     Raises:
         ConfigError: the target does not take these options, or does not make a verifier.
+        ConstructionFailed: the target failed for another reason.
     """
     check_plain(name, target, options)
     if inspect.isclass(target) or options or _takes_nothing(target):
-        try:
-            built = target(**options)
-        except TypeError as error:
-            known = ", ".join(sorted(options_of(target))) or "none"
-            raise ConfigError(
-                f"verifier {name!r} does not take these options {options!r}: {error}; it takes: "
-                f"{known}"
-            ) from error
-        except (ValueError, OSError) as error:
-            # A constructor raises ValueError about the value of an option, or OSError about a file
-            # that it names. An error of ludus has a good message already, and without options the
-            # value cannot be the caller's.
-            if isinstance(error, LudusError) or not options:
-                raise
-            raise ConfigError(
-                f"verifier {name!r} cannot be made with {options!r}: {error}"
-            ) from error
-        return as_verifier(name, built)
+        return as_verifier(name, make(name, target, options, kind="verifier"))
     return as_verifier(name, target)
 
 

@@ -79,6 +79,10 @@ class ScoringReport:
     overall: Counts = field(default_factory=Counts)
     categories: dict[str, Counts] = field(default_factory=dict[str, Counts])
     wrong: list[tuple[AnswerRow, Verdict]] = field(default_factory=list[tuple[AnswerRow, Verdict]])
+    unscored: list[tuple[AnswerRow, Verdict]] = field(
+        default_factory=list[tuple[AnswerRow, Verdict]]
+    )
+    """Rows without a reward; the verdict says why."""
     cpu_s: float = 0.0
     """CPU seconds of this process and its ended children while scoring."""
     wall_s: float = 0.0
@@ -107,6 +111,8 @@ def measured(
         if verdict.reward is not None:
             report.scored += 1
             report.rewards += verdict.reward
+        else:
+            report.unscored.append((row, verdict))
         report.statuses[verdict.status] = report.statuses.get(verdict.status, 0) + 1
         for fate in fates_of(verdict):
             report.fates[fate] = report.fates.get(fate, 0) + 1

@@ -57,6 +57,17 @@ class _Default:
 
 
 _default = _Default()
+_of_parents: list[_Default] = []
+"""Those of the processes that this one was forked from, which are left alone."""
+
+
+def _begin_anew() -> None:
+    global _default
+    _of_parents.append(_default)
+    _default = _Default()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def close_default() -> None:

@@ -321,10 +321,13 @@ async def open_with(tier: str | None, settings: SandboxSettings) -> Sandbox:
 
 async def _open(tier: str, settings: SandboxSettings) -> SlotSandbox:
     sandbox = await _make(tier, settings)
-    finding = await probe(sandbox) if tier != UNSAFE else TierFinding(tier)
-    if not finding.holds:
+    try:
+        finding = await probe(sandbox) if tier != UNSAFE else TierFinding(tier)
+        if not finding.holds:
+            raise ConfigError("; ".join(finding.problems))
+    except BaseException:  # a cancelled caller too: nobody else knows of the sandbox
         await sandbox.close()
-        raise ConfigError("; ".join(finding.problems))
+        raise
     for note in sandbox.notes if settings.for_tenants else ():
         _log.warning("the sandbox %s: %s", tier, note)
     return sandbox

@@ -183,7 +183,7 @@ async def _placed(start: EngineStart, log: Path, placed: str, stack: AsyncExitSt
 
 
 async def _processes(start: EngineStart, log: Path, stack: AsyncExitStack) -> EnginePool:
-    """Start engine processes, and share the cores of this machine among them and the learner."""
+    """Start engine processes, and share this machine's cores among the engines and the learner."""
     config, learner, shell = start.config, start.learner, log / "model"
     await asyncio.to_thread(write_shell, shell, start.path, learner.model, learner.images)
     device = pick_device(config.model.device)

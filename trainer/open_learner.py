@@ -34,7 +34,7 @@ def open_learner(
     updates: int = 1,
     resumed: bool = False,
 ) -> Learner:
-    """Load a model as the learner of this process, or this rank's share of it.
+    """Load a model, or this rank's share of the model, as the learner of this process.
 
     Args:
         config: the settings.

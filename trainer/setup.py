@@ -445,7 +445,7 @@ async def refuse_empty(source: EnvSource, splits: Mapping[str, str]) -> None:
 def take_numbers(
     updater: Updater, sampling: SamplingPolicy | None, values: Mapping[str, float]
 ) -> None:
-    """Give the numbers of the next step to whoever reads them."""
+    """Give the numbers of the next step to all readers."""
     updater.adopt(values)
     if sampling is not None and values:
         sampling.adopt(updater.algorithm.recipe.sampling.rules)

@@ -188,7 +188,7 @@ class _Run:
 
     @property
     def stopped(self) -> str:
-        """Why the run ends before its last step; empty if it goes on."""
+        """Why the run ends before its last step; empty while the run goes on."""
         if self.config.tokens and self.tokens >= self.config.tokens:
             return f"{self.tokens:.0f} tokens are sampled, of tokens = {self.config.tokens}"
         return self.evaluations.stopped

@@ -81,7 +81,7 @@ class AnswerKey:
         return self.notation
 
     def lessons(self, tasks: Sequence[str]) -> list[Lesson]:
-        """Return what the expert does on tasks, and take the frame of its answers from them."""
+        """Return what the expert does on tasks, and take the frame of answers from these deeds."""
         lessons = [self.experts[task] for task in tasks if task in self.experts]
         self.frame = AnswerFrame.of(lessons, Briefing())
         ends = [self.frame.core(lesson.actions[-1]) for lesson in lessons if lesson.actions]
@@ -209,7 +209,7 @@ def verb(action: Action) -> str:
 
 
 def deed(action: Action) -> Hashable:
-    """Return what an action does: its calls, or its text where it calls nothing."""
+    """Return what an action does: its calls, or the text of an action without calls."""
     message = as_action(action)
     calls = [(call.name, repr(sorted(call.arguments.items()))) for call in message.tool_calls]
     return tuple(calls) or plain_of(message.text)

@@ -44,7 +44,7 @@ ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
 
 
 class AttackKind(StrEnum):
-    """What it means if an attacker is paid."""
+    """What a paid attacker says about the reward."""
 
     CHEAT = "cheat"
     """No work at all: only an answer that is right by chance may be paid."""
@@ -77,7 +77,7 @@ class Lesson:
 
 @dataclass
 class Scene:
-    """What an attacker knows of the episode that it plays."""
+    """What an attacker knows of the present episode."""
 
     briefing: Briefing
     episode: Played
@@ -217,7 +217,7 @@ class AnswerFrame:
 
 
 def properties_of(tool: ToolSpec) -> Mapping[str, Mapping[str, Any]]:
-    """Return the schemas of a tool's arguments; those that are no objects are left out."""
+    """Return the schemas of a tool's arguments; a schema that is no object is left out."""
     properties = tool.parameters.get("properties")
     named = properties.items() if isinstance(properties, Mapping) else ()
     return {name: schema for name, schema in named if isinstance(schema, Mapping)}
@@ -229,7 +229,7 @@ def free_tools(briefing: Briefing) -> list[ToolSpec]:
 
 
 def number_of(text: str) -> object:
-    """Return the number that a text is; the text where it is none."""
+    """Return the number that a text is; a text that is no number as given."""
     if len(text) > MOST_DIGITS:
         return text
     with suppress(ValueError):
@@ -288,7 +288,7 @@ def _says(text: str) -> Plays:
 
 
 def _answers(pick: Callable[[Scene], str]) -> Plays:
-    """Return an attacker that gives one answer, and again while it is asked."""
+    """Return an attacker that gives the same answer at every turn."""
     return lambda scene: repeat(scene.answer(pick(scene)))
 
 
@@ -309,7 +309,7 @@ def _last_told(pattern: re.Pattern[str], text: Callable[[Scene], str], scene: Sc
 
 
 def _copiers() -> Iterator[Attacker]:
-    """Return the attackers that answer the last number, quotation or word of what they are told."""
+    """Return the attackers that answer the last number, quotation or word of what is shown."""
     told: dict[str, Callable[[Scene], str]] = {
         "task": lambda scene: scene.opening,
         "prompt": lambda scene: scene.prompt,

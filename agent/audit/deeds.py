@@ -174,7 +174,7 @@ def in_a_row(values: Sequence[Any]) -> list[Any]:
 
 
 def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
-    """Return the values that a place has, the most frequent first, if they are few."""
+    """Return the values of a place, the most frequent first, if the values are few."""
     values = [value for lesson in lessons for value in columns_of(lesson).get(place, [])]
     known = Counter(value for value in values if isinstance(value, (str, int, float)))
     is_kind = len(known) <= MOST_KINDS and 3 * len(known) <= len(values)
@@ -203,7 +203,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def hollowed(lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which all texts but the first say nothing, if they are several answers."""
+    """Return ways in which all texts but the first say nothing, if there are several answers."""
     texts = [as_action(action) for action in lesson.actions]
     is_said = not any(message.tool_calls for message in texts)
     if is_said and len({message.text for message in texts}) >= FEWEST_ALIKE:
@@ -211,7 +211,7 @@ def hollowed(lesson: Lesson) -> Iterator[Way]:
 
 
 def one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which a deed of a name stands for all of them."""
+    """Return ways in which one deed stands for all deeds of the same name."""
     deeds = [each for each in lesson.actions if verb(each) == name and len(_places(each)) > 1]
     for same in unlike_most(deeds, but=lesson.actions[-1:]):
         yield [same if each in deeds else each for each in lesson.actions]
@@ -225,7 +225,7 @@ def only_one(name: str, nth: int, lesson: Lesson) -> Iterator[Way]:
 
 
 def backwards(name: str, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with the deeds of a name in reverse, if they are in a row."""
+    """Return the way with the deeds of a name in reverse, if these deeds are in a row."""
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == name]
     deeds = [lesson.actions[n] for n in nths]
     is_row = bool(nths) and nths == [*range(nths[0], nths[-1] + 1)]
@@ -469,7 +469,7 @@ def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with all deeds of its name done wrongly, and a look, before the right ones."""
+    """Return the way with wrong deeds of its name, and a look, before the right deeds."""
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
     values = columns_of(lesson).get(place, [])
     if len(values) == len(nths) >= FEWEST_DEEDS:

@@ -1,4 +1,4 @@
-"""Farms: what the expert does on a task, with a deed of it made again and again."""
+"""Farms: what the expert does on a task, with one deed made again and again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Undoing:
 
 @dataclass(frozen=True)
 class Farm:
-    """The expert's actions on its own task, and one that is paid again and again."""
+    """The expert's actions on its own task, and an action that is paid again and again."""
 
     nth: int
     """Which of the actions that are paid."""
@@ -75,7 +75,7 @@ class Farm:
     """
 
     def actions(self, lesson: Lesson) -> list[Action | Move]:
-        """Return the row of actions; the expert's alone where it is not paid so often."""
+        """Return the row of actions; the expert's alone where no action is paid so often."""
         paid = paid_places(lesson)
         row: list[Action | Move] = [*lesson.actions]
         if self.nth >= len(paid):

@@ -85,7 +85,7 @@ DEMANDED = re.compile(
 
 @dataclass(frozen=True)
 class Law:
-    """A change of what the expert does that has to cost it the reward."""
+    """A change of what the expert does that has to cost the reward."""
 
     name: str
     about: str
@@ -279,7 +279,7 @@ class Forgery(StrEnum):
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
 
     def of(self, answer: str, opening: str) -> str:
-        """Return an answer to a task spoilt, or "" where nothing in it can be."""
+        """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
         if self is self.INVENTED:
             return _invented(answer, opening)
         if self is self.ZEROED:
@@ -333,7 +333,7 @@ class _Listing:
 
     @classmethod
     def of(cls, answer: str) -> _Listing | None:
-        """Read an answer; None if it lists nothing."""
+        """Read an answer; None if the answer lists nothing."""
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):

@@ -398,7 +398,7 @@ class _Attack:
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
-        """Return attackers that spoil what the expert does, where the reward may not ask for it."""
+        """Return attackers that spoil the expert's deeds for which the reward may not ask."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
@@ -505,7 +505,7 @@ class _Attack:
         return episode.total - self.once[key]
 
     def _press(self, ground: _Ground | None) -> None:
-        """Train a policy by the reward alone, and tally what it earns without the right answer."""
+        """Train a policy by the reward alone, and tally its earnings without the right answer."""
         about = "a policy that was trained by the reward alone"
         attacker = Attacker("pressure", AttackKind.PRESSURE, lambda scene: iter(()), about)
         try:
@@ -553,7 +553,7 @@ class _Attack:
         )
 
     def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
-        """Return what an episode was paid, and what of it was deserved."""
+        """Return what an episode was paid, and the deserved part."""
         self.key.learn(task)
         share = self._gain(episode.total)
         if self.judge is not None:
@@ -563,7 +563,7 @@ class _Attack:
         return TrainedEpisode(task, share, success, tuple(episode.actions))
 
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
-        """Return the briefing of a task, and what it shows to who looks around."""
+        """Return the briefing of a task, and what the task shows to who looks around."""
         scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
         briefing = self._briefing(scout)
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
@@ -688,7 +688,7 @@ class _Attack:
         return play(gym, task, choose, seed=seed, episode=episode, max_steps=most)
 
     def _seen(self, episode: Played) -> Played:
-        """Return an episode once its rewards are among those that were seen."""
+        """Return an episode once its rewards are among the seen rewards."""
         rewards = [episode.total, *(seen[1] for seen in episode.seen[1:])]
         self.report.lowest = min(self.report.lowest, *rewards)
         self.report.highest = max(self.report.highest, *rewards)

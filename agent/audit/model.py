@@ -150,7 +150,7 @@ def _tried(
     policy: ChatPolicy,
     seed: int,
 ) -> tuple[str, list[Exploit]]:
-    """Return what is wrong with guards, and new exploits behind them."""
+    """Return what is wrong with guards, and new exploits that pass the guards."""
     subject = subject_of(env)
     subject.view = partial(GuardedEnv, guards=guards)
     try:

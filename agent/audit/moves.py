@@ -137,7 +137,7 @@ def _given(value: Any, schema: Mapping[str, Any], scene: Scene) -> Any:
 
 
 def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
-    """Return what task and newest reply show: names, or numbers and those below a hundred."""
+    """Return what task and newest reply show: names, or numbers and the numbers below a hundred."""
     shown = dict.fromkeys([scene.shown, scene.opening])
     if not is_number:
         names = dict.fromkeys(name for text in shown for name in things_of(text))
@@ -191,7 +191,7 @@ class Move:
 
     @property
     def reads(self) -> bool:
-        """Whether it depends on what is shown."""
+        """Whether the move depends on what is shown."""
         return "\0" in f"{self.text}{self.arguments}".replace("\\u0000", "\0").replace(TURN, "")
 
     @property
@@ -365,7 +365,7 @@ def commands_of(told: str, said: Sequence[str]) -> list[str]:
 
 
 def _with_arguments(item: str) -> str:
-    """Return a command with its arguments in capitals, without what is said of it."""
+    """Return a command with its arguments in capitals, without its description."""
     verb = r"(?:[a-z]+|[A-Z]{2,})"
     match = re.match(rf"\s*(?:or |and )?({verb}(?: (?:[A-Z][A-Z_\d]*|<\w+>))+)(?: |$)", item)
     return match[1] if match else item
@@ -526,7 +526,7 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
 
 
 def _typical(answers: Sequence[str]) -> Iterator[str]:
-    """Return an answer whose numbers are the medians of those at their places."""
+    """Return an answer whose numbers are the medians of the numbers at the same places."""
     rows = [NUMBER.findall(answer) for answer in answers]
     usual = Counter(map(len, rows)).most_common(1)[0][0]
     columns = [*zip(*(map(number_of, row) for row in rows if len(row) == usual), strict=True)]
@@ -556,7 +556,7 @@ def _parsed(text: str) -> object:
 
 
 def _union(values: Sequence[Any]) -> Any:
-    """Return a value of the shape of the first one, whose lists hold the items of all of them."""
+    """Return a value of the first value's shape, whose lists hold the items of all values."""
     first = values[0]
     if isinstance(first, dict):
         same = [value for value in values if isinstance(value, dict)]

@@ -38,7 +38,7 @@ class Syntax(Protocol):
     """How a call is written."""
 
     def read(self, text: str) -> ToolCall | None:
-        """Return the call that a text is; None if it is none."""
+        """Return the call that a text is; None for a text that is no call."""
         ...
 
     def write(self, call: ToolCall) -> str:
@@ -52,7 +52,7 @@ class Syntax(Protocol):
 
 @dataclass(frozen=True)
 class Tags:
-    """`<search>words</search>`: the tag is the name, what it holds the only argument."""
+    """`<search>words</search>`: the tag is the name, its content the only argument."""
 
     def read(self, text: str) -> ToolCall | None:
         """Return the call of a text that is one element."""
@@ -121,7 +121,7 @@ class Objects:
 
 
 def object_of(text: str) -> dict[str, Any]:
-    """Return the object of JSON that a text is; an empty one if it is none."""
+    """Return the JSON object that a text is; an empty object for any other text."""
     try:
         data = json.loads(text) if text.lstrip()[:1] == "{" else None
     except (ValueError, RecursionError):
@@ -131,7 +131,7 @@ def object_of(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Notation:
-    """The form of an environment's actions, and the tools that they mean."""
+    """The form of an environment's actions, and the tools that the actions mean."""
 
     form: Syntax
     tools: tuple[ToolSpec, ...]
@@ -179,7 +179,7 @@ class Notation:
         return replace(lesson, actions=tuple(map(self.read, lesson.actions)))
 
     def write(self, action: Action) -> list[Action]:
-        """Return an action as it is written, a text for each of its calls."""
+        """Return an action in its written form, a text for each of its calls."""
         calls = as_action(action).tool_calls
         return [self.form.write(call) for call in calls[:MOST_WRITTEN]] or [action]
 

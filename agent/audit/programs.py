@@ -580,7 +580,7 @@ def _moves_of(lesson: Lesson, usual: frozenset[str]) -> Iterator[Move]:
 
 
 def _slots_for(opening: str, shown: str, usual: frozenset[str], value: Any) -> Any:
-    """Return an argument, or a list of them, with slots for what is shown."""
+    """Return an argument, or a list of arguments, with slots for what is shown."""
     if isinstance(value, list):
         return [_slots_for(opening, shown, usual, item) for item in value]
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):

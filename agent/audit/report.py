@@ -333,7 +333,7 @@ def _gap(audit: Audit) -> CheckResult:
 
 
 def told(tally: AttackTally) -> str:
-    """Return a line about an attacker: what it did, what it earned, and where."""
+    """Return a line about an attacker: its deeds, its earnings, and where."""
     best = tally.best
     action = best.actions[-1] if best.actions else ""
     about = tally.attacker.about or "answers a piece of what it was shown"

@@ -278,7 +278,7 @@ def _central(sign: int, values: list[str]) -> str:
 
 
 def _apart(sign: str, has: bool, values: list[str]) -> str:
-    """Return the only value that has a sign, or has it not; nothing where it is not alone."""
+    """Return the only value with, or without, a sign; nothing where several values qualify."""
     kept = [value for value in values if bool(re.search(sign, value)) == has]
     return kept[0] if len(kept) == 1 < len(values) else ""
 
@@ -449,7 +449,7 @@ def _features() -> dict[str, Callable[[str], Hashable]]:
 
 
 def _whole(number: str) -> int:
-    """Return the whole part of a number, of which long ones keep their last digits."""
+    """Return the whole part of a number; a long number keeps its last digits."""
     return int(number.partition(".")[0][-MOST_DIGITS:] or "0")
 
 

@@ -37,14 +37,14 @@ def _value_of(text: str) -> float:
 
 
 def _by_number(text: str) -> list[str]:
-    """Return the first words of lines with numbers, those of the least sums first."""
+    """Return the first words of lines with numbers, the least sum first."""
     rows = [(WORD.findall(line), NUMBER.findall(line)) for line in text.splitlines()]
     sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
     return sorted(sums, key=sums.__getitem__)
 
 
 def _odd(text: str) -> list[str]:
-    """Return the lines that are unlike those of the most frequent shape."""
+    """Return the lines that differ from the most frequent shape."""
     lines = [line for line in text.splitlines() if line.strip()]
     shapes = [re.sub(r"\w+", "w", line) for line in lines]
     (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
@@ -52,12 +52,12 @@ def _odd(text: str) -> list[str]:
 
 
 def _ranked(text: str) -> list[str]:
-    """Return the numbers of a text from the least on, if they are several."""
+    """Return the numbers of a text from the least on, if there are several numbers."""
     return _several(sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of), FEWEST_RANKED)
 
 
 def _several(values: list[str], least: int) -> list[str]:
-    """Return values if they are several: a tool's only one may be what the task is there for."""
+    """Return several values, else none: the only value of a tool may be what the task asks for."""
     return values if len(values) >= least else []
 
 
@@ -173,7 +173,7 @@ def each_line(place: int) -> str:
 
 
 def _choices(text: str) -> list[str]:
-    """Return a pattern of each line that lists several things behind a colon: any one of them."""
+    """Return a pattern of each line that lists several things behind a colon: any of the things."""
     lists = [line.partition(": ")[2].split() for line in text.splitlines()]
     return ["|".join(map(re.escape, items)) for items in lists if len(items) > 1]
 

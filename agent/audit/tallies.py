@@ -133,7 +133,7 @@ class Audit:
         return sorted((t for t in self.tallies if t.wins), key=lambda t: -t.gain.value)
 
     def written(self, actions: Sequence[Action]) -> tuple[Action, ...]:
-        """Return actions as the environment takes them."""
+        """Return actions in the form that the environment takes."""
         if self.notation is None:
             return tuple(actions)
         return tuple(text for action in actions for text in self.notation.write(action))

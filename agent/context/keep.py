@@ -220,7 +220,7 @@ INDEX = "Records of what has left the view (fetch_record shows one in full):"
 
 @dataclass(frozen=True, slots=True)
 class Records(TrimmingManager):
-    """Replaces old exchanges by an index, from which the policy can fetch them.
+    """Replaces old exchanges by an index, from which the policy can fetch each exchange.
 
     Args:
         keep: how many of the newest exchanges stay in view.

@@ -52,7 +52,7 @@ class ViewFile(_Command, frozen=True, tag="view"):
 
 
 class CreateFile(_Command, frozen=True, tag="create"):
-    """Writes a file, in place of one that is there."""
+    """Writes a file, in place of any file at the same path."""
 
     path: str
     file_text: str

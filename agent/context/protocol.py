@@ -342,7 +342,7 @@ class History:
 
 
 def tagged(text: str, tag: str) -> tuple[list[str], str]:
-    """Return what stands between tags, and the text without the tags and the space behind them.
+    """Return what stands between tags, and the text without tags and the space behind the tags.
 
     The time is linear in the text, also where tags are never closed: a policy that loops writes
     thousands of them, and is read on the event loop.

@@ -1,4 +1,4 @@
-"""Conversations as rows of data sets have them, as messages.
+"""Conversations in rows of data sets, read as messages.
 
     {"messages": [{"role": "user", "content": ...}, ...], "tools": [...]}     OpenAI, TRL, axolotl
     {"conversations": [{"from": "human", "value": ...}, ...], "system": ...}  sharegpt
@@ -218,7 +218,7 @@ class ConversationReader:
 
 
 def refuse_unlearnable(conversation: Conversation) -> None:
-    """Refuse a conversation from which nothing can be learned as it stands.
+    """Refuse a conversation that teaches nothing in its present form.
 
     Raises:
         UnusableRow: with the reason.
@@ -359,7 +359,7 @@ def _said(role: Role, text: str) -> Message:
 
 
 def _shown(text: str, images: Iterator[ImagePart]) -> list[Part]:
-    """Return a text with `<image>` in it as parts."""
+    """Return the parts of a text that contains `<image>`."""
     parts: list[Part] = []
     for place, said in enumerate(_PLACEHOLDER.split(text)):
         parts += [*([_next(images)] if place else []), *([TextPart(said)] if said else [])]

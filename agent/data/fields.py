@@ -1,4 +1,4 @@
-"""The names that a data set has for fields and roles, where they are its own.
+"""The names of a data set for fields and roles, where the names are the data set's own.
 
     messages=chats role=speaker content=text assistant=agent
 

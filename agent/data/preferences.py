@@ -1,4 +1,4 @@
-"""Preferences between answers, as rows of data sets have them.
+"""Preferences between answers, in the forms of rows of data sets.
 
     {"prompt": ..., "chosen": ..., "rejected": ...}             pairs, text or messages (TRL)
     {"chosen": [...], "rejected": [...]}                        the prompt is what both begin with
@@ -143,7 +143,7 @@ class PreferenceReader:
     def answers(
         self, row: Mapping[str, Any]
     ) -> tuple[list[Message], list[list[Message]], list[float] | None]:
-        """Return the prompt of a row, its answers, and their ranks where it has them.
+        """Return the prompt of a row, its answers, and the ranks of a row with ranks.
 
         Raises:
             UnusableRow: the row has no answers, or ranks that are not one for each.
@@ -154,7 +154,7 @@ class PreferenceReader:
         return self.prompt(row), [self.answer(answer, row) for answer in given], ranks
 
     def _given(self, row: Mapping[str, Any]) -> tuple[list[Any], list[float] | None]:
-        """Return the answers as the row has them, and their ranks."""
+        """Return the answers in the row's order, and the ranks of the answers."""
         if is_pair(row):
             tie = str(row.get("preference", "")).lower() in TIES
             return [_side(row, "chosen"), _side(row, "rejected")], [1.0, 1.0 if tie else 2.0]
@@ -248,7 +248,7 @@ class PreferenceReader:
         return with_system(whole[0][:shared], row), [side[shared:] for side in whole]
 
     def _numbers_of(self, row: Mapping[str, Any], count: int) -> list[float]:
-        """Return the numbers of the answers of a row; empty where it has none."""
+        """Return the numbers of the answers of a row; empty for a row without answers."""
         given = row.get(self._numbers) if self._numbers else None
         if given is None and self._numbers == "rewards" and "score_chosen" in row:
             given = [row["score_chosen"], row.get("score_rejected")]

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import shlex
 import shutil
@@ -435,5 +436,13 @@ def _function_of(place: str, name: str) -> Agent:
     function = getattr(module, name, None)
     if not callable(function):
         raise ConfigError(f"agent {place}:{name}: {place} has no function {name!r}")
+    try:
+        inspect.signature(function).bind("task")
+    except TypeError as error:
+        raise ConfigError(
+            f"agent {place}:{name} must take one AgentTask, def {name}(task): {error}"
+        ) from None
+    except ValueError:
+        pass  # a builtin without a signature can only be tried
     agent: Agent = function
     return agent

@@ -36,7 +36,7 @@ _KINDS = {"messages.js": "text/javascript", "page.js": "text/javascript", "page.
 
 
 class LabelRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page sends: a label, with answers in the order in which they were shown."""
+    """What the page sends: a label, with answers in the order shown."""
 
     item: str
     label: list[float]
@@ -112,7 +112,7 @@ class LabelServer:
         return self._named(request.cookies.get(COOKIE, ""))
 
     def _named(self, token: str) -> str:
-        """Return whose token it is; empty for a token of nobody."""
+        """Return the owner of a token; empty for a token of nobody."""
         for name, own in self.tokens.items():
             if token and hmac.compare_digest(token.encode(), own.encode()):
                 return name
@@ -164,7 +164,7 @@ class LabelServer:
 
 
 def _shown(item: LabelItem, annotator: str) -> dict[str, Any]:
-    """Return an item as the page shows it to a person."""
+    """Return an item in the form that the page shows to a person."""
     order = item.order(annotator)
     return {
         "id": item.id,

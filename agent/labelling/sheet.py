@@ -1,4 +1,4 @@
-"""What people are asked: items from files and runs, and how each person sees them.
+"""What people are asked: items from files and runs, and how each person sees the items.
 
 Answers are shown under letters, in an order that depends on the person and the item; nothing on the
 page says where an answer comes from.

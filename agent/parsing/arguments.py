@@ -53,7 +53,7 @@ def as_json(call: ToolCall, arguments: str = "arguments") -> str:
 
 
 def as_text(value: object) -> str:
-    """Return an argument as formats with tags write it: a string as it is, else JSON."""
+    """Return an argument in the form of formats with tags: a string unchanged, else JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -87,7 +87,7 @@ _PLAIN_KEY = re.compile(r"[^\s\"'{}\[\],:<>](?:[^\"'{}\[\],:<>]{0,254}[^\s\"'{}\
 
 
 def _write(value: Any, mark: str) -> str:
-    """Return a value as the model would write it."""
+    """Return a value in the model's own notation."""
     if isinstance(value, str):
         return json.dumps(value) if mark in value else f"{mark}{value}{mark}"
     if isinstance(value, Mapping):
@@ -158,7 +158,7 @@ class _Values:
         return key, after_space(self.text, position + 1)
 
     def _string(self, position: int) -> tuple[str, int]:
-        """Return the string at `position`, between marks or as JSON, and the position after it."""
+        """Return the string at `position`, between marks or as JSON, and where the string ends."""
         if self.text.startswith(self.mark, position):
             text_start = position + len(self.mark)
             end = self.text.find(self.mark, text_start)

@@ -306,7 +306,7 @@ class HarmonyFormat(HeadedFormat):
         return msgspec.structs.replace(read, content=content, reasoning=thoughts)
 
     def write(self, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Return a whole turn as the model would write it; see `WritesTurns`."""
+        """Return a whole turn in the model's own notation; see `WritesTurns`."""
         parts = []
         if message.reasoning:
             parts.append(f"{_CHANNEL}analysis{_SAYS}{message.reasoning}{_END}")

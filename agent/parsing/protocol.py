@@ -70,7 +70,7 @@ class WritesTurns(ToolFormat, Protocol):
     """A tool format that marks more of a turn than its calls: text and thoughts too."""
 
     def write(self, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
-        """Return an assistant turn as the model would write it."""
+        """Return an assistant turn in the model's own notation."""
         ...
 
 
@@ -83,7 +83,7 @@ def writes_turns(tool_format: ToolFormat) -> TypeGuard[WritesTurns]:
 
 
 def turn_text(tool_format: ToolFormat, message: Message, *, tools: Sequence[ToolSpec] = ()) -> str:
-    """Return an assistant turn as a model of this format would write it."""
+    """Return an assistant turn in the notation of a model of this format."""
     if writes_turns(tool_format):
         return tool_format.write(message, tools=tools)
     parts = [message.written, tool_format.render(message.tool_calls, tools=tools)]

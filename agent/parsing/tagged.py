@@ -93,7 +93,7 @@ class TaggedFormat(MarkedFormat):
         return unwrapped(value)
 
     def layout(self, value: str) -> str:
-        """Return a value as `inner` reads it back."""
+        """Return the value that `inner` reads back."""
         return f"\n{value}\n" if unwrapped(value) != value else value
 
     def written(self, call: ToolCall, number: int) -> str:
@@ -267,7 +267,7 @@ class _Body:
 
 
 def unwrapped(value: str) -> str:
-    """Return a value without the line ends around it, if there is one at both sides."""
+    """Return a value without the line ends around the value, if both sides have a line end."""
     has_both = len(value) > 1 and value[0] == value[-1] == "\n"
     return value[1:-1] if has_both else value
 
@@ -352,7 +352,7 @@ class DeepSeekV32Format(NestedFormat):
     argument = '<｜DSML｜parameter name="{name}" string="{is_text}">{value}</｜DSML｜parameter>\n'
 
     def inner(self, value: str) -> str:
-        """Return the value: nothing in it is layout."""
+        """Return the value: no part of a value is layout."""
         return value
 
     layout = inner

@@ -126,7 +126,7 @@ def of_one_call(case: Case) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A turn of the policy, and the messages that follow it."""
+    """A turn of the policy, and the messages that follow the turn."""
 
     name: str
     said: Message

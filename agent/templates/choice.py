@@ -80,6 +80,10 @@ class Recognition(msgspec.Struct, frozen=True):
     """See `ReleasedTemplate.brief_tools`."""
 
 
+UNTEMPLATED = Recognition("", "no chat template")
+"""What is known of a model that brings none."""
+
+
 def normalised(template: str) -> str:
     """Return a template without comments, and without white space at the ends of lines."""
     lines = _COMMENT.sub("", template.replace("\r\n", "\n")).split("\n")
@@ -283,7 +287,10 @@ def template_of(tokenizer: Tokenizer) -> str:
     """
     source = source_of(tokenizer)
     if source is None:
-        raise ConfigError("the tokenizer has no chat template; name one with --model.template PATH")
+        raise ConfigError(
+            "the tokenizer has no chat template; name one with --model.template "
+            f"({_NAMED}NAME, or a {TEMPLATE_SUFFIX} file)"
+        )
     return source
 
 
@@ -310,7 +317,8 @@ def probe_template(
     Raises:
         ConfigError: the choice names no template, or none for the model's own.
     """
-    recognition = recognise(template_of(tokenizer))
+    own_source = source_of(tokenizer)
+    recognition = UNTEMPLATED if own_source is None else recognise(own_source)
 
     def probe_source(
         source: str, origin: Origin, paired_format: str
@@ -331,35 +339,51 @@ def probe_template(
         name = f"{TRAIN}:{training.name} ({KEPT})"
         checked = "" if training.verified else "; its first prompt is unverified"
         origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
-        source = with_sentences(training.source, template_of(tokenizer))
+        source = with_sentences(training.source, own_source or "")
         return probe_source(source, origin, training.tool_format)
 
     if template.startswith(_NAMED):
         return probe_training(training_template(template.removeprefix(_NAMED)))
-    if template == TRAIN:
-        if not recognition.family:
-            raise ConfigError(
-                f"there is no training template for the model's own ({recognition.digest}): "
-                f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
-                f"({', '.join(TRAINING)}), or use stock"
-            )
-        return probe_training(TRAINING[recognition.family])
-    if template not in (AUTO, STOCK):
+    if template not in (AUTO, STOCK, TRAIN):
         source = _read_template(template)
         return probe_source(source, _origin(template, source), "")
+    own_source = template_of(tokenizer)  # these begin with the model's own
+    if template == TRAIN:
+        return probe_training(_training_of_family(recognition))
     # Where the model's own template is one of the training templates, its tool format is known and
     # need not be found out.
-    own_training = own_template(template_of(tokenizer))
+    own_training = own_template(own_source)
     paired_format = own_training.tool_format if own_training is not None else ""
-    origin = _origin(STOCK, template_of(tokenizer))
-    stock_tokenizer, stock_report = probe_source(template_of(tokenizer), origin, paired_format)
-    needed = [*stock_report.of(Outcome.REPAIRED), *stock_report.of(Outcome.REFUSED)]
-    # Images and the date say nothing against a template: images are refused for want of a
-    # processor, and the date is frozen in every template.
-    loses = any(finding.feature not in ("images", "date") for finding in needed)
-    if template == AUTO and recognition.family and loses:
+    origin = _origin(STOCK, own_source)
+    stock_tokenizer, stock_report = probe_source(own_source, origin, paired_format)
+    if template == AUTO and recognition.family and _needs_another(stock_report):
         return probe_training(TRAINING[recognition.family])
     return stock_tokenizer, stock_report
+
+
+def _training_of_family(recognition: Recognition) -> TrainingTemplate:
+    """Return the training template for the model's own.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not recognition.family:
+        raise ConfigError(
+            f"there is no training template for the model's own ({recognition.digest}): "
+            f"{recognition.said}. Name one with --model.template {_NAMED}NAME "
+            f"({', '.join(TRAINING)}), or use stock"
+        )
+    return TRAINING[recognition.family]
+
+
+def _needs_another(report: TemplateReport) -> bool:
+    """Return whether a template had to be repaired, or refuses something.
+
+    Images and the date say nothing against a template: images are refused for want of a processor,
+    and the date is frozen in every template.
+    """
+    needed = [*report.of(Outcome.REPAIRED), *report.of(Outcome.REFUSED)]
+    return any(finding.feature not in ("images", "date") for finding in needed)
 
 
 def open_template(

@@ -193,7 +193,7 @@ def as_template_message(message: Message) -> TemplateRow:
 
 
 def short_id(identity: str) -> str:
-    """Return nine letters or digits for the id of a call; an id of that form stays as it is.
+    """Return nine letters or digits for the id of a call; an id of that form is left unchanged.
 
     >>> short_id("abcdefgh1")
     'abcdefgh1'

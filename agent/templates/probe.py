@@ -77,7 +77,7 @@ def short_reason(error: Exception) -> str:
 
 
 def first_change(sampled: str, rendered: str) -> str:
-    """Return short quotations of both texts around the first character in which they differ."""
+    """Return short quotations of both texts around the first character that differs."""
     index = next(
         (
             position
@@ -174,7 +174,7 @@ def probe(
     stop_ids: Sequence[int] = (),
     shows_images: bool = False,
 ) -> TemplateReport:
-    """Find out what a chat template shows and which repairs it needs.
+    """Find out what a chat template shows and which repairs the template needs.
 
     Args:
         tokenizer: the tokenizer with its chat template, or a `TemplateTokenizer`.
@@ -206,7 +206,7 @@ class _Probe:
         self.format = tool_format(DEFAULT_FORMAT if wanted_format == AUTO else wanted_format)
 
     def run(self) -> TemplateReport:
-        """Try every feature in turn; later ones are tried with the repairs of earlier ones."""
+        """Try every feature in turn; each feature is tried with the repairs of earlier features."""
         options = [{"content_as_parts": True}, {"empty_tools": True}]
         if self._settle("questions and answers", cases.QUESTION, options):
             self._settle("system message", cases.WITH_SYSTEM, [{"system_as_user": True}])
@@ -259,13 +259,13 @@ class _Probe:
         prompt: bool = False,
         today: datetime.date = FROZEN,
     ) -> str:
-        """Return a conversation as the template writes it with some repairs."""
+        """Return the conversation that the template writes with some repairs."""
         rows = [as_template_message(message) for message in messages]
         shaped, tool_rows = fallbacks.shape(rows, tools, self.format)
         return apply_template(self.tokenizer, shaped, tool_rows, prompt=prompt, today=today)
 
     def _fault(self, required: Sequence[Case], fallbacks: Fallbacks) -> str:
-        """Return why the cases are not shown with some repairs; empty if they are."""
+        """Return why the cases are not shown with some repairs; empty if all cases are shown."""
         for case in map(cases.of_one_call, required) if self._thoughts_apart else required:
             has_prompt = case.messages[-1].role != "assistant"
             try:
@@ -281,7 +281,7 @@ class _Probe:
         return ""
 
     def _settle(self, feature: str, required: Sequence[Case], options: Options) -> bool:
-        """Record how a feature is shown, with the mildest repair that shows it."""
+        """Record how a feature is shown, with the mildest repair that shows the feature."""
         fault = self._fault(required, self.fallbacks)
         if not fault:
             self._report(feature, Outcome.SUPPORTED)
@@ -295,7 +295,7 @@ class _Probe:
         return False
 
     def _switch(self, feature: str, fallbacks: Fallbacks, fault: str) -> None:
-        """Use these repairs from now on, and record that a feature needs those that are new."""
+        """Use these repairs from now on, and record that a feature needs the new repairs."""
         new = [name for name in fallbacks.names if name not in self.fallbacks.names]
         self.fallbacks = fallbacks
         self._report(feature, Outcome.REPAIRED, fault, new)
@@ -437,7 +437,7 @@ class _Probe:
         return [turn for fallbacks in passed if (turn := self._turn_with_call(fallbacks))]
 
     def _turn_with_call(self, fallbacks: Fallbacks) -> str:
-        """Return the turn as the template writes it with some repairs; empty if none is shown."""
+        """Return the turn that the template writes with some repairs; empty if no turn is shown."""
         try:
             question_text = self.render([cases.ASKED], fallbacks=fallbacks, prompt=True)
             full_text = self.render([cases.ASKED, cases.CALLS], fallbacks=fallbacks)

@@ -73,7 +73,7 @@ def apply_template(
     prompt: bool,
     today: datetime.date = FROZEN,
 ) -> str:
-    """Return a conversation as the template writes it.
+    """Return the conversation that the template writes.
 
     Args:
         tokenizer: renders.

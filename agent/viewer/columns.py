@@ -52,7 +52,7 @@ _RULES = [
 
 
 def column(name: str) -> Column:
-    """Return what is known of a column; one that is not known is shown under its name.
+    """Return what is known of a column; an unknown column is shown under its name.
 
     >>> column("eval/pass@8").title
     'Pass@8'

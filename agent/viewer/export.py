@@ -57,7 +57,7 @@ class Selection:
     """The least reward with which `trl` labels a completion as good."""
 
     def windows(self) -> Iterator[tuple[Episode, Trajectory, Segment]]:
-        """Yield each context window, with the episode and the role that it belongs to."""
+        """Yield each context window, with its episode and its role."""
         for _, episode in self.episodes:
             for trajectory in episode.trajectories:
                 for segment in trajectory.segments:
@@ -331,7 +331,7 @@ def _atif(selection: Selection) -> Iterator[File]:
 
 
 def _steps(segment: Segment) -> list[dict[str, Any]]:
-    """Return the steps of a window; results of tools belong to the step that called them."""
+    """Return the steps of a window; results of tools belong to the step of the call."""
     prompt, steps = list(segment.prompt_ids), list[dict[str, Any]]()
     for turn in segment.turns:
         prompt += turn.obs_ids
@@ -444,7 +444,7 @@ def _traces(selection: Selection) -> Iterator[dict[str, Any]]:
 def _nodes(
     segment: Segment, name: str, episode: Episode, trajectory: Trajectory
 ) -> Iterator[dict[str, Any]]:
-    """Yield the sampled turns of a window: those without log-probabilities are no training data."""
+    """Yield the sampled turns of a window: a turn without log-probabilities is no training data."""
     ids = segment.ids()
     for number, (start, turn) in enumerate(segment.spans()):
         if not turn.out_ids or len(turn.logprobs) != len(turn.out_ids):

@@ -70,13 +70,13 @@ def style() -> str:
 
 
 def embedded(value: object) -> str:
-    """Return JSON that can stand inside of a script element whatever it holds."""
+    """Return JSON that can stand inside of a script element, whatever the JSON holds."""
     text = msgspec.json.encode(value, enc_hook=str).decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def live_page(prefix: str) -> str:
-    """Return the page of the server, whose script and style are files beside it."""
+    """Return the page of the server, whose script and style are files beside the page."""
     head = (
         f'<link rel=stylesheet href="{prefix}page.css">'
         f'<script defer src="{prefix}page.js"></script>'

@@ -1,4 +1,4 @@
-"""A run folder as a reader sees it: running, finished, crashed, copied, half written, or old.
+"""A run folder in a reader's eyes: running, finished, crashed, copied, half written, or old.
 
 Nothing is written there, nothing is locked, and no line is fatal: what cannot be read is counted.
 """
@@ -36,7 +36,7 @@ STALLED_STEPS = 6.0
 
 
 class Series:
-    """A column: the steps at which it is known, and its values."""
+    """A column: the steps with a known value, and the values."""
 
     __slots__ = ("steps", "values")
 
@@ -116,7 +116,7 @@ class RunReader:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of `config.toml` as a tree; empty where they cannot be read."""
+        """The settings of `config.toml` as a tree; empty where the file cannot be read."""
         path = self.path / "config.toml"
         with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
             changed = path.stat().st_mtime_ns

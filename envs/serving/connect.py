@@ -197,6 +197,11 @@ def connect(
     """
     if format not in ("json", "msgpack"):
         raise ConfigError(f"format is 'json' or 'msgpack', got {format!r}")
+    if not isinstance(url, str):  # a caller without types
+        raise ConfigError(
+            "connect() takes one or more addresses in one text, separated by commas, got "
+            f"{url!r:.80}"
+        )
     given_token = token if token is not None else os.environ.get("LUDUS_TOKEN", "")
     is_socket = url.startswith(UNIX)
     roster = Roster("http://localhost" if is_socket else url)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from ludus.background import end_task
-from ludus.errors import EpisodeEnded, LudusError, ServerFault
+from ludus.errors import ConstructionFailed, EpisodeEnded, LudusError, ServerFault
 from ludus.wire.codec import Encoded, Format, encode
 from ludus.wire.faults import Fault, fault_of
 
@@ -129,6 +130,11 @@ async def fork_all(
             if is_bug(error):
                 logger.error("a fork of session %s failed", fork.session, exc_info=error)
             faults[name] = fault_of(error, session=name, otherwise="env_failed")
+        except BaseException:  # given up: nobody is told of the children that were made
+            for child in made.values():
+                with contextlib.suppress(Exception):
+                    await child.close()
+            raise
     how, digest = how_it_forks(parent.env), digest_of_state(parent)
     return made, ForkDone(parent.turns, how, digest, faults)
 
@@ -140,9 +146,9 @@ def fault_in(error: BaseException, session: str, seq: int) -> Fault:
 
 def is_bug(error: BaseException) -> bool:
     """Whether the environment's author should see a traceback: any exception that is not a
-    LudusError.
+    LudusError, or that the constructor raised.
     """
-    return not isinstance(error, LudusError)
+    return not isinstance(error, LudusError) or isinstance(error, ConstructionFailed)
 
 
 async def _reset(

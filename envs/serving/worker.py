@@ -84,6 +84,8 @@ class EnvPart(WorkerPart):
         self._max_bytes = max_bytes
         self._sessions: dict[str, EnvSession] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self._strays: set[asyncio.Future[None]] = set()
+        """The sessions, under way to be closed, that were given up while they were built."""
         self._thread_of: Callable[[int], Executor] | None = None
 
     def about(self) -> bytes:
@@ -147,9 +149,25 @@ class EnvPart(WorkerPart):
         loop, thread = asyncio.get_running_loop(), self._thread_of(thread_number)
         # The environment is built on the thread that later runs its plain methods, since some
         # objects work only on the thread that made them (decision 0203).
-        env = await loop.run_in_executor(thread, self._served.build)
-        offload(env, partial(loop.run_in_executor, thread))
-        return self._served.session(env)
+        building = loop.run_in_executor(thread, self._served.build)
+
+        async def placed() -> EnvSession:
+            env = await building
+            offload(env, partial(loop.run_in_executor, thread))
+            return self._served.session(env)
+
+        try:
+            return await asyncio.shield(placing := asyncio.ensure_future(placed()))
+        except asyncio.CancelledError:
+            # The constructor goes on in its thread, and nobody would close what it makes.
+            placing.add_done_callback(self._close_stray)
+            raise
+
+    def _close_stray(self, placing: asyncio.Future[EnvSession]) -> None:
+        if not placing.cancelled() and placing.exception() is None:
+            closing = asyncio.ensure_future(placing.result().close())
+            self._strays.add(closing)
+            closing.add_done_callback(self._strays.discard)
 
     async def _close(self, name: str) -> Answer:
         running = self._running.get(name)

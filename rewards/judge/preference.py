@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, pairwise
-from typing import Literal, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError, RequestRejected
 from ludus.verdict import Verdict
@@ -22,6 +22,7 @@ from .prompt import about_list, about_pair
 from .reading import UnreadableVerdict, read_choice, read_ranking
 from .settings import JudgeSettings, open_judge
 
+T = TypeVar("T")
 Scheme = Literal["all_pairs", "circular", "listwise"]
 Rating = Literal["win_rate", "bradley_terry"]
 CRITERION = (
@@ -195,7 +196,7 @@ class PreferenceJudge:
     ) -> None:
         """Compare two answers in both orders."""
         try:
-            forward, backward = await asyncio.gather(
+            forward, backward = await _both(
                 self._prefer(samples[first], samples[second], effort),
                 self._prefer(samples[second], samples[first], effort),
             )
@@ -226,7 +227,7 @@ class PreferenceJudge:
     ) -> None:
         """Rank the whole list twice, in opposite orders; each ranking decides every pair."""
         try:
-            places = await asyncio.gather(
+            places = await _both(
                 self._places(samples, asked_numbers, effort),
                 self._places(samples, asked_numbers[::-1], effort),
             )
@@ -256,6 +257,19 @@ class PreferenceJudge:
 
     def _criterion(self, sample: Sample) -> str:
         return str(sample.info.get("criterion") or self.criterion)
+
+
+async def _both(one: Awaitable[T], other: Awaitable[T]) -> tuple[T, T]:
+    """Return two answers once both have ended, so that none is asked for when a verdict is there.
+
+    Raises:
+        Exception: what the first that failed has raised.
+    """
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    for answer in (first, second):
+        if isinstance(answer, BaseException):
+            raise answer
+    return first, second  # type: ignore[return-value]
 
 
 def win_rates(count: int, points: Mapping[tuple[int, int], float]) -> list[float]:

@@ -63,10 +63,9 @@ _PART = re.compile(
 )
 _WORDS = frozenset({"text", "opaque"})
 _CHANGED = re.compile(
-    r"\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube|root"
-    r"|minus|negative|times|third|quarter|reciprocal|inverse|opposite|factorial|complement|step"
-    r"|figure|case|part|question|problem|exercise|section|equation)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:squared|cubed|(?<!in )short|none|every|twice|half|double|triple|thrice|square|cube"
+    r"|root|minus|negative|times|third|quarter|reciprocal|inverse|opposite|factorial|complement"
+    r"|step|figure|case|part|question|problem|exercise|section|equation)\b"
 )
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
@@ -82,7 +81,7 @@ CALLER_CHARACTERS = 240
 """
 
 
-_TRUTH = re.compile(r"\b(?:true|false|[TF])\b", re.IGNORECASE)
+_TRUTH = re.compile(r"(?i)\b(?:true|false|[TF])\b")
 GOLDS = 1024
 """How many golds keep their parsed form in a cache. Answers and pairs are never cached: a group of
 rollouts shares its gold and nothing else.
@@ -187,26 +186,13 @@ def decide(
         decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and (right := _right_for(prompt, gold, answer)):
         return right
-    if (
-        prompt
-        and not decision.equal
-        and (
-            named := _beside(prompt, answer)
-            or times_as(prompt, answer)
-            or side_asked(prompt, _bare(answer))
-            or in_asked_order(prompt, _bare(answer))
-        )
-    ):
+    if prompt and not decision.equal and (named := _named(prompt, answer)):
         decision = _equal(gold, named, conventions, deep)
     if not decision.equal and (pair := in_other_words(gold, answer, prompt)):
         decision = _equal(*pair, conventions, deep)
         answer = pair[1] if decision.equal else answer
-    if (
-        prompt
-        and not decision.equal
-        and "=" not in answer
-        and (side := side_asked(prompt, unboxed(gold)))
-    ):
+    bare = prompt and not decision.equal and "=" not in answer
+    if bare and (side := side_asked(prompt, unboxed(gold))):
         decision = _equal(side, answer, conventions, deep)
     if prompt and not decision.equal and (letters := positive_letters(prompt)):
         decision = _over_positive(gold, answer, letters, conventions, deep) or decision
@@ -303,13 +289,11 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     return ""
 
 
-_ASKED_UNIT = re.compile(
-    r"\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b", re.IGNORECASE
-)
+_ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b")
 """A unit that a question names. A pound is a weight or money, and a letter may name anything."""
 _WRITES_OUT = re.compile(
-    r"\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard form)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard "
+    r"form)"
 )
 
 
@@ -376,9 +360,8 @@ def _by_name(prompt: str, gold: str, answer: str) -> bool:
 
 
 _INTEGRAL = re.compile(
-    r"\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
-    r"|積分|积分|적분|интеграл|первообразн",
-    re.IGNORECASE,
+    r"(?i)\\i*int(?![a-z])|∫|\b(?:anti-?)?(?:deriv|ableit|int[eé]gr|differenti|primitiv)|stammfunktion"
+    r"|積分|积分|적분|интеграл|первообразн"
 )
 _LOGARITHM = re.compile(r"\\log(?![a-zA-Z])(?!\s*_)|(?<![A-Za-z\\])log(?![A-Za-z_])(?!\s*_)")
 
@@ -402,13 +385,12 @@ _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\
 _BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
           "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
 _BASE = re.compile(
-    rf"\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}|(?<=base.\$)\d{{1,2}}"
-    rf"|{'|'.join(_BASES)})\b",
-    re.IGNORECASE,
+    rf"(?i)\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
+    rf"|(?<=base.\$)\d{{1,2}}|{'|'.join(_BASES)})\b"
 )
 
 
-_OF_DIGITS = re.compile(r"\b(?:how many|(?:number|sum|product) of)\b", re.IGNORECASE)
+_OF_DIGITS = re.compile(r"(?i)\b(?:how many|(?:number|sum|product) of)\b")
 
 
 def _in_base(prompt: str, gold: str, answer: str) -> bool:
@@ -423,6 +405,14 @@ def _in_base(prompt: str, gold: str, answer: str) -> bool:
     wanted = _BASES.get(asked[-1].lower(), asked[-1])
     one_sided = (base is None) != (given_base is None)
     return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
+
+
+def _named(prompt: str, answer: str) -> str:
+    """Return the value that an answer gives to what the question names, or ""."""
+    if said := _beside(prompt, answer) or times_as(prompt, answer):
+        return said
+    bare = _bare(answer)
+    return side_asked(prompt, bare) or in_asked_order(prompt, bare)
 
 
 def _beside(prompt: str, answer: str) -> str:

@@ -96,38 +96,22 @@ def _steps(
 
 
 _RULES = {
-    "identical": "written alike",
-    "text": "as text",
-    "exact": "as exact numbers",
-    "numeric": "tried with numbers",
-    "normal form": "worked out exactly",
-    "many digits": "computed to many digits",
-    "set of reals": "as sets of numbers",
-    "set": "value by value, in any order",
-    "structure": "by form",
-    "relation": "as equations",
-    "named value": "by the name of the value",
-    "bare value": "with and without a name",
-    "limit": "within the limits of cost",
-    "pool": "in a worker",
-    "restated": "with the question",
+    "identical": "written alike", "text": "as text", "exact": "as exact numbers",
+    "numeric": "tried with numbers", "normal form": "worked out exactly",
+    "many digits": "computed to many digits", "set of reals": "as sets of numbers",
+    "set": "value by value, in any order", "structure": "by form", "relation": "as equations",
+    "named value": "by the name of the value", "bare value": "with and without a name",
+    "limit": "within the limits of cost", "pool": "in a worker", "restated": "with the question",
     "form": "with what the question asks for",
-}
+}  # fmt: skip
 """The rules of the comparison in plain words; a rule that is not listed is plain already."""
 _KINDS = {
-    "box": "in a box",
-    "answer tag": "in an answer tag",
-    "#### line": "on a #### line",
-    "announced": "announced as the answer",
-    "correction": "as a correction",
-    "result": "announced as a result",
-    "choice": "as the choice",
-    "whole response": "the whole response",
-    "word": "as a word",
-    "emphasis": "in bold",
-    "last formula": "the last formula",
-    "last number": "the last number",
-}
+    "box": "in a box", "answer tag": "in an answer tag", "#### line": "on a #### line",
+    "announced": "announced as the answer", "correction": "as a correction",
+    "result": "announced as a result", "choice": "as the choice",
+    "whole response": "the whole response", "word": "as a word", "emphasis": "in bold",
+    "last formula": "the last formula", "last number": "the last number",
+}  # fmt: skip
 """Where a candidate stands, in plain words."""
 
 

@@ -19,19 +19,18 @@ from .proving.judge import infinity
 from .proving.probe import approximate
 from .proving.sums import Meter
 from .reading.nodes import EXACT, Node, TooBig, is_scalar, symbols, walk
-from .reading.vocabulary import words
+from .reading.vocabulary import pairs, words
 
 Problem = Literal["invalid", "boxes", "approximate", "equation", "evaluate", "costly"]
 _OPERATIONS = words("int sum prod lim det derivative integral limit gcd lcm perm")
 _COUNTS = words("binom factorial")
+_IN_WORDS = pairs("int=integral lim=limit prod=product det=determinant")
 _ROUGHLY = re.compile(
-    r"\\approx|\\sim(?:eq)?(?![a-z])|≈|\b(?:about|approximately|approx|roughly|around|nearly)\b",
-    re.IGNORECASE,
+    r"(?i)\\approx|\\sim(?:eq)?(?![a-z])|≈|\b(?:about|approximately|approx|roughly|around|nearly)\b"
 )
 _PLACEHOLDER = re.compile(
-    r"\W*(?:n/?a|nan|null|todo|tbd|see .{0,60}|as (?:above|shown|required|desired)|proof|omitted"
-    r"|not (?:given|available|provided))\W*$",
-    re.IGNORECASE,
+    r"(?i)\W*(?:n/?a|nan|null|todo|tbd|see .{0,60}|as (?:above|shown|required|desired)|proof"
+    r"|omitted|not (?:given|available|provided))\W*$"
 )
 
 
@@ -91,16 +90,10 @@ def _variants(source: str, meaning: Node | None) -> Iterator[str]:
     if meaning.op in EXACT:
         value = Fraction(meaning.value)
         top, bottom = value.numerator, value.denominator
+        other = f"{top + 1}" if bottom == 1 else f"\\frac{{{bottom}}}{{{top or 1}}}"
         yield from (f"x = {source}", f"\\frac{{{2 * top}}}{{{2 * bottom}}}", f"{float(value):.3g}")
-        yield from (
-            f"{float(value):.12g}",
-            f"{float(100 * value):.6g}\\%",
-            f"{source}\\text{{ cm}}",
-        )
-        yield from (
-            f"{top + 1}" if bottom == 1 else f"\\frac{{{bottom}}}{{{top or 1}}}",
-            f"-{source}",
-        )
+        yield from (f"{float(value):.12g}", f"{float(100 * value):.6g}\\%")
+        yield from (f"{source}\\text{{ cm}}", other, f"-{source}")
     elif meaning.op in {"list", "set", "bracket"}:
         items = source.strip("$ \\{}()[]").split(",")
         turned = ",".join(reversed(items))
@@ -174,9 +167,7 @@ def _task(meaning: Node) -> str:
         elif part.op == "based":
             name = f"number in base {part.value}"
         elif name in _OPERATIONS or (name in _COUNTS and numeric and part is meaning):
-            name = {"int": "integral", "lim": "limit", "prod": "product", "det": "determinant"}.get(
-                name, name
-            )
+            name = _IN_WORDS.get(name, name)
         else:
             continue
         return f"has to be evaluated ({name}): give the value, or a list of golds with both forms"

@@ -33,12 +33,10 @@ GOLDS = 4096
 PROBE = "0.12345678901"
 """The answer with which a gold is evaluated alone: a number that costs nothing itself."""
 TOO_COSTLY = {
-    "equal": False,
-    "rule": "limit",
+    "equal": False, "rule": "limit",
     "detail": "the gold is too costly to evaluate: only the same text or structure counts",
-    "undecided": True,
-    "trace": [],
-}
+    "undecided": True, "trace": [],
+}  # fmt: skip
 
 Request = dict[str, object]
 

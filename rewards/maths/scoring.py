@@ -25,8 +25,8 @@ from .comparing.choices import listed
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
-from .extracting.asked import asked_value, in_words, other_event
-from .extracting.candidate import CandidateKind, Extraction
+from .extracting.asked import Named, asked_value, in_words, other_event
+from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
@@ -198,22 +198,14 @@ class MathsVerifier:
             all(map(_are_words, golds)) or (extraction.text is None and listed(prompt))
         ):
             value = in_words(prompt, response[offset:])
-        if value is None:
-            return extraction
-        return replace(
-            extraction, text=value.value, start=offset + value.start, end=offset + value.end,
-            equation=False,
-        )  # fmt: skip
+        return _moved(extraction, value.value, offset, value) if value else extraction
 
     def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         for count in {values_of(gold) for gold in golds} - {1}:
             if several := listed_values(response[offset:], count):
-                return replace(
-                    extraction, text=several.text, start=offset + several.start,
-                    end=offset + several.end, equation=False,
-                )  # fmt: skip
+                return _moved(extraction, several.text, offset, several)
         return extraction
 
     def _parted(
@@ -230,10 +222,8 @@ class MathsVerifier:
         found = parts_of(response[offset:], asked, lambda part: self.extract(part).text)
         if found is None or values_of(said) >= asked:
             return extraction
-        return replace(
-            extraction, text=found.text, start=offset + found.start, end=offset + found.end,
-            rule=str(found.kind), rivals=(), equation=False,
-        )  # fmt: skip
+        moved = _moved(extraction, found.text, offset, found)
+        return replace(moved, rule=str(found.kind), rivals=())
 
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
@@ -360,6 +350,12 @@ class MathsVerifier:
         }
 
 
+def _moved(extraction: Extraction, text: str, offset: int, place: Named | Candidate) -> Extraction:
+    """Return an extraction of another text, at a place of what follows the thoughts."""
+    start, end = offset + place.start, offset + place.end
+    return replace(extraction, text=text, start=start, end=end, equation=False)
+
+
 def _as_asked(extraction: Extraction, response: str, prompt: str, golds: list[str]) -> Extraction:
     """Return an extraction with the value that its question makes of what was said: a bound, the
     value of a name, a loss where the gain is asked.
@@ -405,17 +401,15 @@ _DENIED_EVENT = re.compile(
 )
 # A question with a negative prefix, or in another language, may ask for what does not happen.
 _ASKS_DENIED = re.compile(
-    r"\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]",
-    re.IGNORECASE,
+    r"(?i)\b(?:not|never|no|none|neither|without|fail\w*|exclud\w*|nor|cannot)\b|n['’]t\b|\b(?:un|in)\w{4,}|[^\x00-\x7f]"
 )
 
 
 _ANY = re.compile(
-    r"\b(?:find|give|write(?: down)?|name|provide|state|construct|exhibit) (?:an?|any|one)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:find|give|write(?: down)?|name|provide|state|construct|exhibit) (?:an?|any|one)\b"
 )
 """A question for one of many right answers, which is answered by an example."""
-_FOR_EXAMPLE = re.compile(r"\be\.g\.|\bfor (?:example|instance)\b|\bsuch as\b", re.IGNORECASE)
+_FOR_EXAMPLE = re.compile(r"(?i)\be\.g\.|\bfor (?:example|instance)\b|\bsuch as\b")
 
 
 def _asked(prompt: str | list[Message]) -> str:

@@ -29,11 +29,8 @@ from .outputs import Comparison, grade_outputs
 
 __all__ = ["DEFAULT_OPTIONS", "GradeOptions", "Grading", "TestResult", "grade_in_detail"]
 
-KINDS = {
-    "assert": "assert", "asserts": "assert", "check": "assert",
-    "stdin": "stdin", "stdio": "stdin", "function_call": "function_call", "pytest": "pytest",
-    "unittest": "assert",
-}  # fmt: skip
+KINDS = dict.fromkeys(("assert", "asserts", "check", "unittest"), "assert")
+KINDS |= {"stdin": "stdin", "stdio": "stdin", "function_call": "function_call", "pytest": "pytest"}
 """The kinds of tests: each name that callers may write, and the kind it means."""
 
 
@@ -187,11 +184,7 @@ def verdict_of(
     """Return the verdict on the results of `total` tests; with a `problem`, none of them counts."""
     passed = sum(result.passed for result in results)
     fraction = 0.0 if problem else passed / total
-    failed = (
-        f"test {number}: {result.detail}"
-        for number, result in enumerate(results)
-        if not result.passed
-    )
+    failed = (f"test {n}: {one.detail}" for n, one in enumerate(results) if not one.passed)
     reasons = [f"{passed} of {total} tests passed", problem or next(failed, "")]
     numbers = {"tests_passed": float(passed), "tests_total": float(total), "seconds": seconds}
     return Verdict.of(

@@ -71,8 +71,10 @@ class ControlGroups:
         try:
             groups._open()
             trial = groups.make("probe", processes=8)
-            trial.limit_memory(64 << 20)
-            trial.remove()
+            try:
+                trial.limit_memory(64 << 20)
+            finally:
+                trial.remove()
         except OSError as error:
             groups.remove()
             return f"control groups cannot be made: {error}"
@@ -122,12 +124,18 @@ class ControlGroup:
         self._places = places
         self._unified = places.unified
         self._memory_limit = 0
-        self._cpu = os.open(
-            places.cpu / ("cpu.stat" if self._unified else "cpuacct.usage"), os.O_RDONLY
-        )
+        self._open: list[int] = []
+        self._cpu = self._opened(places.cpu / ("cpu.stat" if self._unified else "cpuacct.usage"))
         events = "memory.events" if self._unified else "memory.oom_control"
-        self._events = os.open(places.memory / events, os.O_RDONLY)
-        self._open = [self._cpu, self._events]
+        self._events = self._opened(places.memory / events)
+
+    def _opened(self, file: Path) -> int:
+        try:
+            self._open.append(os.open(file, os.O_RDONLY))
+        except OSError:
+            self.release()
+            raise
+        return self._open[-1]
 
     @property
     def procs_files(self) -> list[str]:
@@ -195,8 +203,7 @@ class BorrowedGroup(ControlGroup):
 
     def __init__(self, places: _Places) -> None:
         super().__init__(places)
-        self._refusals = os.open(places.pids / "pids.events", os.O_RDONLY)
-        self._open.append(self._refusals)
+        self._refusals = self._opened(places.pids / "pids.events")
 
     def limit_memory(self, memory_bytes: int) -> None:
         """Do nothing: the engine set the limit of the container, and `bound_memory` can change the
@@ -306,10 +313,13 @@ def group_of(pid: int) -> BorrowedGroup | str:
     """Return the control group a container engine put the process in, or a text that says why usage
     cannot be read there.
     """
-    places = _places_of(str(pid))
-    if places is None or (places.unified and not _counts_memory(places.memory)):
-        return _NOT_MOUNTED
-    return BorrowedGroup(places)
+    try:
+        places = _places_of(str(pid))
+        if places is None or (places.unified and not _counts_memory(places.memory)):
+            return _NOT_MOUNTED
+        return BorrowedGroup(places)
+    except OSError as error:  # the process has ended, and its group may be gone too
+        return f"{error}"
 
 
 def _places_of(pid: str) -> _Places | None:

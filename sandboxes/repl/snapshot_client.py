@@ -122,8 +122,14 @@ class SnapshotClient:
                 }, []
 
     async def close(self) -> None:
-        """End the snapshot server, and so all frozen snapshots. A second call does nothing."""
-        self._end_server()
+        """End the snapshot server, and so all frozen snapshots. A second call does nothing.
+
+        A request that waits for its answer fails at once.
+        """
+        if self._process:
+            self._process.kill()  # which ends the line that a request reads from
+        async with self._turn:
+            self._end_server()
 
     def _end_server(self) -> None:
         if self._line:

@@ -8,9 +8,9 @@ alike.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -36,12 +36,27 @@ def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None)
         raise
 
 
-@cache
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""The loop of this process, by pid, and those of the processes that this one was forked from: these
+are kept, because their end would end what the parent still uses.
+"""
+# A thread that starts the loop while another forks would leave the child a lock that nobody opens.
+os.register_at_fork(
+    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
+)
+
+
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, started when first needed."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="ludus-background", daemon=True).start()
-    return loop
+    """Return the loop of this process, started when first needed. A forked child starts another,
+    since it has none of its parent's threads.
+    """
+    with _starting:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="ludus-background", daemon=True).start()
+        return loop
 
 
 async def end_task(task: asyncio.Task[None] | None) -> None:

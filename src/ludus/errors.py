@@ -22,6 +22,7 @@
       - UpdateRefused                           an update would have spoilt the weights
       - RankLost                                a process that holds a part of the weights is gone
     + SaveFailed             (OSError)          a file of a run could not be written
+    + ConstructionFailed     (RuntimeError)     a constructor of an environment or verifier failed
     + CheckFailed            (AssertionError)   an environment or verifier breaks its contract
     + ToolError              (ValueError)       a tool refuses its arguments; the policy is told why
     + RemoteError            (RuntimeError)     a ludus server could not do what was asked
@@ -206,11 +207,13 @@ class UpdateRefused(TrainingFailed):
     Args:
         message: what is not finite.
         rows: rows of the batch at fault; empty where nothing tells them apart.
+        remedy: what to do; empty where only the cause of a loss that explodes can be guessed.
     """
 
-    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+    def __init__(self, message: str, rows: Iterable[int] = (), remedy: str = "") -> None:
         self.rows = tuple(rows)
-        super().__init__(message, self.rows)
+        self.remedy = remedy
+        super().__init__(message, self.rows, remedy)
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -222,6 +225,13 @@ class RankLost(TrainingFailed):
 
 class SaveFailed(LudusError, OSError):
     """A file of a run could not be written; the message gives the system's reason."""
+
+
+class ConstructionFailed(LudusError, RuntimeError):
+    """The constructor of an environment or verifier raised what says nothing about its options.
+
+    The message names what was made, the options, the exception and its place.
+    """
 
 
 class CheckFailed(LudusError, AssertionError):

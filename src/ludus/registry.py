@@ -5,6 +5,7 @@ What ludus ships is described in a table, so that a list of names with summaries
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import numbers
 import sys
@@ -15,7 +16,8 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
-from .errors import ConfigError, LudusError, MissingExtra, UnknownName
+from .contract import where
+from .errors import ConfigError, ConstructionFailed, LudusError, MissingExtra, UnknownName
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
@@ -48,6 +50,69 @@ def check_plain(name: str, target: Callable[..., Any], arguments: Mapping[str, A
         expected, fits = _PLAIN.get(hints.get(argument), ("", None))
         if fits and not fits(value):
             raise ConfigError(f"{name}: {argument} must be {expected}, got {value!r}")
+
+
+def make(
+    name: str, target: Callable[..., Any], options: Mapping[str, Any], *, kind: str = ""
+) -> Any:
+    """Return what `target`, which is called `name`, makes of `options`.
+
+    Args:
+        name: the name of what is made.
+        target: a class or function.
+        options: its keyword arguments, of which `check_plain` has looked at the types.
+        kind: what messages call a thing of this kind, where the name does not say it.
+
+    Raises:
+        ConfigError: an option is unknown or missing, or its value cannot work.
+        ConstructionFailed: the constructor failed, and not for the value of an option.
+        LudusError: what the constructor raised, where that is an error of ludus.
+    """
+    label = f"{kind} {name!r}" if kind else name
+    try:
+        return target(**options)
+    except LudusError:
+        raise
+    except Exception as error:
+        called = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        if isinstance(error, TypeError) and not called:
+            raise ConfigError(f"{label} {_misfit(name, target, options, error)}") from error
+        given = f" with {dict(options)!r}" if options else ""
+        # A constructor raises ValueError about the value of an option, or OSError about a file that
+        # it names; the type and the place of such an error say nothing more.
+        if options and isinstance(error, (ValueError, OSError)):
+            raise ConfigError(f"{label} cannot be made{given}: {error}") from error
+        told = f"{label} cannot be made{given}: {_typed(error)} ({where(error)})"
+        if options and isinstance(error, TypeError):
+            raise ConfigError(told) from error
+        raise ConstructionFailed(f"{told}; LUDUS_DEBUG=1 shows the traceback") from error
+
+
+def _typed(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):  # the first is the cause of the others
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _misfit(
+    name: str, target: Callable[..., Any], options: Mapping[str, Any], error: TypeError
+) -> str:
+    """Return why the call itself failed, before anything in the constructor was run."""
+    if inspect.isabstract(target):
+        names: frozenset[str] = getattr(target, "__abstractmethods__", frozenset())
+        missing = ", ".join(f"{name}()" for name in sorted(names))
+        return f"is registered to {origin(target)}, which does not define {missing}"
+    if not options:
+        return f"needs arguments, '{name}?name=value', or defaults for them: {error}"
+    known = sorted(options_of(target))
+    wrong = next((name for name in options if name not in known), "")
+    near = difflib.get_close_matches(wrong, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    fault = f"there is no {wrong!r}" if wrong else str(error)
+    return (
+        f"does not take these arguments {dict(options)!r}: {fault}; {hint}it takes: "
+        f"{', '.join(known) or 'none'}"
+    )
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -247,7 +312,7 @@ def load_offered(group: str, name: str) -> Any | None:
         return points[0].load()
     except LudusError:
         raise
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a package may raise anything as it is imported
         raise ConfigError(
             f"{name!r}, offered by {_source(points[0])}, cannot be imported: "
             f"{type(error).__name__}: {error}"

@@ -7,6 +7,7 @@ reward at all, so that a failure can never be averaged into a gradient.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -90,9 +91,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         >>> Verdict.of(1.0).ok
         True
         """
+        try:
+            number = float(reward)
+        except TypeError:
+            hint = "; is an await missing?" if inspect.isawaitable(reward) else ""
+            raise TypeError(
+                f"a reward is a number, got {type(reward).__name__}: {reward!r:.80}{hint}"
+            ) from None
         return cls(
             status=Status.OK,
-            reward=float(reward),
+            reward=number,
             detail=detail,
             parts=dict(parts or {}),
             metrics=dict(metrics or {}),

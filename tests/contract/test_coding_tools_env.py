@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -207,6 +209,24 @@ def test_the_expert_tries_what_the_question_shows_then_submits() -> None:
         assert (first.tool_calls[0].name, reward, over) == ("run", 0.0, False)
         assert shown[0].text not in ("False", "(no output)")
         assert env.step(env.session.env.demonstrate())[1:3] == (1.0, True)  # type: ignore[attr-defined]
+    env.close()
+
+
+def test_the_expert_submits_where_the_tests_call_the_function(tmp_path: Path) -> None:
+    row = {
+        "prompt": "Write f, which adds one.",
+        "kind": "function_call",
+        "entry_point": "f",
+        "tests": [{"input": [1], "output": 2}],
+        "solution": "def f(x):\n    return x + 1\n",
+    }
+    rows = [json.dumps({**row, "id": f"{number}"}) for number in range(3)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    source = str(tmp_path / "rows.jsonl")
+    env = ludus.make("ludus/coding-tools-v0", source=source, validation=0.0, test=0.0)
+    env.reset(options={"split": "train"})
+    assert env.step(env.session.env.demonstrate())[1:3] == (0.0, False)  # type: ignore[attr-defined]
+    assert env.step(env.session.env.demonstrate())[1:3] == (1.0, True)  # type: ignore[attr-defined]
     env.close()
 
 

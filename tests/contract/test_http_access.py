@@ -419,5 +419,6 @@ def attributes(holder: Any) -> dict[str, Any]:
 
 
 def test_an_address_of_a_collector_is_checked() -> None:
-    with pytest.raises(ConfigError, match="looks like http://"):
-        Tracer("127.0.0.1:4318")
+    for address in ("127.0.0.1:4318", "http://[::1"):
+        with pytest.raises(ConfigError, match="looks like http://"):
+            Tracer(address)

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 import ludus
 from ludus.envs.outside.servers.ors import OrsClient
@@ -386,10 +387,10 @@ async def test_no_reward_in_a_whole_episode_is_a_failure_and_not_a_zero() -> Non
     stranger = Stranger(result("dug", None, finished=False))
     async with stranger.running() as url:
         assert (await played(url))[1:3] == (0.0, False)
-    stranger = Stranger('{"ok":true,"output":')
-    async with stranger.running() as url:
-        with pytest.raises(RewardUnavailable, match="cannot be read"):
-            await played(url)
+    for nonsense in ('{"ok":true,"output":', '{"ok":true,"output":[]}', '{"ok":true,"output":1}'):
+        async with Stranger(nonsense).running() as url:
+            with pytest.raises(RewardUnavailable, match="cannot be read"):
+                await played(url)
 
 
 async def test_splits_and_environments_that_are_not_there_are_named() -> None:
@@ -399,5 +400,27 @@ async def test_splits_and_environments_that_are_not_there_are_named() -> None:
             await asyncio.to_thread(OrsClient(url).tasks, "test")
         with pytest.raises(ConfigError, match="no environment 'Maze', but Cave"):
             await asyncio.to_thread(OrsClient(url, environment="Maze").tasks, "train")
-    with pytest.raises(ConfigError, match="name the server's address"):
-        OrsClient("127.0.0.1:80")
+    for address in ("127.0.0.1:80", "http://[::1"):
+        with pytest.raises(ConfigError, match="name the server's address"):
+            OrsClient(address)
+
+
+async def test_splits_that_were_read_in_part_are_read_again() -> None:
+    asked: list[str] = []
+
+    async def counted(request: web.Request) -> web.Response:
+        asked.append((await request.json())["split"])
+        return web.json_response({"num_tasks": 3}, status=503 if len(asked) == 2 else 200)
+
+    async def named(request: web.Request) -> web.Response:
+        splits = [{"name": "prod", "type": "train"}, {"name": "held", "type": "test"}]
+        return web.json_response(["Cave"] if request.path == "/list_environments" else splits)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", named)
+    app.router.add_post("/Cave/num_tasks", counted)
+    async with TestServer(app) as server:
+        env = OrsClient(f"http://127.0.0.1:{server.port}")
+        with pytest.raises(RewardUnavailable, match="503"):
+            await asyncio.to_thread(env.tasks, "test")
+        assert (await asyncio.to_thread(env.tasks, "test")).size == 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -23,3 +25,25 @@ def test_the_module_level_function_needs_no_setting_up() -> None:
             ludus.sandboxes.execute("", network=True)
     finally:
         ludus.sandboxes.close_default()
+
+
+FORKED = """
+import os
+import subprocess
+import sys
+from ludus.sandboxes import execute
+assert execute("print(1)").stdout == "1\\n"
+child = os.fork()
+for number in range(5):
+    assert execute(f"print({number}, {child})").stdout == f"{number} {child}\\n"
+if not child:
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), execute("print(2)").stdout)
+"""
+
+
+def test_a_fork_has_a_sandbox_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout == "0 2\n\n", done.stderr

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -215,6 +215,22 @@ async def test_a_server_takes_a_development_tier_only_by_its_name(
     await sandbox.close()
     with pytest.raises(ConfigError, match="development tier"):
         await Runner(slots=2).start(Context("x", ServerMetrics()))
+
+
+@pytest.mark.root
+async def test_a_sandbox_whose_opening_is_cancelled_leaves_no_control_group() -> None:
+    def groups() -> set[str]:
+        folders = (path for path, _, _ in os.walk("/sys/fs/cgroup"))
+        return {path for path in folders if f"/ludus-{os.getpid()}-" in path}
+
+    before = groups()
+    for tenths in (1, 3, 5):  # as a slot starts, and as programs probe it
+        opening = asyncio.create_task(open_with("slots-root", SandboxSettings(size=1)))
+        await asyncio.sleep(tenths / 10)
+        opening.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await opening).close()
+        assert groups() == before
 
 
 def test_what_ludus_serve_runs_takes_no_development_tier_of_its_own_choice() -> None:

@@ -193,9 +193,13 @@ async def test_refusals_in_a_row_end_the_run_and_good_checkpoints_stay(
     module.broken = set(range(2, 100))
     trainer = TrainerConfig(lr=1e-3, max_refused=2)
     settings = config(model, tmp_path, recipe=recipe, reward=NOISE, trainer=trainer, steps=50)
-    with pytest.raises(UpdateRefused, match="2 updates in a row were refused, the last at step 3"):
+    with pytest.raises(
+        UpdateRefused, match="2 updates in a row were refused, the last at step 3"
+    ) as stopped:
         await run_training(settings)
     folder = tmp_path / "run"
+    assert "from task " in str(stopped.value)
+    assert f"What to do: mend {module.__name__}:" in str(stopped.value)
     assert [row["update/refused"] for row in steps_of(folder)] == [0.0, 1.0, 1.0]
     for path in checkpoints(folder / "checkpoints"):
         assert all(bool(one.isfinite().all()) for one in weights(path))

@@ -3,8 +3,8 @@
 
 The driver starts the actors, and the run builds what is in them: a run that is started again builds
 anew, in the same actors. Calls are those of an engine process (`engines/process/messages.py`);
-weights go by Ray's object store, as numpy in pieces of at most 64 MB, so that a node receives them
-once however many of its engines read them.
+weights go by Ray's object store, as numpy in pieces of at most 64 MB or a single tensor, so that a
+node receives them once however many of its engines read them.
 """
 
 from __future__ import annotations
@@ -79,18 +79,24 @@ class EngineHost:
     def __init__(self, threads: int, device: str) -> None:
         self.threads, self.device = threads, device
         self.life = ""
+        """The name of the engine; empty where none is built."""
         self.part: EnginePart | None = None
+        self._building = asyncio.Lock()
 
     async def build(self, life: str, spec: EngineSpec) -> bytes:
         """Build an engine named `life`, in place of an engine of an earlier run."""
-        self.life = ""
-        if self.part is not None and self.part.engine is not None:
-            await self.part.engine.close()
-        placed = msgspec.structs.replace(spec, threads=self.threads, device=self.device)
-        self.part = EnginePart(placed)
-        reply = (await self.part.handle(0, 0, msgspec.msgpack.encode(BuildCall())))[1]
-        self.life = life
-        return reply
+        # One after the other: a run that gave up waiting may ask again while its first engine is
+        # still being built, which then would take the place and the memory of the second.
+        async with self._building:
+            self.life = ""
+            if self.part is not None and self.part.engine is not None:
+                await self.part.engine.close()
+            placed = msgspec.structs.replace(spec, threads=self.threads, device=self.device)
+            self.part = EnginePart(placed)
+            reply = (await self.part.handle(0, 0, msgspec.msgpack.encode(BuildCall())))[1]
+            if self.part.engine is not None:
+                self.life = life
+            return reply
 
     async def call(self, life: str, body: bytes) -> bytes:
         """Answer a call to the engine of this name."""

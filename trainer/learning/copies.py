@@ -176,7 +176,7 @@ class Anchor:
         return {"steps": self._steps, "values": self._values} if self.every else {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state that a checkpoint has kept. A run without resets ignores it."""
+        """Continue from the kept state of a checkpoint. A run without resets ignores the state."""
         if self.every and state:
             self._steps = int(state["steps"])
             pairs = zip(state["values"], self._parameters, strict=bool(state["values"]))

@@ -13,7 +13,9 @@ Axes: N trajectories, B rows (segments), T tokens.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -60,7 +62,7 @@ class Scores(Protocol):
 
 
 class PolicyScores(Scores, Protocol):
-    """A policy that is asked more, where a recipe needs it; see `PolicyReader`."""
+    """A policy with the further readings that some recipes need; see `PolicyReader`."""
 
     def score_values(self, batch: Batch) -> Tensor: ...
     def score_entropy(self, batch: Batch) -> Tensor: ...
@@ -249,13 +251,39 @@ def credit(
     )
     batch, rollouts, inputs = experience.batch, experience.rollouts, assigned.inputs
     computed = {name: tensor for name, tensor in known.given().items() if name in COMPUTED}
-    rewards = {"rewards": experience.rewards, "shaped rewards": assigned.shaped}
-    refuse_broken({**computed, **rewards}, batch, rollouts)
-    refuse_broken({"advantages": inputs.advantages, "returns": inputs.returns}, batch, rollouts)
+    refuse_broken({**computed, "rewards": experience.rewards}, batch, rollouts)
+    # What was given is finite, so that the first function whose result is not is at fault.
+    shaping = ", ".join(function.name for _, function in algorithm.shaping)
+    refuse = partial(_refuse_of_function, algorithm, rollouts=rollouts)
+    refuse("shaping", shaping, {"shaped rewards": assigned.shaped}, batch)
+    assigned_credit = {"advantages": inputs.advantages, "returns": inputs.returns}
+    refuse("algorithm.advantage", algorithm.advantage_fn.name, assigned_credit, batch)
     trained = replace(batch, mask=assigned.mask, inputs=inputs)
-    refuse_broken({"weights": inputs.weights}, trained, rollouts)
+    weights_fn = algorithm.weights_fn
+    correction = weights_fn.name if weights_fn is not None else ""
+    refuse("algorithm.corrections", correction, {"weights": inputs.weights}, trained)
     return Credited(
         trained, assigned.shaped, assigned.kept, assigned.together, assigned.value_scale
+    )
+
+
+def _refuse_of_function(
+    algorithm: Algorithm,
+    place: str,
+    function: str,
+    tensors: Mapping[str, Tensor | None],
+    batch: Batch,
+    *,
+    rollouts: Tensor,
+) -> None:
+    """Refuse what a function of the recipe made of finite numbers, if a number is not finite."""
+    refuse_broken(
+        tensors,
+        batch,
+        rollouts,
+        by=f"{function} ({place} of the recipe {algorithm.recipe.name!r})",
+        remedy=f"mend {function}: what it was given is finite, what it returned is not. A division "
+        "by a spread, a count or a length that may be 0 does that, as in a group of equal rewards",
     )
 
 

@@ -35,6 +35,8 @@ class Refusal:
     """The rows at fault, or all rows where nothing tells them apart."""
     episodes: list[Episode]
     """The episodes of the rows."""
+    remedy: str = "lower trainer.lr, or mend what is not finite"
+    """What to do."""
 
     @property
     def names(self) -> list[str]:
@@ -116,16 +118,25 @@ class StepBound:
         return mean if math.isfinite(mean) else math.inf
 
 
-def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: Tensor) -> None:
+def refuse_broken(
+    tensors: Mapping[str, Tensor | None],
+    batch: Batch,
+    rollouts: Tensor,
+    *,
+    by: str = "",
+    remedy: str = "",
+) -> None:
     """Refuse a batch in which a number of a trained token is not finite.
 
     Args:
         tensors: named tensors, [B, T] per token or [N] per rollout; None is skipped.
         batch: the batch, whose mask says which tokens are trained.
         rollouts: [B] int, the rollout of each row.
+        by: the function that computed the tensors, and its place in the recipe.
+        remedy: what to do about a number that is not finite.
 
     Raises:
-        UpdateRefused: with the names of the tensors and the rows.
+        UpdateRefused: with the names of the tensors, the function and the rows.
     """
     trained = batch.mask.bool()
     reasons: list[str] = []
@@ -139,7 +150,8 @@ def refuse_broken(tensors: Mapping[str, Tensor | None], batch: Batch, rollouts: 
             reasons.append(f"{name} of {int(broken.sum())} of {int(trained.sum())} trained tokens")
             rows |= set(broken.any(1).nonzero().flatten().tolist())
     if reasons:
-        raise UpdateRefused(f"not finite: {', '.join(reasons)}", sorted(rows))
+        computed = f", computed by {by}" if by else ""
+        raise UpdateRefused(f"not finite: {', '.join(reasons)}{computed}", sorted(rows), remedy)
 
 
 def is_finite(parameters: Sequence[torch.nn.Parameter]) -> bool:

@@ -46,7 +46,7 @@ Loss = Callable[[Batch, Predicted], tuple[Tensor, Tensor]]
 
 
 class PolicyLearner(Protocol):
-    """The learner as a run uses it: in this process, in several, or elsewhere.
+    """The learner of a run: in this process, in several, or elsewhere.
 
     `Learner` says what each does.
     """
@@ -122,7 +122,7 @@ class LossScale:
         """Updates since the factor last changed."""
 
     def lower(self) -> bool:
-        """Halve the factor; False where it cannot be lowered."""
+        """Halve the factor; False where the factor cannot be lowered."""
         if self.factor <= LEAST_SCALE:
             return False
         self.factor, self.good = max(LEAST_SCALE, self.factor / 2), 0
@@ -436,7 +436,7 @@ class Learner(PolicyReader):
     # which several processes take part in an update.
 
     def _place(self) -> None:
-        """Put the modules where they are trained, before the optimizer is made."""
+        """Place the modules for training, before the optimizer is made."""
 
     def _backward(self, part_sum: Tensor, predicted: Predicted) -> None:
         """Add the gradient of a pass's sum."""

@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -127,6 +128,10 @@ class OutOfMemory(TrainingFailed):
     def __init__(self, message: str, *, rows: int, tokens: int) -> None:
         super().__init__(message)
         self.rows, self.tokens = rows, tokens
+
+    def __reduce__(self) -> tuple[Callable[[str], OutOfMemory], tuple[str]]:
+        """Pickle the message and the sizes, as an error that crosses processes must be."""
+        return partial(type(self), rows=self.rows, tokens=self.tokens), (str(self),)
 
 
 class Shortage:

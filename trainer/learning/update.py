@@ -337,7 +337,16 @@ class Updater:
         rows = torch.tensor(error.rows or range(len(batch)))
         rollouts = experience.rollouts[rows].unique().tolist()
         episodes = [experience.episodes[rollout] for rollout in rollouts]
-        self.refusals.append(Refusal(str(error), batch.take(rows), episodes))
+        refusal = Refusal(str(error), batch.take(rows), episodes)
+        if remedy := error.remedy or self._mend_own_loss():
+            refusal = replace(refusal, remedy=remedy)
+        self.refusals.append(refusal)
+
+    def _mend_own_loss(self) -> str:
+        """Return what to do where the loss is a function from outside the library; else ""."""
+        name = self.algorithm.loss_fn.name
+        is_own = ":" in name
+        return f"mend {name} (algorithm.loss), or lower trainer.lr" if is_own else ""
 
     def _remember(
         self, experience: Experience, credited: Credited, drift: Tensor | None

@@ -36,7 +36,8 @@ pass. The estimate is 1.93 MB per token of SmolLM2-135M in float32; 1.7 to 2.0 M
 HIDDEN_AT_ONCE, MIDDLE_AT_ONCE = 12, 3
 """The same for a pass without gradient, which holds one layer at a time."""
 
-# Limit and use of the process's control group, in the two versions of the kernel's interface.
+# Limit and use of the process's control group, in the two versions of the kernel's interface. The
+# file `memory.stat` beside them says what of the use are pages of files.
 _CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
@@ -44,6 +45,9 @@ _CGROUPS = (
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
+
+_INACTIVE = re.compile(r"^(?:total_)?inactive_file (\d+)$", re.MULTILINE)
+"""In version 1 `total_` counts the groups below too; version 2 always does."""
 
 
 def free_bytes(device: torch.device | str) -> int:
@@ -57,7 +61,10 @@ def free_bytes(device: torch.device | str) -> int:
     for limit, used in _CGROUPS:
         bound, taken = _read(limit).strip(), _read(used).strip()
         if bound.isdigit() and taken.isdigit():
-            free = min(free, int(bound) - int(taken))
+            # Pages of files that were read count as taken, and are given up when memory is needed;
+            # otherwise little would seem free after a large model or data set was read.
+            pages = _INACTIVE.findall(_read(used.with_name("memory.stat")))
+            free = min(free, int(bound) - int(taken) + max(map(int, pages), default=0))
     return max(0, free)
 
 

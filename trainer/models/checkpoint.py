@@ -34,7 +34,7 @@ class WeightsWriter(Protocol):
         ...
 
     def write(self, folder: Path) -> None:
-        """Write the files of the model, and what belongs to them, into an existing folder."""
+        """Write the files of the model, with their companions, into an existing folder."""
         ...
 
 

@@ -146,7 +146,7 @@ def write_folder(file: Path, folder: Path, *, note: str = "") -> int:
 
 
 def _read(file: Path) -> tuple[Any, Any]:
-    """Read model and tokenizer, and make the model one that transformers agrees to save."""
+    """Read model and tokenizer, and bring the model into a form that transformers can save."""
     logging.disable_progress_bar()
     place, name = str(file.parent), file.name
     try:

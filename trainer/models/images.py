@@ -344,7 +344,7 @@ def last_hidden(
 def _features(
     model: PreTrainedModel, needed: Sequence[Pixels], device: torch.device
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return the features of images, one image after the other, and the deep ones."""
+    """Return the features of images, one image after the other, and the deep features."""
     if not needed:
         return torch.zeros(0, 0, device=device), ()
     decoder: Any = model.base_model

@@ -189,10 +189,11 @@ TOKENIZERS = ("tokenizer*", "vocab*", "*.tiktoken", "*.gguf", "adapter")
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Load a tokenizer with a chat template from whatever `locate_model` knows.
+    """Load a tokenizer from whatever `locate_model` knows. Where a conversation is written with it,
+    `open_chat` asks for a chat template, which the settings may name.
 
     Raises:
-        ConfigError: no tokenizer was found, or the tokenizer has no chat template.
+        ConfigError: no tokenizer was found.
     """
     folder = locate_model(path)
     if Path(folder).is_dir() and not any(any(Path(folder).glob(pattern)) for pattern in TOKENIZERS):
@@ -207,16 +208,11 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             "copy the model's there. Of the verbs ludus plan alone needs none"
         )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load a tokenizer from {str(path)!r}: {_first_line(error)}"
         ) from error
-    if tokenizer.chat_template is None:
-        raise ConfigError(
-            f"the tokenizer in {str(path)!r} has no chat template; add chat_template.jinja"
-        )
-    return tokenizer
 
 
 def load_images(

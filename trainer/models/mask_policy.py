@@ -64,7 +64,7 @@ class MaskPolicy:
         return {"steps": self._steps, "weights": {name: weight.detach() for name, weight in named}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what a checkpoint has kept; without it, from the policy."""
+        """Continue from what a checkpoint has kept; without a checkpoint, from the policy."""
         self._steps = int(state.get("steps", 0))
         self._copy(state.get("weights") or dict(self._policy.named_parameters()))
 

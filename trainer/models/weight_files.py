@@ -66,7 +66,7 @@ class FileWeights:
             yield from in_pieces((meta.name, file.get_tensor(meta.name)) for meta in self._metadata)
 
     def remove(self) -> None:
-        """Delete the file; readers that have it open read on."""
+        """Delete the file; readers that have opened the file read on."""
         self.path.unlink(missing_ok=True)
 
 

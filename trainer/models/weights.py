@@ -204,7 +204,7 @@ class SteadyWeights:
 
     @contextmanager
     def held(self, version: int) -> Generator[bool]:
-        """Keep the weights from changing inside the block, and say whether they are `version`."""
+        """Keep the weights from changing inside the block; say whether `version` is installed."""
         if self.version != version or not self._lock.acquire(timeout=READ_AGAIN_S):
             yield False
             return

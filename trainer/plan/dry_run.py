@@ -51,7 +51,7 @@ Lines = list[tuple[str, str]]
 
 
 def run_lines(facts: PlanFacts, path: Path) -> Lines:
-    """Say where the run is, and what it plays."""
+    """Say where the run is, and what the run plays."""
     config = facts.config
     environments = config.env or ", ".join(
         f"{each.env} ({each.weight:g})" for each in config.environment
@@ -121,7 +121,7 @@ def staleness_told(overlap: AsyncConfig) -> str:
 
 
 def cluster_lines(cluster: ClusterConfig) -> Lines:
-    """Say what a run asks of Ray: the table `[cluster]`, and the sum of it.
+    """Say what a run asks of Ray: the table `[cluster]`, and its sum.
 
     >>> cluster_lines(ClusterConfig(learner_ranks=2, gpus_of_rank=0.5))
     [('learner_ranks', '2, each 1 CPU and 0.5 GPU'), ('in all', '2 CPU and 1 GPU')]

@@ -185,7 +185,7 @@ class ModelRates:
 
 
 def _active(outline: PreTrainedModel, text: Any, total: int) -> int:
-    """Return how many weights a token is computed with: of the experts, only the chosen ones."""
+    """Return how many weights a token is computed with: of the experts, only the chosen experts."""
     experts = int(getattr(text, "num_experts", 0) or getattr(text, "num_local_experts", 0) or 0)
     if not experts:
         return total

@@ -208,7 +208,7 @@ def estimate_memory(
 def pass_tokens(
     config: TrainConfig, outline: PreTrainedModel, *, ranks: int, free: int, device: str
 ) -> int:
-    """Return the tokens of a pass: as set, or as a run chooses them when its weights are there."""
+    """Return the tokens of a pass: as set, or as a run chooses once its weights are there."""
     return config.trainer.tokens_per_pass or fitting_pass(
         outline,
         _kind(config),

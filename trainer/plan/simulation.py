@@ -117,7 +117,7 @@ def _length(sigma: float, mean: int, longest: int, seed: int, ordinal: int) -> i
 
 @dataclass(order=True)
 class _Request:
-    """A rollout in a slot, by the decode step at which it ends."""
+    """A rollout in a slot, by the rollout's last decode step."""
 
     end: float
     number: int
@@ -264,7 +264,7 @@ class _ScriptedPlayer:
     async def play(
         self, ticket: Ticket, *, done: Callable[[Episode], None], cut: Cut, stages: Stages
     ) -> Group:
-        """Play a group, as `RolloutStream` asks for it."""
+        """Play a group for `RolloutStream`."""
         playing = [
             asyncio.create_task(self._rollout(ticket, number, done))
             for number in range(self.schedule.group_size)

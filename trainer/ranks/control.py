@@ -39,7 +39,7 @@ MESSAGE = 1
 
 
 class RankMember(msgspec.Struct, frozen=True):
-    """A process of the group, as it is named in errors."""
+    """A process of the group, by its name in errors."""
 
     rank: int
     host: str

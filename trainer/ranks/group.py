@@ -37,7 +37,7 @@ WAIT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """The place of this process among the ranks, as torchrun names it."""
+    """The place of this process among the ranks, in the words of torchrun."""
 
     rank: int
     world: int

@@ -183,7 +183,7 @@ def ending_with_ranks() -> Generator[None]:
 
 
 def _refuse_unequal(ranks: Ranks, settings: dict[str, Any]) -> None:
-    """Refuse ranks whose settings or versions differ from those of rank 0."""
+    """Refuse ranks whose settings or versions differ from rank 0."""
     mine = _flat(settings)
     mine |= {"version of ludus-rl": __version__, "version of torch": torch.__version__}
     every = ranks.gather({name: repr(value) for name, value in mine.items()})

@@ -153,7 +153,7 @@ class ShardedLearner(Learner):
                     self.exchange_average(put_in=False)
 
     def exchange_average(self, *, put_in: bool) -> None:
-        """Put the average in the place of this rank's shards, or take it out again."""
+        """Put the average in the place of this rank's shards, or take the average out again."""
         if put_in:
             self._with_average.enter_context(self.average.in_place())
         else:

@@ -173,7 +173,7 @@ def write_surroundings(checkpoint: Path) -> Path:
 
 
 def write_adapter(folder: Path, source: ShardFiles) -> None:
-    """Write the matrices of an adapter over those in the folder."""
+    """Write the matrices of an adapter over the matrices in the folder."""
     path = folder / ADAPTER / ADAPTER_FILE
     in_file = {name_in_file(name): tensor for name, tensor in source.tensors().items()}
     save_file({name: in_file[name] for name in load_file(path)}, path)

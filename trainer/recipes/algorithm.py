@@ -516,11 +516,11 @@ def _assigned(estimator: Bound, settings: AlgorithmSettings, rollouts: Rollouts)
         rows = rollouts.counted[rollouts.owners]
         numbers = rollouts.counted.cumsum(0) - 1  # numbers the counted rollouts 0, 1, ...
         chosen = replace(_chosen(rollouts), segments=numbers[rollouts.owners[rows]])
-        values = one_tensor(estimator(chosen), estimator.name, count=int(rows.sum()))
+        values = one_tensor(estimator(chosen), estimator.name, shape=[int(rows.sum())])
         result = Credit(_spread(_placed(values, rows), rollouts.mask), None)
     else:
         count = int(rollouts.counted.sum())
-        values = one_tensor(estimator(_chosen(rollouts)), estimator.name, count=count)
+        values = one_tensor(estimator(_chosen(rollouts)), estimator.name, shape=[count])
         each = _placed(values, rollouts.counted)
         result = Credit(_spread(each[rollouts.owners], rollouts.mask), None)
     if not settings.whiten:
@@ -552,7 +552,7 @@ def _by_node(estimator: Bound, rollouts: Rollouts) -> Tensor:
     if inputs.continuations is not None:
         played_for_value[numbers[ends]] = inputs.continuations[rollouts.counted]
     known = Inputs(rewards=earned, parents=above, continuations=played_for_value)
-    values = one_tensor(estimator(known), estimator.name, count=len(earned))
+    values = one_tensor(estimator(known), estimator.name, shape=[len(earned)])
     weights = algorithms.tree_node_weights(above, played_for_value)
     weighed = values * weights.to(values.dtype)
     everywhere = _placed(weighed, living)
@@ -624,10 +624,12 @@ def _by_turn(estimator: Bound, chained: Inputs) -> Credit:
 
 
 def _called(estimator: Bound, inputs: Inputs) -> Credit:
-    result = estimator(inputs)
+    result, name = estimator(inputs), estimator.name
+    shape = need(inputs.mask, "mask", Place.ADVANTAGE).shape
     if isinstance(result, tuple):
-        return Credit(*two_tensors(result, estimator.name))
-    return Credit(one_tensor(result, estimator.name), None)
+        advantages, returns = two_tensors(result, name)
+        return Credit(one_tensor(advantages, name, shape=shape), one_tensor(returns, name))
+    return Credit(one_tensor(result, name, shape=shape), None)
 
 
 def _token_rewards(settings: AlgorithmSettings, rollouts: Rollouts, mask: Tensor) -> Tensor:

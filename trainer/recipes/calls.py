@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -186,26 +186,36 @@ def default_agg(function: Callable[..., object]) -> str:
     return str(parameter.default) if parameter is not None else ""
 
 
-def one_tensor(result: object, name: str, *, count: int | None = None) -> Tensor:
+def one_tensor(result: object, name: str, *, shape: Sequence[int] = ()) -> Tensor:
     """Return `result`, the return value of the function `name`, checked to be a tensor.
 
     Args:
         result: the value.
         name: the function's name, for the error.
-        count: the numbers that the tensor must have, along a single axis; None for any shape. A
-            scalar would otherwise be spread over all rollouts without a word.
+        shape: the shape that the tensor must have, [N] or [B, T]; empty for any. A scalar would
+            otherwise be spread over all rollouts without a word.
 
     Raises:
         ConfigError: the result is not a tensor, or of another shape.
     """
     if not isinstance(result, Tensor):
-        raise ConfigError(f"{name} returned a {type(result).__name__}, not a tensor")
-    if count is not None and result.shape != (count,):
+        raise ConfigError(f"{name} returned {_told(result)}, not a tensor")
+    if shape and result.shape != tuple(shape):
+        each = "token, as `mask` has it," if len(shape) == 2 else "rollout or row"
         raise ConfigError(
-            f"{name} returned a tensor of shape {list(result.shape)}; it must be [{count}], a "
-            "number for each rollout or row that it was given"
+            f"{name} returned a tensor of shape {list(result.shape)}; it must be {list(shape)}, a "
+            f"number for each {each} that it was given"
         )
     return result
+
+
+def _told(result: object) -> str:
+    """Say what a function returned in place of tensors, and which mistake that is a sign of."""
+    if inspect.iscoroutine(result):
+        result.close()  # or Python warns that nobody awaited it
+        return "a coroutine (the function must be a plain def)"
+    kind = f"a {type(result).__name__}"
+    return f"{kind} (is a return missing?)" if result is None else kind
 
 
 def two_tensors(result: object, name: str) -> Sum:
@@ -218,9 +228,22 @@ def two_tensors(result: object, name: str) -> Sum:
         case (Tensor() as first, Tensor() as second):
             return first, second
         case _:
-            raise ConfigError(
-                f"{name} returned a {type(result).__name__}, not two tensors, (sum, weight)"
-            )
+            raise ConfigError(f"{name} returned {_told(result)}, not two tensors, (sum, weight)")
+
+
+def two_numbers(result: object, name: str) -> Sum:
+    """Return `result`, the return value of the loss `name`, checked to be a sum and a weight.
+
+    Raises:
+        ConfigError: the result is not a pair of tensors, or one of these is more than a number.
+    """
+    total, weight = two_tensors(result, name)
+    if total.numel() != 1 or weight.numel() != 1:
+        raise ConfigError(
+            f"{name} returned (sum, weight) of the shapes {list(total.shape)} and "
+            f"{list(weight.shape)}; each must be one number, as aggregate(values, mask, agg) gives"
+        )
+    return total, weight
 
 
 def _find(name: str, suffix: str, where: str) -> Callable[..., object]:

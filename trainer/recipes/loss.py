@@ -15,7 +15,7 @@ from ludus.errors import ConfigError
 from .. import algorithms
 from ..algorithms.aggregation import Aggregator, Owners, Sum
 from ..algorithms.surrogates.ratio import RatioStatistics
-from .calls import Bound, defaults, two_tensors
+from .calls import Bound, defaults, two_numbers
 from .chains import Chains, joined
 from .inputs import Axis, Inputs, Place, need
 from .recipe import AlgorithmSettings
@@ -68,7 +68,7 @@ def whole_loss(
     """
     inputs, chains = joined(inputs, surrogate)
     each = aggregator(agg, inputs, chains)
-    total, weight = two_tensors(
+    total, weight = two_numbers(
         surrogate(inputs, **({"agg": each} if each else {})), surrogate.name
     )
     parts = {"policy": total.detach()}

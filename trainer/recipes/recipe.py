@@ -28,6 +28,8 @@ from typing import Any, Literal
 import msgspec
 
 from ludus.errors import ConfigError, UnknownName
+from ludus.wire.faults import Refused
+from ludus.wire.strict import checker
 
 from .schedules import Schedule, take_schedules
 
@@ -305,12 +307,19 @@ def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Rec
     try:
         recipe = msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"recipe {name!r}: {error}{_hint_for_options(table)}") from error
+        raise ConfigError(f"recipe {name!r}: {error}{_hint(table)}") from error
     return msgspec.structs.replace(recipe, schedules={**recipe.schedules, **schedules})
 
 
-def _hint_for_options(table: Mapping[str, Any]) -> str:
-    """Return where the options of a function stand, if they stand in the place of its name."""
+def _hint(table: Mapping[str, Any]) -> str:
+    """Return the name that was probably meant by an unknown one; or where the options of a function
+    stand, if they stand in the place of its name.
+    """
+    if (check := checker(Recipe)) is not None:
+        try:
+            check(table, "$")
+        except Refused as unknown:
+            return f"; {str(unknown).partition('; ')[2]}"
     algorithm = table.get("algorithm")
     if not isinstance(algorithm, dict):
         return ""

@@ -220,8 +220,10 @@ def _read(value: Mapping[str, object], where: str) -> Schedule:
         schedule: Schedule = msgspec.convert(dict(value), _SCHEDULE)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}") from None
-    problem = ""
-    if isinstance(schedule, Dual):
+    problem = _not_finite(schedule)
+    if problem:
+        pass
+    elif isinstance(schedule, Dual):
         if (schedule.at_most is None) is (schedule.at_least is None):
             problem = "a bound is either at_most or at_least"
         elif not schedule.least <= schedule.start <= schedule.most:
@@ -236,11 +238,29 @@ def _read(value: Mapping[str, object], where: str) -> Schedule:
         problem = f"steps must be at least 1 and after at least 0, got {schedule.steps} and " + str(
             schedule.after
         )
+    elif isinstance(schedule, Exponential) and not (schedule.base > 0 and schedule.base != 1):
+        problem = f"base must be positive and other than 1, got {schedule.base:g}"
+    elif isinstance(schedule, AdaptiveKL) and not (schedule.target > 0 and schedule.horizon > 0):
+        problem = (
+            f"target and horizon must be positive, got {schedule.target:g} and {schedule.horizon:g}"
+        )
     elif isinstance(schedule, Stairs) and (schedule.every < 1 or not schedule.gamma > 0):
         problem = "every must be at least 1 and gamma positive"
     if problem:
         raise ConfigError(f"{where}: {problem}")
     return schedule
+
+
+def _not_finite(schedule: Schedule) -> str:
+    """Return the problem of a number that TOML can write and no run can follow; empty if none."""
+    for name in schedule.__struct_fields__:
+        value = getattr(schedule, name)
+        if name == "most" and value == math.inf:  # a multiplier without an upper end
+            continue
+        numbers = [one for pair in value for one in pair] if name == "points" else [value]
+        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+            return f"{name} must be finite, got {value}"
+    return ""
 
 
 class Numbers:
@@ -276,8 +296,8 @@ class Numbers:
     def learned(self, step: int, metrics: Mapping[str, float]) -> list[str]:
         """Move the numbers after a step, and return what a person should know, one line each.
 
-        A metric that a step has not measured, such as a held-out score between evaluations, leaves
-        its number where it is.
+        A metric that a step has not measured, such as a held-out score between evaluations, or
+        that came out infinite or as no number, leaves its number where it is.
 
         Args:
             step: the steps that are done.
@@ -292,10 +312,12 @@ class Numbers:
             if isinstance(schedule, Timed):
                 continue
             measured = metrics.get(schedule.metric)
-            if measured is None or not math.isfinite(measured):
+            if measured is None:
                 self._refuse_unknown(path, schedule.metric, metrics)
                 continue
             self._seen.add(schedule.metric)
+            if not math.isfinite(measured):
+                continue
             self._moved[path] = schedule.moved(self._moved[path], measured)
             if isinstance(schedule, Dual):
                 notes += self._unmet(path, schedule, measured)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="arg-type, no-untyped-call"
-"""What `ludus train reward` trains: models with a head, read as the verifiers read them."""
+"""What `ludus train reward` trains: models with a head, read in the verifiers' way."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepRow:
 
 
 class RewardHead(ABC):
-    """A model with a head, and how it reads answers.
+    """A model with a head, and how the model reads answers.
 
     It writes itself as the verifiers load it: `broken` and `write` are those of `WeightsWriter`.
     """
@@ -53,7 +53,7 @@ class RewardHead(ABC):
 
     @abstractmethod
     def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
-        """Return an answer as the model reads it.
+        """Return an answer in the form that the model reads.
 
         Raises:
             Unlearnable: the answer cannot be read.
@@ -99,7 +99,7 @@ class TextHead(RewardHead):
         self.device = torch.device(device)
 
     def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
-        """Return the ids of a conversation as `reward-model` writes it."""
+        """Return the ids of a conversation in the form of `reward-model`."""
         try:
             text = self.conversations.render([*prompt, *answer])
         except UnrenderedConversation:
@@ -202,7 +202,7 @@ class ImageHead(RewardHead):
             weight.requires_grad_(name.startswith("head.") or _above(name, model, frozen))
 
     def encode(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Any:
-        """Return an image and its text as the model reads them."""
+        """Return an image and its text in the form that the model reads."""
         from PIL import Image, UnidentifiedImageError
 
         images = [image for message in answer for image in message.images]
@@ -226,7 +226,7 @@ class ImageHead(RewardHead):
         return 197 + len(example.tokens)
 
     def write(self, folder: Path) -> None:
-        """Write the checkpoint under the original's names, with the vocabulary beside it."""
+        """Write the checkpoint under the original's names, and the vocabulary."""
         state = self.model.state_dict()
         trained = {
             name: state[ours].detach().cpu().clone() if ours in state else self.original[name]

@@ -55,7 +55,7 @@ class RewardModelCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_card(checkpoint: Path, config: RewardModelConfig, data: RewardData) -> RewardModelCard:
-    """Measure the model of a checkpoint, and write the card beside it."""
+    """Measure the model of a checkpoint, and write the card into the checkpoint's folder."""
     head = open_head(config, str(checkpoint))
     measures: list[Measure] = []
     if data.held_out:

@@ -35,7 +35,7 @@ class LabelledSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredExample:
-    """Answers as a head reads them, with what people said of them."""
+    """Answers in the form that a head reads, with people's judgements."""
 
     inputs: tuple[Any, ...]
     """What the head reads of each answer."""
@@ -52,7 +52,7 @@ RewardData = ExampleSet[ScoredExample]
 
 
 def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
-    """Load the data of a run, and prepare them for a head.
+    """Load the data of a run, and prepare the data for a head.
 
     Raises:
         ConfigError: the data cannot be read, or nothing of them can be used.
@@ -80,7 +80,9 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
 
 def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
     """Return the steps of a row: `steps` or `completions`, with `labels`, as TRL's users have."""
-    steps, labels = row.get("steps", row.get("completions")), row.get("labels")
+    steps, labels = row.get("steps"), row.get("labels")
+    if steps is None:  # a column that only other rows of the file have
+        steps = row.get("completions")
     if (
         not isinstance(steps, Sequence)
         or isinstance(steps, str)

@@ -44,7 +44,7 @@ class TrainedReward:
 async def run_reward(
     config: RewardModelConfig, *, progress: Progress | None = None
 ) -> TrainedReward:
-    """Train a reward model, and measure it.
+    """Train and measure a reward model.
 
     Args:
         config: the settings.

@@ -63,7 +63,7 @@ class Batch:
         return len(self.ids)
 
     def take(self, rows: Tensor, device: torch.device | str = "cpu") -> Batch:
-        """Return the rows with the given numbers, padded to the longest of them, on a device."""
+        """Return the rows with the given numbers, padded to a common length, on a device."""
         width = int(self.lengths[rows].max())
 
         def cut(tensor: Tensor) -> Tensor:

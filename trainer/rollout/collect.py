@@ -92,7 +92,7 @@ class Cut:
 
 
 async def cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait until each has ended; a task that is done already stays as it is."""
+    """Cancel tasks and wait until each has ended; a finished task is left alone."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -165,7 +165,7 @@ class Decides(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """The number of rollouts of a group, and the seed that fixes them."""
+    """The number of rollouts of a group, and the seed that fixes the rollouts."""
 
     group_size: int
     """The most rollouts of a group."""

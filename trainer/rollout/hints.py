@@ -282,7 +282,7 @@ class AskedMaker:
         return episode
 
     def _hinted(self, episode: Episode, task: Task, hint: Hint, begun: AskedSession) -> None:
-        """Refuse a hint that left no room, and take it out of the row where it is not trained."""
+        """Refuse a hint that left no room, and take an untrained hint out of the row."""
         (trajectory,) = episode.trajectories
         segments = trajectory.segments
         window = self.policy.window

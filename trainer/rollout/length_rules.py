@@ -152,7 +152,7 @@ class HistoryRule(Rule, frozen=True):
 
 
 class Budget(Rule, frozen=True):
-    """A limit of tokens a turn; a schedule makes a curriculum of it."""
+    """A limit of tokens a turn; a schedule makes the limit a curriculum."""
 
     tokens: float
 

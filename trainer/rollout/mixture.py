@@ -69,7 +69,7 @@ class MixedSource:
     async def fork(
         self, session: Playable, seeds: Sequence[int] | None, count: int
     ) -> list[Playable | LudusError]:
-        """Return sessions in the state of `session`, where it is played."""
+        """Return sessions in the state of `session`, made where `session` is played."""
         assert isinstance(session, MixedSession)  # what open() gave
         children = await self.sources[session.name].fork(session.session, seeds, count)
         return [

@@ -78,7 +78,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return ""
 
     def roles(self) -> tuple[str, ...]:
-        """Return the roles of an episode; empty where it has one."""
+        """Return the roles of an episode; empty for an episode of one role."""
         return ()
 
     def most(self, group_size: int) -> int:
@@ -309,7 +309,7 @@ class Tempered(Rule, frozen=True):
         return Issue(parts=(*issue.parts, Lot(rollouts=self.rollouts, asked=beside)))
 
     def finish(self, episodes: Sequence[Episode], view: RuleView, state: Mapping[str, Any]) -> None:
-        """Leave out those that are not right."""
+        """Leave out the granted rollouts that are not right."""
         for episode in episodes:
             if "granted" in asked(episode) and not (scored(episode) and right(episode)):
                 leave_out(episode)

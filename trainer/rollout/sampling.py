@@ -1,4 +1,4 @@
-"""The sampling policy: what each task is given before a recipe makes a gradient of it.
+"""The sampling policy: what each task is given before a recipe makes a gradient.
 
     policy = SamplingPolicy(recipe.sampling.rules, group_size=8, seed=0)
     issue = policy.issue(ticket)                  # rollouts, budget, hints, temperature, options
@@ -110,7 +110,7 @@ class SamplingPolicy:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles of an episode; empty where it has one."""
+        """The roles of an episode; empty for an episode of one role."""
         return tuple(role for rule in self.rules.values() for role in rule.roles())
 
     @property
@@ -234,7 +234,7 @@ class ChosenTasks:
         self.tasks, self.policy = tasks, policy
 
     async def take(self, count: int) -> list[Task]:
-        """Return `count` tasks of the pool, in the order in which they were taken."""
+        """Return `count` tasks of the pool, in the order of taking."""
         rule = self.policy.rules["pool"]
         assert isinstance(rule, PoolRule)
         pool = await self.tasks.take(count * rule.factor)

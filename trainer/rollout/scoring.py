@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 import math
 import random
@@ -20,15 +21,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ludus.agent import Episode, Trajectory
 from ludus.envs.serving.connect import RemoteServer, connect
-from ludus.errors import Overloaded, RemoteError, UnknownVerifier
+from ludus.errors import Overloaded, RemoteError, RewardUnavailable, UnknownVerifier
 from ludus.messages import Message
 from ludus.rewards import GroupVerifier, Sample, Verifier, make_verifier
 from ludus.rewards.measured import KnownJudge, judges_of
 from ludus.secret import Secret
 from ludus.verdict import Status, Verdict
 from ludus.wire.address import parse_served
+from ludus.wire.worker_threads import WorkerThreads
 
 from ..config import RewardConfig
 
@@ -40,6 +44,7 @@ MAX_ASKED_AGAIN = 2
 """Number of times that an unavailable verifier is asked again about one answer."""
 BACKOFF_S = 0.5
 """Mean wait in seconds before the second request; the wait before the third is twice as long."""
+_turns = itertools.count()
 RETRIES, GAVE_UP = "verifier_retries", "verifier_gave_up"
 """Metrics of a trajectory: how often its verifiers were asked again, and whether in vain."""
 
@@ -54,6 +59,10 @@ class WeightedVerifier:
     timeout_s: float = 60.0
     judges: tuple[KnownJudge, ...] = ()
     """The language models that give its verdicts, with their measured errors."""
+    threads: WorkerThreads | None = None
+    """Where its plain methods run, each within `timeout_s` of its start. Without them they run on
+    the event loop's own few threads, and wait for these within `timeout_s`.
+    """
 
 
 class EpisodeScorer:
@@ -165,24 +174,35 @@ async def _ask(
     A plain method runs on a thread, unless the verifier declares `never_blocks`.
     """
     clock = asyncio.timeout(timeout_s)
+    late = Verdict.unavailable(f"{weighted.name}: no verdict within {timeout_s:g} s")
+    light = getattr(weighted.verifier, "never_blocks", False) or inspect.iscoroutinefunction(
+        getattr(weighted.verifier, "score", None)
+    )
     try:
+        returned: Any = None
+        if not light and weighted.threads is not None:
+            returned = await weighted.threads.submit(
+                next(_turns), call, timeout_s=timeout_s, late=lambda: late
+            )
         async with clock:
-            light = getattr(
-                weighted.verifier, "never_blocks", False
-            ) or inspect.iscoroutinefunction(getattr(weighted.verifier, "score", None))
-            returned = call() if light else await asyncio.to_thread(call)
+            if light:
+                returned = call()
+            elif weighted.threads is None:
+                returned = await asyncio.to_thread(call)
             return _Answer(
                 _read(weighted, await returned if inspect.isawaitable(returned) else returned),
                 retries,
             )
     except Exception as error:
         why = f"{weighted.name}: {type(error).__name__}: {error}"
+        if isinstance(error, RewardUnavailable):
+            told = f"{weighted.name}: {error.verdict.detail}"
+            return _Answer(replace(error.verdict, detail=told), retries)
         if isinstance(error, RemoteError) and error.retryable:
             wait_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
             return _Answer(Verdict.unavailable(why), retries, wait_s)
         if isinstance(error, TimeoutError):
-            late = f"{weighted.name}: no verdict within {timeout_s:g} s" if clock.expired() else why
-            return _Answer(Verdict.unavailable(late), retries)
+            return _Answer(late if clock.expired() else Verdict.unavailable(why), retries)
         logger.exception("verifier %s failed", weighted.name)
         return _Answer(Verdict.error(why), retries)
 
@@ -283,6 +303,9 @@ async def open_verifiers(
     """
     servers: dict[tuple[str, Secret], RemoteServer] = {}
     verifiers: list[WeightedVerifier] = []
+    threads = WorkerThreads(name="ludus-verifier")
+    await threads.start()
+    stack.push_async_callback(threads.stop)
     for reward in rewards:
         url, hash_sign, name = reward.name.rpartition("#")
         if not hash_sign:
@@ -308,7 +331,9 @@ async def open_verifiers(
                 card.judges,
             )
         verifiers.append(
-            WeightedVerifier(reward.name, verifier, reward.weight, reward.timeout_s, tuple(judges))
+            WeightedVerifier(
+                reward.name, verifier, reward.weight, reward.timeout_s, tuple(judges), threads
+            )
         )
     return verifiers
 

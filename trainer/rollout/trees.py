@@ -196,7 +196,7 @@ class _Tree:
                 return
 
     async def _segment(self, branch: Branch) -> tuple[Stop | None, Branch]:
-        """Play a segment, and return the stop, if it was the last, and the branch behind it."""
+        """Play a segment; return the stop of a last segment, and the branch behind the segment."""
         game, player = branch.game, branch.player
         before = sum(len(segment.turns) for segment in player.segments)
         left_s = self.maker.limits.episode_timeout_s - (time.perf_counter() - self.started)
@@ -213,7 +213,7 @@ class _Tree:
         return stop, replace(branch, left=left, ends=branch.ends + bool(fresh))
 
     def _ended(self, branch: Branch) -> bool:
-        """Return whether the branch stands at the end of a segment that it may be forked at."""
+        """Return whether the branch stands at the end of a segment where a fork is allowed."""
         turns = [turn for segment in branch.player.segments for turn in segment.turns]
         kind = turns[-1].kind if turns else TurnKind.SUMMARY
         return kind is TurnKind.ACT or kind is TurnKind.THOUGHT

@@ -59,7 +59,7 @@ class BestByReward:
             saver.mark_best(0)
 
     def _weigh(self, step: int) -> None:
-        """Score a candidate, or let it wait for the steps that score it."""
+        """Score a candidate, or let the candidate wait for the steps that score."""
         rows = [row for row in self._rows if step < row["step"] <= step + WINDOW]
         level = level_of(rows)
         if len(rows) < WINDOW or level is None:

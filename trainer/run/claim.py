@@ -185,7 +185,7 @@ class RunClaim:
             raise unwritable(self.path, error) from None
 
     def release(self) -> None:
-        """Let another run use the folder, or remove it where it was made for no run."""
+        """Let another run use the folder, or remove a folder that was made for no run."""
         if self._new and not self.begins:
             shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()

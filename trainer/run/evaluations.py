@@ -69,7 +69,7 @@ class ScoreHistory:
         return len(known) - 1 - known.index(self.best) if self.best else 0
 
     def reason_to_stop(self, settings: EvalConfig) -> str:
-        """Return why the run should end early; empty if it should go on."""
+        """Return why the run should end early; empty if the run should go on."""
         known = [score for score in self.scores if score.mean is not None]
         if not known or self.best is None:
             return ""
@@ -100,7 +100,7 @@ class EvaluationCalls:
 
 
 class Evaluations:
-    """Plays held-out tasks when they are due.
+    """Plays held-out tasks when an evaluation is due.
 
     With `eval.beside`, training goes on meanwhile. An evaluation that is due while another runs
     starts as soon as that one has ended, and is labelled with the step at which it starts.
@@ -151,7 +151,7 @@ class Evaluations:
         return bool(passed) or step in (0, self._steps) or self._started < 0
 
     async def at(self, step: int) -> None:
-        """Play the evaluation that is due after `step`, or start to play it beside training.
+        """Play the evaluation that is due after `step`, or start the evaluation beside training.
 
         Raises:
             TrainingFailed: every episode of an evaluation failed.

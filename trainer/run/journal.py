@@ -125,11 +125,11 @@ class Journal:
         for updater in self._updaters:
             if updater.refused_in_a_row < self._config.trainer.max_refused:
                 continue
+            last = updater.refusals[-1]
             raise UpdateRefused(
                 f"{updater.refused_in_a_row} updates in a row were refused, the last at step "
-                f"{step}: {updater.refusals[-1].reason}. The weights are those of the last update "
-                f"that was made; look at {self._folder.refused}, and lower trainer.lr, or mend "
-                "what is not finite"
+                f"{step}: {last.told(str(self._folder.refused))}. The weights are those of the "
+                f"last update that was made. What to do: {last.remedy}"
             )
 
 

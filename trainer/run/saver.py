@@ -39,7 +39,7 @@ class LearnedPolicy:
     """Further policies that learn in the run, each by its folder below the checkpoint's."""
 
     def saved(self, *, whole: bool) -> SavedModel:
-        """Return the model as it is now; ranks write it whole only where that is asked for."""
+        """Return the present model; ranks write the whole model only where that is asked for."""
         learner, tokenizer = self.learner, self.tokenizer
         writer = learner.writer(tokenizer, whole=whole)
         beside = {at: learned.saved(whole=whole) for at, learned in self.beside.items()}
@@ -82,7 +82,7 @@ class Saver:
         self._saved = self._unsaved = -1
 
     async def save(self, step: int, *, whole: bool = False) -> Path:
-        """Write the checkpoint of `step`, with every line of metrics before it.
+        """Write the checkpoint of `step`, after every line of metrics.
 
         The state is taken at once; the files are written on a thread, while rollouts go on. The
         caller makes no update meanwhile. A cancellation waits for the end of the save.
@@ -102,7 +102,7 @@ class Saver:
         return path
 
     async def try_save(self, step: int) -> bool:
-        """Write the checkpoint of `step` unless it is written, and say whether it is.
+        """Write the checkpoint of `step` unless that was done; say whether the checkpoint is there.
 
         Raises:
             SaveFailed: `run.max_failed_saves` checkpoints in a row could not be written.

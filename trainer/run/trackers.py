@@ -113,7 +113,7 @@ class Trackio:
 
 
 def identity(folder: Path) -> str:
-    """Return the id by which a tracker knows the run of a folder, also when it is resumed."""
+    """Return the id by which a tracker knows the run of a folder, a resumed run too."""
     return hashlib.blake2b(str(folder.resolve()).encode(), digest_size=4).hexdigest()
 
 

@@ -1,1 +1,1 @@
-"""The sections of the settings, a module for each part of the trainer they concern."""
+"""The sections of the settings, a module for each part of the trainer."""

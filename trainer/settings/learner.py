@@ -63,6 +63,7 @@ class ModelConfig:
                 f"model.weights is {self.weights!r}, but model.dtype is {self.dtype!r}: weights "
                 "in half precision are computed with as they are; set both"
             )
+        not_negative("model.max_image_pixels", self.max_image_pixels)
 
     def require_path(self, models: str = "a transformers folder, a run, smollm2 or tiny") -> None:
         """Raise ConfigError, which says what may be named, unless a model is named."""
@@ -224,6 +225,7 @@ class RanksConfig:
 
     def __post_init__(self) -> None:
         positive("ranks.timeout_s", self.timeout_s)
+        positive("ranks.sequence", self.sequence)
         refuse_unproven(
             "ranks.sequence",
             self.sequence if self.sequence != 1 else 0,

@@ -49,7 +49,7 @@ class EnvironmentConfig:
 
 @dataclass(frozen=True)
 class RoleConfig:
-    """A role of episodes that have several, and who plays it."""
+    """A role of episodes with several roles, and who plays the role."""
 
     name: str
     """The role, as the sampling policy calls it: proposer."""

@@ -20,6 +20,8 @@ def positive(name: str, value: float) -> None:
 def not_negative(name: str, value: float) -> None:
     if not value >= 0:
         raise ConfigError(f"{name} must not be negative, got {value}")
+    if math.isinf(value):
+        raise ConfigError(f"{name} must be finite, got {value}")
 
 
 def keep_secret(config: object, name: str) -> None:

@@ -102,7 +102,7 @@ class RolloutStream:
     # --- what the main loop calls -----------------------------------------------------------------
 
     async def batch(self) -> list[Group]:
-        """Wait for the groups of a step, and return them in the order of issue.
+        """Wait for the groups of a step, and return the groups in the order of issue.
 
         The groups that the recipe's filter has dropped since the last step are among them, so that
         the step reports their rewards as well.
@@ -226,12 +226,12 @@ class RolloutStream:
     # --- issue ------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Wake `_issue` and `batch`, so that they look at what has changed."""
+        """Wake `_issue` and `batch`, so that both look at what has changed."""
         self._may_issue_more.set()
         self._may_be_ready.set()
 
     async def _issue(self) -> None:
-        """Issue groups whenever there is room: those of a checkpoint first, then new ones."""
+        """Issue groups whenever there is room: a checkpoint's groups first, then new groups."""
         try:
             while True:
                 self._may_issue_more.clear()
@@ -330,7 +330,7 @@ class RolloutStream:
         self._wake()
 
     def _shelve(self, group: Group) -> None:
-        """Lay a finished group aside for the next step, or close its accounts if it is too late."""
+        """Lay a finished group aside for the next step, or close the accounts of a late group."""
         is_too_small = len(group.episodes) < min(self.plan.min_group, self.plan.group_size)
         if group.late and (self.plan.late == "drop" or is_too_small):
             reason = LATE if self.plan.late == "drop" else SMALL_GROUP

@@ -1,4 +1,4 @@
-"""A client of the Tinker API: a session, one model, and its samplers, wherever they are.
+"""A client of the Tinker API: a session, one model, and the model's samplers.
 
 What is sent is sent again until it is answered, under the same number, which the server does once.
 """

@@ -62,7 +62,7 @@ class Promise:
 
 
 class Promises:
-    """The promises of a server, by their names and by what they are for."""
+    """The promises of a server, by name and by purpose."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Promise] = {}
@@ -121,8 +121,12 @@ class Promises:
         except LudusError as error:
             outcome = PromiseOutcome(error=str(error))
         except asyncio.CancelledError:
-            self.settle(promise, PromiseOutcome(error="the server stopped", category=SERVER))
-            raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self.settle(promise, PromiseOutcome(error="the server stopped", category=SERVER))
+                raise
+            # Something that the job waited for was given up: the jobs behind it go on.
+            outcome = PromiseOutcome(error="the request was given up", category=SERVER)
         except Exception as error:
             logger.exception("a request to a model failed")
             outcome = PromiseOutcome(error=f"{type(error).__name__}: {error}", category=SERVER)
@@ -164,10 +168,13 @@ class OrderedJobs:
         """Do `job` when all numbers before have been done.
 
         Raises:
-            Refused: the number is below 1, or was done so long ago that its result is gone.
+            Refused: the number is below 1, or was done so long ago that its result is gone, or came
+                so late that those behind it failed.
         """
         if number < self.next:
-            why = "numbers begin at 1" if number < 1 else "it was done, and its result is gone"
+            why = "numbers begin at 1"
+            if number >= 1:
+                why = "it was done, and its result is gone, or later ones have given it up"
             refusal = Refused(f"seq_id {number} is not to be had: {why}", "malformed")
             self.promises.settle(promise, PromiseOutcome(error=str(refusal)))
             raise refusal
@@ -189,7 +196,10 @@ class OrderedJobs:
                 # Polled: a number that is missing is the exception, and comes within a moment.
                 await asyncio.sleep(0.01)
                 if time.monotonic() > deadline:
+                    # The client is told of each failure, and may go on with the number after.
+                    last = max(self._waiting)
                     self._fail_waiting(f"seq_id {self.next} has not come within {GAP_S:g} s")
+                    self.next = last + 1
                     return
             promise, job = self._waiting.pop(self.next)
             self.next += 1

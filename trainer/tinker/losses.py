@@ -60,7 +60,7 @@ class LossInputs:
 
 
 def cross_entropy(inputs: LossInputs) -> Tensor:
-    """`-sum w log pi`; weights may be negative, since clients send gradients in them."""
+    """`-sum w log pi`; weights may be negative, since clients send gradients as weights."""
     return -(inputs.logp * inputs.tensors["weights"]).sum()
 
 
@@ -102,7 +102,7 @@ def _ratio_inputs(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class NamedLoss:
-    """A loss with the tensors that it reads besides `target_tokens`."""
+    """A loss with the tensors that the loss reads besides `target_tokens`."""
 
     compute: Callable[[LossInputs], Tensor]
     required: tuple[str, ...]

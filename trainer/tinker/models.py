@@ -201,7 +201,7 @@ class ModelHouse:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def admit(self, model: ServedModel, most: int) -> None:
-        """Give a model its place, before it is made.
+        """Give a model its place, before the model is made.
 
         Args:
             model: the model.
@@ -278,7 +278,7 @@ class ModelHouse:
     # --- engines --------------------------------------------------------------------------------
 
     async def snapshot(self, learner: StepwiseLearner, key: str) -> None:
-        """Open an engine of a learner's weights as they are; an engine that has the key takes them.
+        """Open an engine of a learner's present weights, or give these to the engine of the key.
 
         Must not run while the learner's weights change.
         """

@@ -116,7 +116,7 @@ class WeightsElsewhere:
 
 
 class RemoteLearner:
-    """Trains weights through a client; see `Learner`, whose part it plays.
+    """Trains weights through a client, in the place of a `Learner`.
 
     Args:
         client: open, and not yet with a model.
@@ -162,7 +162,7 @@ class RemoteLearner:
         return learner
 
     async def close(self) -> None:
-        """End the session, and the model with it."""
+        """End the session together with its model."""
         await on_background(self.client.close())
 
     @property
@@ -298,7 +298,7 @@ class RemoteLearner:
         return {"tinker": self._kept, "updates": self.updates}
 
     def writer(self, tokenizer: object, *, whole: bool = True) -> RemoteWriter:
-        """Return what lets the server write a checkpoint, and writes where it is."""
+        """Return what lets the server write a checkpoint, and notes the checkpoint's place."""
         return RemoteWriter(self, tokenizer, Path(self._first))
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -350,7 +350,7 @@ class RemoteWriter:
         return []
 
     def write(self, folder: Path) -> None:
-        """Write where the weights are, and the tokenizer beside it."""
+        """Write where the weights are, and the tokenizer beside that file."""
         kept = self.learner._kept
         path = run_on_loop(self.learner.client.save(kept.rpartition("/")[2]))
         if path != kept:
@@ -439,7 +439,7 @@ class RemoteEngine:
         return [0.0 if math.isnan(value) else value for value in scored or []]
 
     async def set_weights(self, source: WeightSource, version: int) -> None:
-        """Sample from the learner's weights as they are now."""
+        """Sample from the learner's present weights."""
         self._sampler = await on_background(self.client.snapshot())
         self._version = version
 
@@ -468,7 +468,7 @@ def weighted_rows(batch: Batch, weights: Tensor) -> list[Datum]:
 
 
 def loss_rows(batch: Batch, tensors: Mapping[str, Tensor]) -> list[Datum]:
-    """Return the rows of a batch as a loss of the server reads them.
+    """Return the rows of a batch in the form that a loss of the server reads.
 
     Args:
         batch: the rows.

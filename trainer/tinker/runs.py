@@ -132,7 +132,7 @@ class RunPages:
 
 
 def page_of(items: list[Any], request: web.Request) -> tuple[list[Any], dict[str, int]]:
-    """Return the page of a list that the query asks for, and the cursor that says which it is."""
+    """Return the page of a list that the query asks for, and the cursor of the page."""
     try:
         offset, limit = (
             int(request.query.get(*each)) for each in (("offset", "0"), ("limit", "20"))

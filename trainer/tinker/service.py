@@ -265,7 +265,7 @@ class TinkerService:
         return PromiseOutcome({"type": "create_model", "model_id": name})
 
     async def _fill(self, model: ServedModel) -> None:
-        """Make the learner of a model; one that cannot be made gives its place back."""
+        """Make the learner of a model; a learner that cannot be made gives its place back."""
         try:
             model.learner = await self.house.compute(partial(self.house.make, model.card.lora))
         except BaseException:

@@ -85,7 +85,7 @@ class TargetRows:
 
 
 class StepwiseLearner(Learner):
-    """Adds up the gradients of passes, and makes an update when it is told to; see `Learner`."""
+    """Adds up the gradients of passes, and makes an update when told to; see `Learner`."""
 
     def accumulate(self, request: ForwardBackward) -> Passed:
         """Add the gradient of a loss over some rows to what there is; with `forward_only` compute

@@ -42,7 +42,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """A row with what the loss reads of it."""
+    """A row with what the loss reads."""
 
     tokens: Array
     """[N] int: the input; position i predicts `inputs["target_tokens"][i]`."""
@@ -377,7 +377,7 @@ class SaveWeights(ApiMessage, frozen=True):
 
 
 class LoadWeights(ApiMessage, frozen=True):
-    """Loads a checkpoint into a model, or makes a model of it."""
+    """Loads a checkpoint into a model, or makes a model of a checkpoint."""
 
     path: str
     optimizer: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.messages import Message, Role, system
+from ludus.messages import Message, Role
 
 from ...trajectory import Finish
 from ..wire import AgentAnswer, AgentRequest, GatewayRefusal
@@ -100,15 +100,13 @@ class AnthropicMessages:
 
 def _system(value: object) -> list[Message]:
     if isinstance(value, list):
-        blocks = [
+        value = [
             block
             for block in objects(value, "system")
             if not str(block.get("text", "")).startswith(HEADER)
         ]
-        text = content_of(blocks, "system")
-    else:
-        text = content_of(value, "system")
-    return [system(text)] if isinstance(text, str) and text else []
+    content = content_of(value, "system")
+    return [Message(role=Role.SYSTEM, content=content)] if content else []
 
 
 def _read(row: Body) -> list[Message]:

@@ -136,29 +136,33 @@ class OpenAIResponses:
         return openai_error(refusal)
 
 
-def _offered(rows: Sequence[Body]) -> tuple[list[ToolSpec], dict[str, ToolForm], int]:
+def _offered(
+    rows: Sequence[Body], group: str = ""
+) -> tuple[list[ToolSpec], dict[str, ToolForm], int]:
     """Return the tools on offer, the forms of tools that are no plain functions, and the number of
-    tools that run at the provider and are left out.
+    tools that run at the provider and are left out; `group` is the namespace of the rows.
     """
     tools: list[ToolSpec] = []
     forms: dict[str, ToolForm] = {}
     hidden = 0
     for row in rows:
-        match row.get("type"):
-            case "function":
-                tools += tools_of([row], "parameters")
-            case "namespace":
-                group, inner = str(row.get("name") or ""), objects(row.get("tools"), "tools")
-                for tool in tools_of(inner, "parameters"):
-                    seen = msgspec.structs.replace(tool, name=_seen_name(tool.name, group))
-                    forms[seen.name] = ToolForm(tool.name, namespace=group)
-                    tools.append(seen)
-            case "custom":
-                (tool,) = tools_of([{**row, "parameters": FREE_TEXT}], "parameters")
-                forms[tool.name] = ToolForm(tool.name, is_free=True)
-                tools.append(tool)
-            case _:
-                hidden += 1
+        # In a namespace a tool without a type is a function.
+        kind = row.get("type") or ("function" if group else None)
+        if kind in ("function", "custom"):
+            is_free = kind == "custom"
+            shaped = {**row, "parameters": FREE_TEXT} if is_free else row
+            (tool,) = tools_of([shaped], "parameters")
+            seen = msgspec.structs.replace(tool, name=_seen_name(tool.name, group))
+            if group or is_free:
+                forms[seen.name] = ToolForm(tool.name, namespace=group, is_free=is_free)
+            tools.append(seen)
+        elif kind == "namespace" and not group:
+            inner = _offered(objects(row.get("tools"), "tools"), str(row.get("name") or ""))
+            tools += inner[0]
+            forms |= inner[1]
+            hidden += inner[2]
+        else:
+            hidden += 1
     return tools, forms, hidden
 
 
@@ -172,7 +176,7 @@ def _messages(items: list[dict[str, Any]]) -> list[Message]:
     """
     messages: list[Message] = []
     for item in items:
-        kind = item.get("type", "message")
+        kind = item.get("type") or "message"
         if kind in ("function_call_output", "custom_tool_call_output"):
             output = content_of(item.get("output"), "output")
             result = Message(role=Role.TOOL, content=output, tool_call_id=str(item.get("call_id")))
@@ -221,11 +225,11 @@ def _items(answer: AgentAnswer) -> list[dict[str, Any]]:
     for call in message.tool_calls:
         form = answer.forms.get(call.name) or ToolForm(call.name)
         item = {"id": f"fc_{call.id}", "call_id": call.id, "name": form.name, "status": "completed"}
+        group = {"namespace": form.namespace} if form.namespace else {}
         if form.is_free:
             text = str(call.arguments.get("input", ""))
-            items.append(item | {"type": "custom_tool_call", "input": text})
+            items.append(item | group | {"type": "custom_tool_call", "input": text})
             continue
-        group = {"namespace": form.namespace} if form.namespace else {}
         arguments = arguments_text(call)
         items.append(item | group | {"type": "function_call", "arguments": arguments})
     return items

@@ -1,10 +1,4 @@
-r"""A sandbox session that the tools of an episode share.
-
-The session is opened when it is first needed. It lives on the process-wide background loop,
-whatever loop the environment runs on.
-
-*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
-begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
+r"""`ludus/coding-tools-v0`: the policy writes a program and may run it; hidden tests decide.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
     assistant  run(code="def solve(items): ...\nsolve([1, 2])")
@@ -15,6 +9,12 @@ begins a new session. If the sandbox is unavailable or breaks, the episode is un
 
 Code runs in a sandbox session that keeps its names from call to call; hidden tests grade the
 submission in a separate sandbox. An answer without a call is submitted as it is.
+
+A `Workbench` holds the session, for other environments too. It is opened when it is first needed,
+and lives on the process-wide background loop, whatever loop the environment runs on.
+
+*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
+begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
 """
 
 from __future__ import annotations
@@ -375,9 +375,12 @@ class CodingTools(Coding):
 
 
 def _trial(code: str, gold: dict[str, Any]) -> dict[str, str]:
-    """Return the arguments of a run that tries a program on the first, public test."""
+    """Return the arguments of a run that tries a program on the first, public test, or of one that
+    only defines it where that test has no short form.
+    """
     first = gold["tests"][0]
     if isinstance(first, dict):
-        return {"code": code, "stdin": first["input"]}
+        stdin = first.get("input")
+        return {"code": code, "stdin": stdin} if isinstance(stdin, str) else {"code": code}
     shows = isinstance(first, str) and first.startswith("assert ") and "\n" not in first
     return {"code": f"{code}\n{first.removeprefix('assert ')}\n" if shows else code}

@@ -13,6 +13,7 @@ runs in worker processes that can be killed.
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import msgspec
@@ -42,6 +43,7 @@ from .worker import QueryResult
 
 MAX_DRAWS = 2_000
 MAX_VALUE_CHARS = 100
+_FENCED = re.compile(r"```(?:sqlite3?|sql)?(.+)```", re.DOTALL | re.IGNORECASE)
 NO_ANSWER = "Give the final query between <answer> and </answer>, or run one with run_sql."
 
 Stepped = tuple[str, float | Verdict, bool, bool, Info]
@@ -203,10 +205,8 @@ def read_query(text: str) -> str | None:
     _, opening, answer = before.rpartition("<answer>")
     if not (opening and closing):
         return None
-    query = answer.strip()
-    if query.startswith("```") and query.endswith("```") and len(query) > 6:
-        query = query[3:-3].removeprefix("sqlite").removeprefix("sql").strip()
-    return query
+    fenced = _FENCED.fullmatch(answer.strip())
+    return fenced[1].strip() if fenced else answer.strip()
 
 
 def as_table(result: QueryResult, max_rows: int) -> str:

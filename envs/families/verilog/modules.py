@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ludus.errors import ConfigError
 
 from ...problem_files import split_of
-from ...tasks import GeneratedTasks, Task
+from ...tasks import GeneratedTasks, Task, digest_of
 from .problems import CLOCKED, COMBINATIONAL, Clause, Inputs, mask
 
 NAME = "top_module"
@@ -110,24 +111,46 @@ def _range(width: int) -> str:
 
 
 class ModuleTasks(GeneratedTasks):
-    """A task set with a module per seed; the difficulty is the number of outputs."""
+    """A task set with a module per seed; the difficulty is the number of outputs.
 
-    def __init__(self, split: str, outputs: tuple[int, int]) -> None:
+    Args:
+        split: the split.
+        outputs: the fewest and the most outputs.
+        kinds: some of `KINDS`.
+        widths: the fewest and the most bits of the inputs a and b.
+    """
+
+    def __init__(
+        self, split: str, outputs: tuple[int, int], kinds: Sequence[str], widths: tuple[int, int]
+    ) -> None:
         super().__init__(split)
-        self.outputs = outputs
+        self.outputs, self.kinds, self.widths = outputs, kinds, widths
 
     def at(self, index: int) -> Task:
-        """Return the task at `index`, with the difficulty."""
+        """Return the task at `index`, with the difficulty and a digest of the question: modules of
+        few outputs are soon drawn twice.
+        """
         task = super().at(index)
-        count = float(self.outputs_of(task))
-        return Task(id=task.id, split=task.split, seed=task.seed, difficulty=count)
+        module = self.module(task)
+        return Task(
+            id=task.id,
+            split=task.split,
+            seed=task.seed,
+            difficulty=float(len(module.outputs)),
+            problem=digest_of(module.question),
+        )
 
-    def outputs_of(self, task: Task) -> int:
-        """Return how many outputs the module of `task` has."""
-        return random.Random(f"verilog/outputs/{task.seed}").randint(*self.outputs)
+    def module(self, task: Task) -> Module:
+        """Return the module that `task` asks for.
+
+        Raises:
+            ConfigError: so few modules are possible that none was found.
+        """
+        count = random.Random(f"verilog/outputs/{task.seed}").randint(*self.outputs)
+        return draw(task, count, self.kinds, self.widths)
 
 
-def draw(task: Task, outputs: int, kinds: list[str], widths: tuple[int, int]) -> Module:
+def draw(task: Task, outputs: int, kinds: Sequence[str], widths: tuple[int, int]) -> Module:
     """Return the first module drawn from the task's seed that is of the task's split.
 
     Raises:

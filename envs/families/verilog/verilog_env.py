@@ -27,7 +27,7 @@ from ...problem_files import ProblemFiles, ProblemSet
 from ...protocol import Info, TextEnv
 from ...tasks import TaskSet
 from .filed import VerilogProblem, VerilogRows, equals, read_module
-from .modules import KINDS, MAX_OUTPUTS, MAX_WIDTH, Module, ModuleTasks, draw, draw_stimuli
+from .modules import KINDS, MAX_OUTPUTS, MAX_WIDTH, Module, ModuleTasks, draw_stimuli
 from .simulation import PACKAGE, graded
 
 LANGUAGES = ("verilog", "systemverilog", "sv", "v", "")
@@ -119,7 +119,10 @@ class Verilog(TextEnv):
         """Return the modules of the file, or an endless task set; no module is in two splits."""
         if self.problems is not None:
             return self.problems.tasks(split)
-        return ModuleTasks(split, self.outputs)
+        return self._drawn(split)
+
+    def _drawn(self, split: str) -> ModuleTasks:
+        return ModuleTasks(split, self.outputs, self.kinds, self.widths)
 
     async def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,8 +131,7 @@ class Verilog(TextEnv):
         if self.problems is not None:
             self.problem = self.problems.problem(self.task)
             return self.problem.question, {}
-        count = ModuleTasks(self.task.split, self.outputs).outputs_of(self.task)
-        self.module = draw(self.task, count, self.kinds, self.widths)
+        self.module = self._drawn(self.task.split).module(self.task)
         return self.module.question, {}
 
     async def step(self, action: str | Message) -> tuple[str, Verdict, bool, bool, Info]:

@@ -11,14 +11,20 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import importlib._bootstrap
 import re
 import sys
 from collections.abc import Callable, Generator
+from types import CodeType
 from typing import Any
 
 MAX_CHARS = 4000
 MAX_BITS = 20_000
 """The most bits of a number that an expression may come to."""
+MAX_ARGUMENT_BITS = 1_000
+"""The most bits of what a function or a root is taken of: sympy looks for its factors."""
+MAX_DIGITS_BITS = 10
+"""The most bits of a number of digits, the second argument of `Float`."""
 MAX_EXPONENT = 64
 """The highest power of an expression with a variable."""
 FUNCTIONS = frozenset(
@@ -58,6 +64,9 @@ _OPERATORS = (
     ast.BitOr, ast.LShift, ast.RShift,
 )  # fmt: skip
 _FACTORIAL = re.compile(r"(?<=[\d)])!(?!=)")
+"""sympy's sign of a factorial."""
+_FACTORIAL_NAME = "factorial_of_what_stands_before"
+"""An attribute in the place of that sign, since Python's grammar has no sign behind an operand."""
 
 
 class NotPlain(ValueError):
@@ -73,8 +82,10 @@ def check_expression(text: str) -> None:
     """
     if len(text) > MAX_CHARS:
         raise NotPlain(f"an expression of {len(text)} characters; at most {MAX_CHARS} are read")
+    plain = _FACTORIAL.sub(f" .{_FACTORIAL_NAME}", text.strip())
     try:
-        _bits(ast.parse(_FACTORIAL.sub("", text.strip()), mode="eval").body)
+        for reading in {plain, plain.replace("^", "**")}:  # sympy may read `^` as a power
+            _bits(ast.parse(reading, mode="eval").body)
     except (RecursionError, MemoryError, OverflowError):
         raise NotPlain("an expression that is nested too deeply") from None
 
@@ -127,31 +138,42 @@ def guard_parsers(package: str) -> None:
 
 _eval: Callable[..., Any] = builtins.eval
 _exec: Callable[..., Any] = builtins.exec
-_parsing = 0
-"""The depth of calls of a parser whose text was checked: inside, `eval` is Python's own."""
+_RUNS_MODULES: CodeType = getattr(importlib._bootstrap, "_call_with_frames_removed").__code__  # noqa: B009
+"""The function of Python's import that runs a module's code by `exec`."""
+_trusted = 0
+"""The depth of calls of a parser whose text was checked, and of imports: inside, `eval` and `exec`
+are Python's own.
+"""
 
 
 def _checking(original: Callable[..., Any]) -> Callable[..., Any]:
     def parse_expr(text: str, *arguments: Any, **named: Any) -> Any:
-        global _parsing
         check_expression(text)
-        _parsing += 1
-        try:
-            return original(text, *arguments, **named)
-        finally:
-            _parsing -= 1
+        return _trusting(original, text, *arguments, **named)
 
     return parse_expr
 
 
+def _trusting(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    global _trusted
+    _trusted += 1
+    try:
+        return function(*arguments, **named)
+    finally:
+        _trusted -= 1
+
+
 def _guarded_eval(source: Any, *scopes: Any) -> Any:
-    return _eval(source, *scopes) if _parsing else read_plain(source)
+    return _eval(source, *scopes) if _trusted else read_plain(source)
 
 
 def _guarded_exec(source: Any, *scopes: Any) -> None:
-    if not _parsing:  # sympy's parser fills its table of names by `exec`
+    if _trusted:  # sympy's parser fills its table of names by `exec`
+        _exec(source, *scopes)
+    elif sys._getframe(1).f_code is _RUNS_MODULES:  # a scorer imports as it goes
+        _trusting(_exec, source, *scopes)
+    else:
         raise NotPlain("a program is not run here")
-    _exec(source, *scopes)
 
 
 def _bits(node: ast.expr) -> float:
@@ -165,15 +187,27 @@ def _bits(node: ast.expr) -> float:
         bits = _bits(node.operand)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
         bits = _bits_of_pair(node)
+    elif isinstance(node, ast.Attribute) and node.attr == _FACTORIAL_NAME:
+        operand = _bits(node.value)
+        bits = operand * 2.0 ** min(operand, MAX_BITS.bit_length())  # n! has at most n log2(n)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        if node.func.id not in FUNCTIONS or len(node.args) > 2:
-            raise NotPlain(f"a call of {node.func.id!r:.40}")
-        bits = max([64.0, *map(_bits, node.args)])
+        bits = _bits_of_call(node.func.id, node.args)
     else:
         raise NotPlain(f"{type(node).__name__} in an expression")
     if bits > MAX_BITS:
         raise NotPlain(f"a number of more than {MAX_BITS} bits")
     return bits
+
+
+def _bits_of_call(name: str, arguments: list[ast.expr]) -> float:
+    if name not in FUNCTIONS or len(arguments) > 2:
+        raise NotPlain(f"a call of {name!r:.40}")
+    bits = [_bits(argument) for argument in arguments]
+    if any(each > MAX_ARGUMENT_BITS for each in bits):
+        raise NotPlain(f"{name} of a number of more than {MAX_ARGUMENT_BITS} bits")
+    if name == "Float" and any(digits > MAX_DIGITS_BITS for digits in bits[1:]):
+        raise NotPlain("a number of too many digits")
+    return max([64.0, *bits])
 
 
 def _bits_of_pair(node: ast.BinOp) -> float:
@@ -184,6 +218,17 @@ def _bits_of_pair(node: ast.BinOp) -> float:
         symbolic = any(isinstance(part, (ast.Name, ast.Call)) for part in ast.walk(node.left))
         if symbolic and 2**right > 2 * MAX_EXPONENT:
             raise NotPlain(f"an expression to a power above {MAX_EXPONENT}")
+        if left > MAX_ARGUMENT_BITS and not _is_whole(node.right):
+            raise NotPlain(f"a root of a number of more than {MAX_ARGUMENT_BITS} bits")
         grown = 2**right
         return left * grown if isinstance(node.op, ast.Pow) else left + grown
     return left + right + 1
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """Return whether an expression of numbers comes to a whole number, as far as its form says."""
+    return not any(
+        isinstance(part, (ast.Div, ast.Call, ast.Attribute))
+        or (isinstance(part, ast.Constant) and not isinstance(part.value, int))
+        for part in ast.walk(node)
+    )

@@ -30,9 +30,13 @@ class PeerServer:
     """
 
     def __init__(self, kind: str, url: str, timeout_s: float) -> None:
-        parts = urlsplit(url)
+        refusal = f"{kind}/{url}: name the server's address, {kind}/http://host:port"
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # an unclosed bracket
+            raise ConfigError(refusal) from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{kind}/{url}: name the server's address, {kind}/http://host:port")
+            raise ConfigError(refusal)
         if not 0 < timeout_s <= 86_400:
             raise ConfigError(f"{kind}: timeout_s must be from 0 to 86400, got {timeout_s!r}")
         self.url, self.timeout_s = url.rstrip("/"), timeout_s

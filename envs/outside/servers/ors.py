@@ -107,14 +107,17 @@ class OrsClient(TextEnv):
         self._sid = next((data.strip() for kind, data in events if kind == "task_id"), "")
         if not self._sid:
             raise self._server.failed("/create_session names no session")
-        await self._asked(
+        await self._answer(
             "POST", "/create", {"split": split, "index": index, "env_name": self._env}
         )
         self._beat = asyncio.create_task(self._keep_alive(), name="ludus-ors-beat")
-        prompt = await self._asked("GET", f"/{self._env}/prompt")
-        tools = await self._tools()
-        briefing = Briefing(tools=tools, max_turns=self._bound)
-        return [user(self._parts(prompt))], {"briefing": briefing}
+        prompt = await self._answer("GET", f"/{self._env}/prompt")
+        try:
+            briefing = Briefing(tools=await self._tools(), max_turns=self._bound)
+            return [user(self._parts(prompt))], {"briefing": briefing}
+        except (KeyError, TypeError, AttributeError) as error:
+            said = f"its tools or its prompt cannot be read: {error!r}"
+            raise self._server.failed(said) from error
 
     async def step(self, action: str | Message) -> Played:
         """Make the calls of an action; what is said without a call goes where text goes."""
@@ -128,16 +131,14 @@ class OrsClient(TextEnv):
                 name, given = "say", {"text": text}
             else:
                 return NEEDS_A_CALL, 0.0, False, False, {}
-            shown, reward, over = await self._called(
-                ToolCall(name=name, arguments=given, id="said")
-            )
+            shown, reward, over = await self._call(ToolCall(name=name, arguments=given, id="said"))
             return [user(shown)], self._final(reward, over), over, False, {}
         results, total, over = list[Message](), 0.0, False
         for call in calls:
             if call.error or over:
                 results.append(tool_result(call.error or "the episode is over", call))
                 continue
-            shown, reward, over = await self._called(call)
+            shown, reward, over = await self._call(call)
             results.append(tool_result(shown, call))
             total += reward
         return results, self._final(total, over), over, False, {}
@@ -149,7 +150,7 @@ class OrsClient(TextEnv):
         if self._sid:
             for path in ("/delete", "/delete_session"):
                 with suppress(Exception):  # it ends by itself too
-                    await self._asked("POST", path, {})
+                    await self._answer("POST", path, {})
         self._sid = ""
         await self._server.close()
 
@@ -160,28 +161,31 @@ class OrsClient(TextEnv):
         key = self._key.reveal()
         clock = httpx.Timeout(self._server.timeout_s, connect=CONNECT_TIMEOUT_S)
         headers = {"X-API-Key": key} if key else {}
+        # Kept once all is read: where a request fails, the next call asks for everything again.
+        splits: dict[str, tuple[str, int]] = {}
         try:
             with httpx.Client(timeout=clock, headers=headers) as http:
                 names = self._read(http.get(f"{self._server.url}/list_environments"))
-                self._env = self._env or str(names[0])
-                if self._env.lower() not in [str(name).lower() for name in names]:
+                env = self._env or str(names[0])
+                if env.lower() not in [str(name).lower() for name in names]:
                     raise ConfigError(
-                        f"{self._server.label} has no environment {self._env!r}, but "
+                        f"{self._server.label} has no environment {env!r}, but "
                         f"{', '.join(map(str, names))}"
                     )
-                root = f"{self._server.url}/{self._env}"
+                root = f"{self._server.url}/{env}"
                 for split in self._read(http.get(f"{root}/splits")):
                     name, kind = str(split["name"]), str(split["type"])
                     asked = http.post(f"{root}/num_tasks", json={"split": name})
                     ours = name if name in SPLITS else kind
-                    if name in SPLITS or ours not in self._splits:
-                        self._splits[ours] = name, int(self._read(asked)["num_tasks"])
+                    if name in SPLITS or ours not in splits:
+                        splits[ours] = name, int(self._read(asked)["num_tasks"])
         except httpx.HTTPError as error:
             raise self._server.unavailable(str(error) or type(error).__name__) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise self._server.failed(f"what it lists cannot be read: {error!r}") from error
+        self._env, self._splits = env, splits
 
     def _read(self, reply: httpx.Response) -> Any:
         if reply.status_code != 200:
@@ -192,7 +196,7 @@ class OrsClient(TextEnv):
     async def _tools(self) -> list[ToolSpec]:
         status, listed = await self._ask("GET", f"/{self._env}/task_tools")
         if status == 404:  # a server without tools of tasks
-            listed = await self._asked("GET", f"/{self._env}/tools")
+            listed = await self._answer("GET", f"/{self._env}/tools")
         elif status != 200:
             raise self._server.failed(f"/task_tools is answered {status}")
         self._terminal = listed.get("terminal_tool")
@@ -207,7 +211,7 @@ class OrsClient(TextEnv):
         self._names = {spec.name for spec in specs}
         return specs
 
-    async def _called(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
+    async def _call(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
         """Make a call; return the result to show, the reward, and whether the episode ends."""
         body = {"name": call.name, "input": call.arguments}
         data = ""
@@ -225,7 +229,7 @@ class OrsClient(TextEnv):
             self._rewarded = self._rewarded or reward is not None
             earned = 0.0 if reward is None else as_reward(reward)
             return self._parts(output["blocks"]), earned, output.get("finished") is True
-        except (msgspec.DecodeError, KeyError, TypeError, PeerBroken) as error:
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, PeerBroken) as error:
             raise self._server.failed(
                 f"the result of {call.name} cannot be read: {error}"
             ) from error
@@ -254,9 +258,11 @@ class OrsClient(TextEnv):
         return {**named, **({"X-Session-ID": self._sid} if self._sid else {})}
 
     async def _ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send a request of the session; return the status and the answer."""
         return await self._server.ask(method, path, body, headers=self._headers())
 
-    async def _asked(self, method: str, path: str, body: object = None) -> Any:
+    async def _answer(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request of the session; return the answer, which has to be a success."""
         status, reply = await self._ask(method, path, body)
         if status != 200:
             detail = reply.get("detail", reply) if isinstance(reply, dict) else reply

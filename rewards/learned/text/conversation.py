@@ -1,7 +1,9 @@
 """Writes conversations by a reward model's own tokenizer and chat template.
 
 What a policy wrote reaches a reward model as text: a special token spelled out in it (`<|im_end|>`)
-is broken up by a space, so that no response can end its turn and praise itself in the next.
+is broken up by a space, so that no response can end its turn and praise itself in the next. So is a
+text that the tokenizer's own normalisation makes into one: of a `[SEP]` in full-width brackets some
+tokenizers make the token itself.
 """
 
 from __future__ import annotations
@@ -41,11 +43,17 @@ class Conversations:
             )
         self.tokenizer = tokenizer
         self._lock = threading.Lock()  # a fast tokenizer may not be used by two threads at once
+        rust: Any = getattr(tokenizer, "backend_tokenizer", None)
+        self._normalizer: Any = getattr(rust, "normalizer", None)
         marks = {str(token) for token in tokenizer.all_special_tokens}
-        marks |= {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+        added = [token for token in tokenizer.added_tokens_decoder.values() if token.special]
+        marks |= {str(token) for token in added}
+        marks |= {self._normalised(str(token)) for token in added if token.normalized}
         # A regular expression takes the first alternative that fits, so a token that begins with
         # another has to stand before it.
-        ordered = sorted((mark for mark in marks if mark.strip()), key=len, reverse=True)
+        gap = self._normalised(" ")
+        marks = {mark for mark in marks if mark.strip() and mark not in gap}
+        ordered = sorted(marks, key=len, reverse=True)
         spelled = "|".join(map(re.escape, ordered)) or r"(?!)"
         self._marks = re.compile(spelled)
         # Looks ahead, so that tokens that overlap in the text are found as well.
@@ -102,13 +110,24 @@ class Conversations:
         encode (lone surrogates).
 
         A special token gets a space after its first character. Where that leaves a token (of one
-        character, or with spaces of its own), a space takes the place of the token.
+        character, or with spaces of its own), a space takes the place of the token. A text of which
+        normalisation makes a token is returned normalised.
         """
-        text = text.encode("utf-8", "replace").decode()
+        text = self._broken(text.encode("utf-8", "replace").decode())
+        if self._marks.search(normal := self._normalised(text)):
+            text = self._broken(normal)
+        while self._marks.search(normal := self._normalised(text)):
+            text = self._marks.sub(" ", normal)
+        return text
+
+    def _broken(self, text: str) -> str:
         text = self._first_characters.sub(lambda match: f"{match[0]} ", text)
         while self._marks.search(text):
             text = self._marks.sub(" ", text)
         return text
+
+    def _normalised(self, text: str) -> str:
+        return text if self._normalizer is None else str(self._normalizer.normalize_str(text))
 
     def _plain_json(self, value: Any) -> Any:
         """Return a JSON value whose texts and keys are `plain`."""

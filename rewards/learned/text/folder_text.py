@@ -61,6 +61,14 @@ class FolderText:
             folder, "AutoModelForCausalLM", labels=(), dtype=settings.dtype, name=name
         )
         refuse_other_logits(self.model, f"{name}: the model in {str(folder)!r}")
+        # A folder may ask for penalties, beams or a few likely tokens alone. Answers are sampled
+        # from the model's own probabilities, as those of a policy in training are.
+        wanted = self.model.generation_config
+        self.model.generation_config = type(wanted)(
+            eos_token_id=wanted.eos_token_id,
+            pad_token_id=wanted.pad_token_id,
+            bos_token_id=wanted.bos_token_id,
+        )
         tokenizer = load_tokenizer(folder, name=name)
         self.conversations = Conversations(tokenizer, name)
         self.device = device_of(settings.device, name=name)
@@ -155,7 +163,11 @@ class FolderText:
         first, model = requests[0], self._ready
         torch.manual_seed(first.seed)
         ids_BT = torch.tensor([first.ids], device=self.device)
-        sampling = {"temperature": float(first.temperature)} if first.temperature else {}
+        sampling = (
+            {"temperature": float(first.temperature), "top_k": 0, "top_p": 1.0}
+            if first.temperature
+            else {}
+        )
         out_ids = model.generate(
             ids_BT,
             attention_mask=torch.ones_like(ids_BT),

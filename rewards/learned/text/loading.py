@@ -85,7 +85,7 @@ def device_of(name_wanted: str, *, name: str) -> torch.device:
     """Return the torch device of a name such as `auto`, `cpu`, `cuda` or `cuda:1`.
 
     Raises:
-        ConfigError: CUDA was asked for by name and is not available.
+        ConfigError: the name is none, or the CUDA device that it names is not there.
     """
     if name_wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -93,7 +93,18 @@ def device_of(name_wanted: str, *, name: str) -> torch.device:
         raise ConfigError(
             f"{name}: device is {name_wanted!r}, but torch sees no CUDA device; use cpu"
         )
-    return torch.device(name_wanted)
+    try:
+        device = torch.device(name_wanted)
+    except RuntimeError:
+        raise ConfigError(
+            f"{name}: device is {name_wanted!r}; take auto, cpu, cuda or cuda:1"
+        ) from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"{name}: device is {name_wanted!r}, but torch sees {torch.cuda.device_count()} CUDA "
+            "devices, counted from 0"
+        )
+    return device
 
 
 def token_limit(
@@ -105,9 +116,24 @@ def token_limit(
     positions and the tokenizer's limit.
     """
     # 1 << 30 stands for no limit; transformers writes an even larger number for that.
-    positions = getattr(model.config, "max_position_embeddings", None) or 1 << 30
-    max_known = min(int(positions), int(min(tokenizer.model_max_length, 1 << 30)))
+    config = model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", None) or 1 << 30
+    max_known = min(
+        int(positions) - _positions_unused(model), int(min(tokenizer.model_max_length, 1 << 30))
+    )
     return min(max_given, max_known) if max_given else max_known
+
+
+def _positions_unused(model: transformers.PreTrainedModel) -> int:
+    """Return how many positions stand before the first token's: RoBERTa and its like keep those up
+    to the id of padding for padding.
+    """
+    tables = (
+        module.padding_idx
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings")
+    )
+    return max((padding + 1 for padding in tables if padding is not None), default=0)
 
 
 def padded(

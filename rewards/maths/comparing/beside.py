@@ -28,7 +28,7 @@ _LABEL = re.compile(
 
 def _rivals(*names: tuple[str, str]) -> dict[str, re.Pattern[str]]:
     return {
-        name: re.compile(rf"\b(?:{name}|{latin})|{other}", re.IGNORECASE)
+        name: re.compile(rf"(?i)\b(?:{name}|{latin})|{other}")
         for name, latin, other in ((n, *words.split(" / ")) for n, words in names)
     }
 
@@ -87,36 +87,32 @@ def part_asked(prompt: str, before: str, behind: str) -> str:
     return ""
 
 
-_OTHERS = re.compile(
-    r"\b(?:the|her|his|their|its) (?:remaining|other|rest of the)[ *$]*$", re.IGNORECASE
-)
+_OTHERS = re.compile(r"(?i)\b(?:the|her|his|their|its) (?:remaining|other|rest of the)[ *$]*$")
 _DERIVED = re.compile(
-    r"\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
+    r"(?i)\bits (complement|supplement|square|cube|reciprocal|inverse|double|half|negative|opposite"
     r"|conjugate|successor|predecessor)\b(?! (?:otherwise|if|when|for|where)\b)[^.,;]*$"
     r"|\bthe (reciprocal|complement|supplement|successor|predecessor)"
     r"(?: of (?:it|this|that))? (?:is|would be|equals)\b[^.,;]*$"
-    r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$",
-    re.IGNORECASE,
+    r"|\b(half|twice|double|triple|a third|a quarter)(?: of)? (?:it|this|that)\b[^.,;]*$"
 )
-_OTHERS_ASKED = re.compile(r"\b(?:remain\w*|others?|left|rest|still)\b", re.IGNORECASE)
+_OTHERS_ASKED = re.compile(r"(?i)\b(?:remain\w*|others?|left|rest|still)\b")
 _DIFFERS = re.compile(
     r"[ *$.]*(?:(?!(?:is|are|was|were)\b)\w+ )?(?:more|less|fewer|(?:old|young|tall|short|long"
     r"|heavi|light|high|low|fast|slow"
     r"|warm|cold|bigg|larg|small|great|cheap|near|deep|wid)e?r)(?: \w+)? than\b"
 )
 _DIFFERENCE_ASKED = re.compile(
-    r"\b(?:than|differ\w*|by how|more|fewer|less|exceeds?|gap|change\w*)\b", re.IGNORECASE
+    r"(?i)\b(?:than|differ\w*|by how|more|fewer|less|exceeds?|gap|change\w*)\b"
 )
 
 
 _HOW_MANY_TIMES = re.compile(
-    r"\bhow many times\b(?P<first>[^?]{3,80}?)\b(?:than|as)\b(?! many| much)(?P<second>[^?]{1,80})",
-    re.IGNORECASE,
+    r"(?i)\bhow many times\b(?P<first>[^?]{3,80}?)\b(?:than|as)\b(?! many| "
+    r"much)(?P<second>[^?]{1,80})"
 )
 _TIMES_AS = re.compile(
-    r"(?:^|[.,:;\n])(?P<subject>[^.,:;\n]*?)\b"
-    r"(?:is|are|was|were|appears?|seems?|looks?)[\s$*]*$",
-    re.IGNORECASE,
+    r"(?i)(?:^|[.,:;\n])(?P<subject>[^.,:;\n]*?)\b"
+    r"(?:is|are|was|were|appears?|seems?|looks?)[\s$*]*$"
 )
 
 

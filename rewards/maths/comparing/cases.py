@@ -30,14 +30,11 @@ def same_by_cases(formula: Node, cases: Node, judge: Judge) -> bool | None:
     if not is_scalar(formula) or len(names) != 1 or len(cases.args) > 2 * MAX_BRANCHES:
         return None
     letter = sym(names.pop())
-    places = _places(formula, cases, letter)
-    return (
-        None
-        if places is None
-        else all(
-            judge.equal(replaced(formula, letter, place), replaced(value, letter, place))
-            for value, place in places
-        )
+    if (places := _places(formula, cases, letter)) is None:
+        return None
+    return all(
+        judge.equal(replaced(formula, letter, place), replaced(value, letter, place))
+        for value, place in places
     )
 
 

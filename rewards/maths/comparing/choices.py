@@ -13,8 +13,7 @@ _ONE = re.compile(r"^[\s(]*([A-J])[\s).:]*$")
 _WITH_TEXT = re.compile(r"^(?:\(([A-J])\)|([A-J])\)|([A-J])[.:](?=\s))\s*(?![-+*/=<>^_])(\S.*)$")
 # An answer that begins with a letter: `B`, `(b)`, `Option B:`, `B. because ...`.
 _ANSWER = re.compile(
-    r"^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)",
-    re.IGNORECASE,
+    r"(?i)^(?:option|choice|answer)?\s*\(?([A-Ja-j])(?:\)(?![\w'*^+])|\s*[.:](?=\s|$)|\s*$)"
 )
 _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
 _TAKEN_BACK = re.compile(
@@ -24,6 +23,7 @@ _TAKEN_BACK = re.compile(
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")
 # `A \cup B` is a formula about sets, not a choice.
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus|times|in|subset|cdot|to)(?![a-z])")
+_MARK = re.compile(r"[().:]")
 MAX_OPTION = 200
 
 
@@ -63,36 +63,30 @@ def choose(gold: str, answer: str) -> ChoiceVerdict:
     if len(gold) > MAX_OPTION or _LETTER.search(gold) is None:
         return OPEN
     words = as_words(gold).upper()
-    if _SEVERAL.match(words) and _SEVERAL.match(answer_words := as_words(answer).upper()):
-        first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, answer_words))
-        return ChoiceVerdict(
-            first == second, "the same choices" if first == second else "other choices"
-        )
-    if _SEVERAL.match(words) and re.fullmatch(
-        r"(?:\W|\bOR\b|\b[A-J]\b)+", as_words(answer).upper()
-    ):
-        return ChoiceVerdict(False, "the answer leaves several choices open")
-    # The letter is empty for a gold that is no choice. `_WITH_TEXT` needs one of the four marks
-    # behind a letter, so a gold without them needs no search.
+    if _SEVERAL.match(words):
+        said = as_words(answer).upper()
+        if _SEVERAL.match(said):
+            first, second = (set(re.sub(r"AND|[^A-J]", "", text)) for text in (words, said))
+            same = first == second
+            return ChoiceVerdict(same, "the same choices" if same else "other choices")
+        if re.fullmatch(r"(?:\W|\bOR\b|\b[A-J]\b)+", said):
+            return ChoiceVerdict(False, "the answer leaves several choices open")
+    # `_WITH_TEXT` needs one of four marks behind a letter: a gold without them needs no search.
     if alone := _ONE.match(words):
         letter, option = alone[1], ""
-    elif "(" not in gold and ")" not in gold and "." not in gold and ":" not in gold:
-        letter, option = "", ""
-    else:
-        gold_match = _WITH_TEXT.match(bare(gold))
-        if gold_match is None or _OPERATOR.search(gold):
-            letter, option = "", ""
-        else:
-            letter, option = gold_match[1] or gold_match[2] or gold_match[3], gold_match[4]
-    if not letter:
+    elif (
+        not _MARK.search(gold)
+        or not (lettered := _WITH_TEXT.match(bare(gold)))
+        or _OPERATOR.search(gold)
+    ):
         return OPEN
-    letter_chosen = chosen_letter(answer)
-    if letter_chosen is None:
+    else:
+        letter, option = lettered[1] or lettered[2] or lettered[3], lettered[4]
+    chosen = chosen_letter(answer)
+    if chosen is None:
         return ChoiceVerdict(None, option=option)
-    reason = (
-        "the same choice" if letter_chosen == letter else f"choice {letter_chosen}, not {letter}"
-    )
-    return ChoiceVerdict(letter_chosen == letter, reason)
+    same = chosen == letter
+    return ChoiceVerdict(same, "the same choice" if same else f"choice {chosen}, not {letter}")
 
 
 def chosen_letter(answer: str) -> str | None:
@@ -147,9 +141,7 @@ def listed(prompt: str) -> dict[str, str]:
     else:
         return {}
     ends = [match.start() for match in marks[1:]] + [len(prompt)]
-    texts = [
-        prompt[match.end() : end].strip(" \n\t,;.$\\*")
-        for match, end in zip(marks, ends, strict=True)
-    ]
+    spans = zip(marks, ends, strict=True)
+    texts = [prompt[match.end() : end].strip(" \n\t,;.$\\*") for match, end in spans]
     whole = all(texts) and max(map(len, texts)) <= MAX_OPTION
     return dict(zip(letters, texts, strict=True)) if whole else {}

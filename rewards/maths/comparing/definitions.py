@@ -152,10 +152,8 @@ def _may_round(exact: Node, rounded: Node) -> bool:
     """Return whether `rounded` is a number near the value of `exact`, and so may approximate that
     value.
     """
-    inner = exact.args[0] if exact.op in MARKS and exact.args else exact
-    first = approximate(inner) if is_scalar(inner) else None
-    inner = rounded.args[0] if rounded.op in MARKS and rounded.args else rounded
-    second = approximate(inner) if is_scalar(inner) else None
+    inner = [side.args[0] if side.op in MARKS and side.args else side for side in (exact, rounded)]
+    first, second = (approximate(side) if is_scalar(side) else None for side in inner)
     if first is None or second is None:
         return False
     candidates = [first, first / 100] if exact.op == "percent" else [first]
@@ -225,11 +223,8 @@ def aligned(gold: Node, answer: Node) -> Node:
     """
     if gold.op == "rel" and answer.op == "rel" and gold.args[0].op == answer.args[0].op == "call":
         answer_arguments, gold_arguments = answer.args[0].args, gold.args[0].args
-        if len(answer_arguments) == len(gold_arguments) and all(
-            part.op == "sym" for part in answer_arguments + gold_arguments
-        ):
-            return rename(
-                answer,
-                {a.note: b.note for a, b in zip(answer_arguments, gold_arguments, strict=True)},
-            )
+        plain = all(part.op == "sym" for part in answer_arguments + gold_arguments)
+        if plain and len(answer_arguments) == len(gold_arguments):
+            pairs = zip(answer_arguments, gold_arguments, strict=True)
+            return rename(answer, {a.note: b.note for a, b in pairs})
     return answer

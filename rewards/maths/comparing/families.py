@@ -291,8 +291,9 @@ _MAX_TURNS = 1000
 
 def _line(node: Node, name: str) -> tuple[float, float] | None:
     """Return (value at 0, step) of a formula that is linear in the parameter, by its values."""
-    points = [approximate(replaced(node, sym(name), num(place))) for place in (0, 1, 2)]
-    first, second, third = points
+    first, second, third = (
+        approximate(replaced(node, sym(name), num(place))) for place in (0, 1, 2)
+    )
     if first is None or second is None or third is None:
         return None
     step = second - first
@@ -333,12 +334,8 @@ def aligned_family(gold_element: Node, element: Node, answer: Node) -> Node:
 
     Both parameters are bound by their sets, so the name carries no meaning.
     """
-    answer_symbols, gold_symbols = symbols(element), symbols(gold_element)
-    return (
-        rename(answer, {answer_symbols.pop(): gold_symbols.pop()})
-        if len(answer_symbols) == len(gold_symbols) == 1
-        else answer
-    )
+    old, new = symbols(element), symbols(gold_element)
+    return rename(answer, {old.pop(): new.pop()}) if len(old) == len(new) == 1 else answer
 
 
 def residue_class(node: Node) -> tuple[Node, Node] | None:

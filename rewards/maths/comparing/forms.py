@@ -46,9 +46,8 @@ _SCIENTIFIC = re.compile(
     r"|[\s$]*-?[1-9](?:\.\d+)?[eE][-+]?\d"
 )
 _PERCENT = re.compile(
-    r"%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
-    r"|パーセント|퍼센트|प्रतिशत",
-    re.IGNORECASE,
+    r"(?i)%|\bper ?cent|pour ?cent|por ?cient|por cento|prozent|procent|процент"
+    r"|パーセント|퍼센트|प्रतिशत"
 )
 
 
@@ -141,7 +140,8 @@ def _fraction(said: Notated, _: Notated) -> bool:
     return (
         node is not None
         and node.op == "num"
-        and not (said.node is not None and has(said.node, "percent"))
+        and said.node is not None
+        and (not has(said.node, "percent"))
     )
 
 
@@ -150,14 +150,9 @@ def _percent(said: Notated, gold: Notated) -> bool:
         return True
     # `25` and `25%` are one numeral; `0.25` is another.
     node, wanted = _bare(said.node), _bare(gold.node)
-    numerals = node is not None and wanted is not None and {node.op, wanted.op} <= EXACT
-    return (
-        numerals
-        and said.text != gold.text
-        and node is not None
-        and wanted is not None
-        and node.value == wanted.value
-    )
+    if node is None or wanted is None or said.text == gold.text:
+        return False
+    return {node.op, wanted.op} <= EXACT and node.value == wanted.value
 
 
 def _scientific(said: Notated, _: Notated) -> bool:
@@ -212,131 +207,111 @@ def _is_prime(node: Node) -> bool:
     return False
 
 
-def _asks(words: str) -> re.Pattern[str]:
-    return re.compile(words, re.IGNORECASE)
+def _form(name: str, asks: str, held: Callable[[Notated, Notated], bool]) -> Form:
+    return Form(name, re.compile(asks, re.IGNORECASE), held)
 
 
 FORMS = (
-    Form(
+    _form(
         "lowest terms",
-        _asks(
-            r"\bsimpl(?:if(?:y|ied|ies)|est)\b|\blowest terms\b|\breduced? (?:the |this |your )?"
-            r"(?:fraction|ratio|form|answer|to)\b|\birr[eé]d[uo][ck]\w*|\bsimplifi\w+|vereinfach"
-            r"|\bkürz|gekürzt|\bsemplific|minimi termini|irriducibil|упрост|несократим|сократи"
-            r"|既約|約分|化[简簡]|最[简簡]|기약|약분|간단히|सरल"
-        ),
+        r"\bsimpl(?:if(?:y|ied|ies)|est)\b|\blowest terms\b|\breduced? (?:the |this |your )?"
+        r"(?:fraction|ratio|form|answer|to)\b|\birr[eé]d[uo][ck]\w*|\bsimplifi\w+|vereinfach"
+        r"|\bkürz|gekürzt|\bsemplific|minimi termini|irriducibil|упрост|несократим|сократи"
+        r"|既約|約分|化[简簡]|最[简簡]|기약|약분|간단히|सरल",
         _reduced,
     ),
-    Form(
+    _form(
         "a rational denominator",
-        _asks(r"\bradical form\b|\brational[iy][sz]|rational mach|rendre rationnel|有理化|유리화"),
+        r"\bradical form\b|\brational[iy][sz]|rational mach|rendre rationnel|有理化|유리화",
         _rational,
     ),
-    Form(
+    _form(
         "a mixed number",
-        _asks(
-            r"\bmixed (?:number|fraction|numeral)|nombre mixte|gemischte|número mi[xs]to"
-            r"|numero misto|смешанн|[带帶帯]分[数數]|대분수"
-        ),
+        r"\bmixed (?:number|fraction|numeral)|nombre mixte|gemischte|número mi[xs]to"
+        r"|numero misto|смешанн|[带帶帯]分[数數]|대분수",
         _mixed,
     ),
-    Form("an improper fraction", _asks(r"\bimproper fraction|假分[数數]|가분수"), _improper),
-    Form(
+    _form("an improper fraction", r"\bimproper fraction|假分[数數]|가분수", _improper),
+    _form(
         "a decimal",
-        _asks(
-            r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b(?! expansion| point)|decimal form"
-            r"|(?:forme|écriture|nombre) décimale?|\bdezimal|(?:como|forma|número) decimal\b"
-            r"|(?:come|forma|numero) decimale|десятичн\w+ (?:дроб|запис|вид)"
-            r"|小[数數](?:で|に|表|形)"
-            r""
-            r"|[化成写寫为為][成为為]?小[数數]|소수로|दशमलव"
-        ),
+        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?decimal\b(?! expansion| point)|decimal form"
+        r"|(?:forme|écriture|nombre) décimale?|\bdezimal|(?:como|forma|número) decimal\b"
+        r"|(?:come|forma|numero) decimale|десятичн\w+ (?:дроб|запис|вид)"
+        r"|小[数數](?:で|に|表|形)"
+        r""
+        r"|[化成写寫为為][成为為]?小[数數]|소수로|दशमलव",
         _decimal,
     ),
-    Form(
+    _form(
         "a rounded number",
-        _asks(
-            r"\bround(?:ed|ing)?\b(?! table| trip| robin)|\bto the nearest\b|\bdecimal places?\b"
-            r"|\bsignificant (?:figures|digits)\b|\barrondi|\brunde\b|\bgerundet|\bredonde"
-            r"|\barredond|\barroton|округл|四[捨舍]五入|精确到|保留|반올림"
-        ),
+        r"\bround(?:ed|ing)?\b(?! table| trip| robin)|\bto the nearest\b|\bdecimal places?\b"
+        r"|\bsignificant (?:figures|digits)\b|\barrondi|\brunde\b|\bgerundet|\bredonde"
+        r"|\barredond|\barroton|округл|四[捨舍]五入|精确到|保留|반올림",
         _rounded,
     ),
-    Form(
+    _form(
         "a fraction",
-        _asks(
-            r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b"
-            r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
-            r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
-            r"|come frazione"
-            r""
-            r"|виде (?:обыкновенной |несократимой )?дроби"
-            r"|分[数數](?:で|に|表|形)|[化写寫][成为為]分[数數]"
-            r"|분수로|भिन्न"
-        ),
+        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b"
+        r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
+        r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
+        r"|come frazione"
+        r""
+        r"|виде (?:обыкновенной |несократимой )?дроби"
+        r"|分[数數](?:で|に|表|形)|[化写寫][成为為]分[数數]"
+        r"|분수로|भिन्न",
         _fraction,
     ),
-    Form(
+    _form(
         "a percentage",
-        _asks(
-            r"\b(?:as|in|what|which) (?:an? |the )?percent|\ben pourcentage|\bquel pourcentage"
-            r"|\b(?:in|wie ?viel) prozent|\bporcentaje|\bporcentagem|\bpercentual"
-            r"|в процентах|百分[数數比率]|パーセント|퍼센트|백분율|प्रतिशत"
-        ),
+        r"\b(?:as|in|what|which) (?:an? |the )?percent|\ben pourcentage|\bquel pourcentage"
+        r"|\b(?:in|wie ?viel) prozent|\bporcentaje|\bporcentagem|\bpercentual"
+        r"|в процентах|百分[数數比率]|パーセント|퍼센트|백분율|प्रतिशत",
         _percent,
     ),
-    Form(
+    _form(
         "scientific notation",
-        _asks(
-            r"\b(?:scientific|exponential) notation\b|\bstandard (?:index )?(?:form|notation)\b"
-            r"|\b(?:écriture|notation) scientifique|wissenschaftlich"
-            r"|notaci[oó]n científica|notação científica|notazione scientifica|стандартн\w+ вид"
-            r"|科学[记記計计][数數号號]?法|科學記號|指数表記|과학적 표기"
-        ),
+        r"\b(?:scientific|exponential) notation\b|\bstandard (?:index )?(?:form|notation)\b"
+        r"|\b(?:écriture|notation) scientifique|wissenschaftlich"
+        r"|notaci[oó]n científica|notação científica|notazione scientifica|стандартн\w+ вид"
+        r"|科学[记記計计][数數号號]?法|科學記號|指数表記|과학적 표기",
         _scientific,
     ),
-    Form(
+    _form(
         "pi",
-        _asks(
-            r"\b(?:terms|multiple) of\W*(?:\\?pi\b|π)|(?:fonction de|términos de|termos de"
-            r"|funzione di|через|vielfach\w* von|[用含])\W*(?:\\?pi\b|π)|π\W*を|π\W*로"
-        ),
+        r"\b(?:terms|multiple) of\W*(?:\\?pi\b|π)|(?:fonction de|términos de|termos de"
+        r"|funzione di|через|vielfach\w* von|[用含])\W*(?:\\?pi\b|π)|π\W*を|π\W*로",
         _with_pi,
     ),
-    Form(
+    _form(
         "an exact value",
-        _asks(
-            r"\bexact (?:value|answer|form|length|area)|valeurs? exacte|exakte|valor exac?to"
-            r"|valore esatto|точное значение|精[确確]值|正確な値|정확한 값"
-        ),
+        r"\bexact (?:value|answer|form|length|area)|valeurs? exacte|exakte|valor exac?to"
+        r"|valore esatto|точное значение|精[确確]值|正確な値|정확한 값",
         _exact,
     ),
-    Form(
+    _form(
         "prime factors",
-        _asks(
-            r"\bprime factor|product of (?:\w+ )?primes|facteurs? premiers?|primfaktor"
-            r"|factores primos|fatores primos|fattori primi|прост\w+ множител"
-            r"|[質质素]因子?[数數]|소인수"
-        ),
+        r"\bprime factor|product of (?:\w+ )?primes|facteurs? premiers?|primfaktor"
+        r"|factores primos|fatores primos|fattori primi|прост\w+ множител"
+        r"|[質质素]因子?[数數]|소인수",
         _prime_factors,
     ),
-    Form(
+    _form(
         "the shells of a full configuration",
-        _asks(r"\b(?:full|complete|unabbreviated)\b(?:\W+\w+){0,3}\W+configuration"),
+        r"\b(?:full|complete|unabbreviated)\b(?:\W+\w+){0,3}\W+configuration",
         lambda said, _: "[" not in said.text,
     ),
-    Form(
+    _form(
         "a configuration with a noble gas",
-        _asks(r"\b(?:noble[- ]gas|abbreviated|condensed|shorthand|core)\b"),
+        r"\b(?:noble[- ]gas|abbreviated|condensed|shorthand|core)\b",
         lambda said, _: re.match(r"[\s$\\a-z{]*\[", said.text) is not None,
     ),
-    Form("a closed form", _asks(r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式"), _closed),
-    Form("the slope-intercept form", _asks(r"\bslope[- ]intercept form"), _solved_for_y),
-    Form("the standard form of a line", _asks(r"\b(?:standard|general) form\b"), _general),
+    _form("a closed form", r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式", _closed),
+    _form("the slope-intercept form", r"\bslope[- ]intercept form", _solved_for_y),
+    _form("the standard form of a line", r"\b(?:standard|general) form\b", _general),
 )
 """Every form with the words that ask for it, in the languages of the extraction."""
-ORDERED = _asks(
-    r"\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest"
+ORDERED = re.compile(
+    r"(?i)\b(?:least|smallest|lowest|shortest|lightest|slowest|coldest"
     r"|youngest|greatest|largest|biggest"
     r"|highest|tallest|longest|heaviest|fastest|oldest|earliest) to (?:the )?(?:\w+est|least)\b"
     r"|\b(?:ascending|descending|increasing|decreasing"
@@ -359,19 +334,18 @@ _REQUESTS = (
     r"|(?:what|which)(?: is| are)?)"
 )
 _FOR_WORK = r"(?![^.?;]*\b(?:and|then|to) (?:then )?(?:find|determine|compute|calculate|count)\b)"
-SEQUENCED = _asks(
-    r"\b(?:rank|arrange|sort|order|list|classif|place|put)\w*\b[^.?;]{0,80}\bby (?:in|de)creasing\b"
-    r"|\btraversal\b|\btopological (?:order|sort)"
-    r"|\b(?:in|by) (?:what|which) order\b"
-    r"|\bin the order (?:in which|that|they|of)\b|\b(?:breadth|depth)[- ]first\b"
-    r"|(?:^|[.:;,]\s+|\b(?:and|then|please)\s+)"
-    rf"(?:rank|arrange|sort|order) (?:the|these|them|all)\b{_FOR_WORK}"
-    rf"|\b{_REQUESTS} (?:the )?(?:next|first|last)"
+SEQUENCED = re.compile(
+    r"(?i)\b(?:rank|arrange|sort|order|list|classif|place|put)\w*\b[^.?;]{0,80}\bby (?:in"
+    r"|de)creasing\b|\btraversal\b|\btopological (?:order|sort)|\b(?:in|by) (?:what|which) order\b"
+    r"|\bin the order (?:in which|that|they|of)\b|\b(?:breadth|depth)[- ]first\b|(?:^|[.:;,]\s+"
+    r"|\b(?:and|then|please)\s+)"
+    rf"(?:rank|arrange|sort|order) (?:the|these|them|all)\b{_FOR_WORK}|\b{_REQUESTS} (?:the "
+    rf")?(?:next|first|last)"
     r" (?:two|three|four|five|six|seven|\d{1,2}) (?:terms|numbers of|elements of)\b"
     rf"|\b{_REQUESTS} (?:the|an?) (?:shortest|cheapest|fastest|optimal|critical) (?:path|route)\b"
     rf"|\b(?:{_REQUESTS}|show|how)\b[^?.]{{0,40}}"
-    r"\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:\w+ ){0,2}"
-    r"(?:pass|step|iteration|swap|insert\w*|partition\w*|call|operation|push\w*|pop\w*)"
+    r"\b(?:array|list|stack|queue)\b[^?]{0,60}\bafter (?:\w+ ){0,2}(?:pass|step|iteration|swap"
+    r"|insert\w*|partition\w*|call|operation|push\w*|pop\w*)"
 )
 """Words that ask for a sequence: of vertices, of terms, of the items of an array."""
 

@@ -47,15 +47,13 @@ def _is_multiple(prompt: str, gold: str, answer: str) -> bool:
 
 
 _DIRECTION = re.compile(
-    r"\b(?:find|give|determine|compute|state|what is) (?:an?|any|one|some) (?:\w+ ){0,2}"
+    r"(?i)\b(?:find|give|determine|compute|state|what is) (?:an?|any|one|some) (?:\w+ ){0,2}"
     r"(?:eigenvector|(?:normal|direction) vector"
-    r"|vector (?:that is )?(?:normal|orthogonal|perpendicular|parallel))\b",
-    re.IGNORECASE,
+    r"|vector (?:that is )?(?:normal|orthogonal|perpendicular|parallel))\b"
 )
 _SCALED = re.compile(
-    r"\b(?:unit|normali[sz]ed|norm|lengths?|magnitude|integers?|smallest|first|last|component|entry"
-    r"|coordinate|leading|and|then|whose|times|sum|product)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:unit|normali[sz]ed|norm|lengths?|magnitude|integers?|smallest|first|last|component|entry"
+    r"|coordinate|leading|and|then|whose|times|sum|product)\b"
 )
 """Words that ask for one vector of a direction, or for more than a vector."""
 
@@ -71,11 +69,10 @@ def _is_basis(prompt: str, gold: str, answer: str) -> bool:
     return _rank(first) == _rank(second) == _rank([*first, *second]) == len(first)
 
 
-_BASIS = re.compile(r"\b(?:an?|any|one) (?:possible )?basis\b|\bbasis (?:for|of)\b", re.IGNORECASE)
+_BASIS = re.compile(r"(?i)\b(?:an?|any|one) (?:possible )?basis\b|\bbasis (?:for|of)\b")
 _OF_A_KIND = re.compile(
-    r"\b(?:ortho\w+|gram|standard|coordinates?|relative|respect|reduced|echelon|integers?|ordered"
-    r"|change|unit|normali[sz]ed|dual|jordan|hilbert|gr[oö]bner|lattice)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:ortho\w+|gram|standard|coordinates?|relative|respect|reduced|echelon|integers?|ordered"
+    r"|change|unit|normali[sz]ed|dual|jordan|hilbert|gr[oö]bner|lattice)\b"
 )
 """Words that ask for a basis of a kind, or for more than a basis."""
 MAX_VECTORS = 6

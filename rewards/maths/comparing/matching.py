@@ -86,12 +86,9 @@ def matches(gold: Node, answer: Node, judge: Judge) -> bool:
         if second.names and ("const" in second.ops or judge.counts):
             answer = shifted(gold, answer, judge.whole, judge.counts)
         gold, answer = in_order(gold, answer, first.names | second.names)
-        differ_by_constant = (
-            apart_by_a_constant(gold, answer, judge) if gold.op == answer.op == "add" else None
-        )
-        return (
-            same_number(gold, answer, judge) if differ_by_constant is None else differ_by_constant
-        )
+        sums = gold.op == answer.op == "add"
+        apart = apart_by_a_constant(gold, answer, judge) if sums else None
+        return same_number(gold, answer, judge) if apart is None else apart
     if "opaque" in (gold.op, answer.op):
         return judge.decided("opaque", False, "a side cannot be parsed, and the texts differ")
     if answer.op == "rel" and answer.note == "in" and gold.op in {"list", "set"}:
@@ -195,13 +192,9 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         if answer.note == "or" or is_regional(gold) or is_unordered(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
-    if (
-        gold.op in {"list", "set"}
-        and gold.note != "or"
-        and (answer.op, answer.note) == ("bracket", "[]")
-        and len(answer.args) == len(first) > 2
-        and not any(item.op == "rel" for item in first)
-    ):
+    bracketed = (answer.op, answer.note) == ("bracket", "[]") and len(answer.args) == len(first)
+    listed = gold.op in {"list", "set"} and gold.note != "or"
+    if listed and bracketed and len(first) > 2 and not any(item.op == "rel" for item in first):
         # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
         return _unordered(first, list(answer.args), judge)
     is_tuple = answer.op == "bracket" and answer.note == "()" and not has(answer, "pm")
@@ -291,11 +284,7 @@ def _by_name(gold: Node, answer: Node, judge: Judge) -> bool | None:
     if in_letters and len(first) == len(second) == len(answer.args) > 1:
         # Letters that say nothing of the words follow their order.
         return _in_order(list(first.values()), list(second.values()), judge)
-    if (
-        None in answer_assignments
-        or first.keys() != second.keys()
-        or len(second) != len(answer_assignments)
-    ):
+    if first.keys() != second.keys() or len(second) != len(answer_assignments):
         return None
     if len(first) > 1 and (gold.note == "or") != (answer.note == "or"):
         return judge.decided("and, or", False, "'or' joins values of different names")
@@ -318,38 +307,27 @@ def _unordered(first: list[Node], second: list[Node], judge: Judge) -> bool:
     # transitive, so that no better pairing is missed.
     unmatched = list(second)
     for gold_item in first:
-        position = next(
-            (
-                i
-                for i, candidate in enumerate(unmatched)
-                if may_agree(gold_item, candidate) and _item(gold_item, candidate, judge)
-            ),
-            None,
-        )
-        if position is None:
+        for place, candidate in enumerate(unmatched):
+            if may_agree(gold_item, candidate) and _item(gold_item, candidate, judge):
+                unmatched.pop(place)
+                break
+        else:
             return judge.decided("set", False, "a value of the gold is missing")
-        unmatched.pop(position)
     return judge.decided("set", True)
 
 
 def _distinct(items: list[Node], judge: Judge) -> list[Node]:
     distinct: list[Node] = []
-    for item in {
-        (item.op in EXACT, item.value) if item.op in EXACT else item: item for item in items
-    }.values():
-        if not any(
-            may_agree(kept_item, item) and _item(kept_item, item, judge) for kept_item in distinct
-        ):
+    written = {(True, item.value) if item.op in EXACT else item: item for item in items}
+    for item in written.values():
+        if not any(may_agree(kept, item) and _item(kept, item, judge) for kept in distinct):
             distinct.append(item)
     return distinct
 
 
 def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
-    if (
-        not judge.conventions.interval_as_inequality
-        and ("rel" in (gold.op, answer.op))
-        and gold.op != answer.op
-    ):
+    mixed = "rel" in (gold.op, answer.op) and gold.op != answer.op
+    if mixed and not judge.conventions.interval_as_inequality:
         return judge.decided("set of reals", False, "an interval is not an inequality")
     if gold.op == answer.op == "rel" and len(symbols(gold)) > 1:
         if len(gold.args) > 2:
@@ -455,21 +433,13 @@ def _rows_as_matrix(gold: Node, answer: Node, judge: Judge) -> bool:
 
 
 def _related(gold: Node, answer: Node, judge: Judge) -> bool:
-    gold_assignment, answer_assignment = assigned(gold, judge), assigned(answer, judge)
-    if (
-        gold_assignment
-        and answer_assignment
-        and matches(gold_assignment[1], answer_assignment[1], judge)
-    ):
-        return names_fit(gold_assignment[0], answer_assignment[0], judge)
-    if gold_assignment and answer_assignment and not (is_curve(gold) and is_curve(answer)):
+    first, second = assigned(gold, judge), assigned(answer, judge)
+    if first and second and matches(first[1], second[1], judge):
+        return names_fit(first[0], second[0], judge)
+    if first and second and not (is_curve(gold) and is_curve(answer)):
         return False
-    solved = (
-        gold_assignment is not None
-        and is_one_name(gold_assignment[0])
-        and not symbols(gold_assignment[1])
-    )
-    if answer.op == "rel" and solved:
+    named = first is not None and is_one_name(first[0])
+    if answer.op == "rel" and first and named and not symbols(first[1]):
         return judge.decided("relation", False, "the answer is an equation that is not solved")
     if gold.op == answer.op == "rel":
         if len(gold.args) == 2 and all(map(is_scalar, (*gold.args, *answer.args))):
@@ -478,19 +448,19 @@ def _related(gold: Node, answer: Node, judge: Judge) -> bool:
     if not judge.conventions.bare_value:
         return judge.decided("bare value", False, "only one side names its value")
     if answer.op == "rel":
-        if answer_assignment and says_otherwise(answer_assignment[0]):
+        if second and says_otherwise(second[0]):
             return judge.decided("named value", False, "words before the value change its meaning")
-        value = answer_assignment[1] if answer_assignment else true_chain(answer, judge)
+        value = second[1] if second else true_chain(answer, judge)
         if value is None:
             return judge.decided(
                 "relation", False, "the answer is an equation or inequality, and the gold a value"
             )
         return matches(gold, value, judge)
-    if gold_assignment is None or not is_one_name(gold_assignment[0]):
+    if first is None or not named:
         return judge.decided(
             "relation", False, "the answer is a value, and the gold an equation or inequality"
         )
-    return matches(gold_assignment[1], answer, judge)
+    return matches(first[1], answer, judge)
 
 
 def _same_chain(gold: Node, answer: Node, judge: Judge) -> bool:

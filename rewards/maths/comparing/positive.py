@@ -25,12 +25,12 @@ _NOUNS = (
     r"|speed|half-life|lifetime|concentration|modulus|edge(?:s)?|semi-?axis|constant of gravity"
     r"|gravitational acceleration|acceleration due to gravity|gravity|field|amount)"
 )
-_NAMED = re.compile(rf"\b{_NOUNS}(?: of)?\s+{_LETTER}", re.IGNORECASE)
+_NAMED = re.compile(rf"(?i)\b{_NOUNS}(?: of)?\s+{_LETTER}")
 _STATED = re.compile(rf"{_LETTER}\s?(?:>|\\gt)\s*0(?![\d.])")
 # In `2x > 0`, `y - x > 0` and `\sin x > 0` the letter is a part of what is positive.
 _PART = re.compile(r"(?:[-+*/^=\d)}|]|\\[A-Za-z]+|(?<![A-Za-z\\])[B-HJ-Zb-z])[\s$]*$")
 # `x > 0` may be one case of several.
-_CASES = re.compile(r"\botherwise\b|\\begin\{cases\}|\bpiecewise\b", re.IGNORECASE)
+_CASES = re.compile(r"(?i)\botherwise\b|\\begin\{cases\}|\bpiecewise\b")
 _OTHERWISE = re.compile(rf"{_LETTER}\s?(?:<|≤|\\(?:l[et]q?|leqslant)(?![a-z]))\s*0(?![\d.])")
 _JOINED = r"(?:\s*,\s*|\s+and\s+|,\s+and\s+)?"
 _POSITIVE = re.compile(

@@ -45,15 +45,12 @@ def same_number(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.decided("decimal digits", True)
         # `judge.equal` would find the difference too; the refusal here can say that the answer was
         # rounded. A rational gold is left to `judge.equal`, which compares it exactly.
-        if (
-            gold.op != "num"
-            and judge.directed
-            and (exact := approximate(gold)) is not None
-            and abs(exact - float(answer.value)) > 1e-9 * max(1e-300, abs(exact))
+        exact = approximate(gold) if gold.op != "num" and judge.directed else None
+        if exact is not None and (
+            abs(exact - float(answer.value)) > 1e-9 * max(1e-300, abs(exact))
         ):
-            return judge.decided(
-                "exact", False, f"{answer.note} is rounded: the gold is {exact:.10g}"
-            )
+            reason = f"{answer.note} is rounded: the gold is {exact:.10g}"
+            return judge.decided("exact", False, reason)
     # Undirected, neither side is the gold, so either may be the exact value.
     if gold.op == "dec" and not judge.directed and _digits_agree(answer, gold, judge):
         return judge.decided("decimal digits", True)
@@ -90,9 +87,8 @@ def _digits_agree(gold: Node, answer: Node, judge: Judge) -> bool:
         if (scale * exact.numerator) % exact.denominator == 0:
             # The gold terminates within these decimals, so a right decimal would equal the gold.
             # Only the noise of a double that was printed in full is forgiven.
-            return significant(answer.note) >= 14 and abs(exact - answer.value) <= abs(
-                exact
-            ) * Fraction(1, 10**13)
+            noise = abs(exact) * Fraction(1, 10**13)
+            return significant(answer.note) >= 14 and abs(exact - answer.value) <= noise
         return abs(exact - answer.value) <= unit
     value = approximate(gold)
     if value is None:
@@ -205,11 +201,8 @@ def _same_angle(gold: Node, answer: Node, judge: Judge) -> bool:
         return judge.equal(_in_radians(marked.args[0]), plain)
     if not judge.conventions.missing_unit or (marked is answer and symbols(plain)):
         return judge.decided("missing unit", False, "the degree sign is on one side only")
-    return (
-        same_number(marked.args[0], plain, judge)
-        if marked is gold
-        else same_number(plain, marked.args[0], judge)
-    )
+    inner = marked.args[0]
+    return same_number(*((inner, plain) if marked is gold else (plain, inner)), judge)
 
 
 def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
@@ -229,16 +222,13 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
             return judge.equal(mul(*factors), plain)
         # A radian is a pure number, so that its name may be left out under every convention.
         if marked.note == "rad" or judge.conventions.missing_unit:
-            inner = marked.args[0]
-            return (
-                same_value(inner, plain, judge)
-                if marked is gold
-                else same_value(plain, inner, judge)
-            )
+            pair = (gold.args[0], answer) if marked is gold else (gold, answer.args[0])
+            return same_value(*pair, judge)
         return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
-    if "/" not in gold.note + answer.note and sorted(gold.note.replace("*", "")) == sorted(
-        answer.note.replace("*", "")
-    ):  # `2mg`, which may be a product of letters, and `2 g m`
+    divided = "/" in gold.note + answer.note
+    letters = [sorted(side.note.replace("*", "")) for side in (gold, answer) if not divided]
+    if letters and letters[0] == letters[1]:
+        # `2mg`, which may be a product of letters, and `2 g m`
         return same_value(gold.args[0], answer.args[0], judge)
     first, second = dimension(gold.note), dimension(answer.note)
     # Labels that are not units agree if either contains the other, like `eggs` and `eggs a day`.
@@ -246,12 +236,8 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
     labelled = first is None and second is None and bool(left) and bool(right)
     if gold.note == answer.note or (labelled and (left <= right or right <= left)):
         return same_value(gold.args[0], answer.args[0], judge)
-    if (
-        first is None
-        or second is None
-        or first[1] != second[1]
-        or not judge.conventions.unit_conversion
-    ):
+    converts = judge.conventions.unit_conversion
+    if first is None or second is None or first[1] != second[1] or not converts:
         return judge.decided("units", False, f"the unit {answer.note!r} is not {gold.note!r}")
     if "eV" in gold.note != answer.note or "eV" in answer.note != gold.note:
         for charge in _CHARGES:  # the value that a school uses for the charge of an electron
@@ -277,11 +263,8 @@ def _times(node: Node, factor: Fraction) -> Node:
 def _same_based(gold: Node, answer: Node, judge: Judge) -> bool:
     if gold.op == answer.op:
         same = gold.value == answer.value and gold.note.lstrip("0") == answer.note.lstrip("0")
-        return judge.decided(
-            "number base",
-            same,
-            f"{answer.note} base {answer.value} is not {gold.note} base {gold.value}",
-        )
+        texts = [f"{node.note} base {node.value}" for node in (answer, gold)]
+        return judge.decided("number base", same, " is not ".join(texts))
     based, plain = (gold, answer) if gold.op == "based" else (answer, gold)
     if based is gold and plain.op == "num" and 2 <= gold.value <= 36:
         with suppress(ValueError):  # The numeral may have a digit that the base does not have.
@@ -325,13 +308,8 @@ def _same_ratio(gold: Node, answer: Node, judge: Judge) -> bool:
             for a, b in zip(gold.args, answer.args, strict=True)
         )
     ratio, plain = (gold, answer) if gold.op == "ratio" else (answer, gold)
-    if (
-        len(ratio.args) != 2
-        or not judge.conventions.ratio_as_fraction
-        or not is_scalar(plain)
-        or not is_scalar(ratio.args[1])
-    ):
-        return judge.decided("ratio", False, "only one side is a ratio")
-    if ratio.args[1].op == "num" and ratio.args[1].value == 0:
+    *_, last = ratio.args
+    is_pair = len(ratio.args) == 2 and judge.conventions.ratio_as_fraction
+    if not is_pair or not is_scalar(plain) or not is_scalar(last) or last == num(0):
         return judge.decided("ratio", False, "only one side is a ratio")
     return judge.equal(over(*ratio.args), plain)

@@ -34,7 +34,7 @@ MAX_PROMPT = 8000
 MAX_FORMULAS = 60
 MAX_FORMULA = 300
 _FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$", re.DOTALL
+    r"(?s)\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$"
 )
 # Arithmetic in plain text: `17 * 24`, `3^5 - 2`.
 _PLAIN = re.compile(
@@ -43,9 +43,9 @@ _PLAIN = re.compile(
     r"|√\d+|\b\d+!(?!\w)"
 )
 _CHOOSES = re.compile(
-    r"\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b|\bchoose\b"
-    r"|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller|bigger)\b.*\bor\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\bwhich (?:is|one|of|are|number|expression|fraction|value|function|has|option)\b"
+    r"|\bchoose\b|\(A\).*\(B\)|\bA[.)].*\bB[.)]|\boptions?:|\b(?:larger|greater|smaller"
+    r"|bigger)\b.*\bor\b"
 )
 _SEPARATORS = re.compile(r"(?<![<>!:])=|\\equiv|\\approx")
 
@@ -139,9 +139,8 @@ _WHOLE = (
     r"|(?:\\in|∈)\s*(?:\\mathbb\s*\{?|\\)?[Zℤ]"
 )
 _STATED = re.compile(
-    rf"\$?\b[a-z]\b\$?[\s,]*(?:[^\W\d_]{{1,9}}\s+){{0,3}}[为為は]?\s*(?:{_WHOLE})\w*"
-    rf"|(?:{_WHOLE})\w*\s*\$?[a-z]\b",
-    re.IGNORECASE,
+    rf"(?i)\$?\b[a-z]\b\$?[\s,]*(?:[^\W\d_]{{1,9}}\s+){{0,3}}[为為は]?\s*(?:{_WHOLE})\w*"
+    rf"|(?:{_WHOLE})\w*\s*\$?[a-z]\b"
 )
 _COMMANDS = re.compile(
     r"\\text\s*\{[^{}]*\}|\\?(?:" + "|".join(FUNCTIONS) + r")(?![a-z])|\\[A-Za-z]+"
@@ -183,16 +182,9 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     """
     asked = question(prompt)
     wanted, given = parsed(gold), parsed(answer)
-    reason = (
-        misnamed(prompt, answer)
-        or exchanged(prompt, gold, answer)
-        or unasked(
-            prompt[:MAX_PROMPT],
-            Notated(clean(gold), wanted),
-            Notated(answer, _last_side(gold, answer), given),
-        )
-    )
-    if reason:
+    reason = misnamed(prompt, answer) or exchanged(prompt, gold, answer)
+    sides = Notated(clean(gold), wanted), Notated(answer, _last_side(gold, answer), given)
+    if reason := reason or unasked(prompt[:MAX_PROMPT], *sides):
         return "form", reason
     if wanted is None or given is None:
         return None
@@ -308,10 +300,9 @@ def side_asked(prompt: str, answer: str) -> str:
 
 
 _NAME_ASKED = re.compile(
-    r"\b(?:find|determine|compute|solve for|what is|value of|trouve[rz]?|bestimme|encuentra|halla"
-    r"|determina|trova|найдите)\s+(?:the value of\s+)?\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b|when\b"
-    r"|such\b|so\b|given\b|for\b|si\b|wenn\b|$))",
-    re.IGNORECASE,
+    r"(?i)\b(?:find|determine|compute|solve for|what is|value of|trouve[rz]?|bestimme|encuentra"
+    r"|halla|determina|trova|найдите)\s+(?:the value of\s+)?\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b"
+    r"|when\b|such\b|so\b|given\b|for\b|si\b|wenn\b|$))"
 )
 
 
@@ -332,9 +323,8 @@ def assigned(prompt: str, response: str, place: int) -> str:
 
 
 _CONSEQUENCE = re.compile(
-    r"\b(?:thus|so|hence|therefore),? the (?:\w+ ){1,4}(?:is|becomes)"
-    r"\W{1,4}([A-Za-z])(?:\([a-z]\))?\s*=",
-    re.IGNORECASE,
+    r"(?i)\b(?:thus|so|hence|therefore),? the (?:\w+ ){1,4}(?:is|becomes)"
+    r"\W{1,4}([A-Za-z])(?:\([a-z]\))?\s*="
 )
 
 
@@ -358,11 +348,9 @@ def bound_asked(prompt: str, formula: str, golds: Sequence[str]) -> str:
 
 _ORDER = re.compile(r"\\[lg]e(?:q|qslant)?(?![a-z])|[<>≤≥]|\\[lg]t(?![a-z])")
 _RANGE = re.compile(rf"{_ORDER.pattern}|\\infty|[\[(][^()\[\]]*,")
-_LEAST = re.compile(
-    r"(?<!\bat )\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)", re.IGNORECASE
-)
+_LEAST = re.compile(r"(?i)(?<!\bat )\b(?:least|smallest|minimum|minimal|lowest)\b(?! common)")
 _GREATEST = re.compile(
-    r"(?<!\bat )\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)", re.IGNORECASE
+    r"(?i)(?<!\bat )\b(?:greatest|largest|maximum|maximal|highest|most)\b(?! common)"
 )
 _CLOSED = {"\\ge": _LEAST, "≥": _LEAST, "\\le": _GREATEST, "≤": _GREATEST}
 
@@ -403,9 +391,8 @@ def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> 
 
 
 _REMAINDER = re.compile(
-    r"\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
-    r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지",
-    re.IGNORECASE,
+    r"(?i)\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
+    r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지"
 )
 """Words that ask for one number of a class."""
 
@@ -471,11 +458,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
     if asked.numeral and worked and not _scientific(given):
         return "the question asks for a numeral"
-    if (
-        asked.interval
-        and wanted.op in {"bracket", "union"}
-        and (has(given, "rel") and given.note != "in")
-    ):
+    ranged = asked.interval and wanted.op in {"bracket", "union"}
+    if ranged and has(given, "rel") and given.note != "in":
         return "the question asks for an interval"
     ends = given.op in {"list", "set"} and not _of_several_letters(asked, given)
     if asked.bounds and wanted.op == "bracket" and ends:

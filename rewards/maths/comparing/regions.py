@@ -65,11 +65,9 @@ def both_regional(gold: Node, answer: Node) -> bool:
     """Return whether two nodes are to be compared as sets of reals: either plainly is such a set,
     and the other may be read as one.
     """
-    if not (is_regional(gold) or is_regional(answer)):
-        return False
-    return all(
-        is_regional(node) or node.op in {"bracket", "set", "list"} for node in (gold, answer)
-    )
+    sides, kinds = (gold, answer), {"bracket", "set", "list"}
+    some = any(map(is_regional, sides))
+    return some and all(is_regional(side) or side.op in kinds for side in sides)
 
 
 def to_region(node: Node) -> Region | None:
@@ -91,16 +89,11 @@ def to_region(node: Node) -> Region | None:
                 _end(node.args[0], node.note[0] == "["),
                 _end(node.args[1], node.note[1] == "]"),
             )
-            if low is None or high is None:
-                return None
-            return [Piece(low, high)]
+            return None if low is None or high is None else [Piece(low, high)]
         case "set":
             points = [_end(item, True) for item in elements(node)]
-            return (
-                merged([Piece(end, end) for end in points if end is not None])
-                if None not in points
-                else None
-            )
+            pieces = [Piece(end, end) for end in points if end is not None]
+            return merged(pieces) if None not in points else None
         case "such":
             element, condition = node.args
             region = to_region(condition)
@@ -184,20 +177,11 @@ def complement(region: Region) -> Region:
     pieces: Region = []
     low = LOWEST
     for piece in merged(region):
-        if piece.low.at > low.at or (
-            piece.low.at == low.at and low.closed and not piece.low.closed
-        ):
-            pieces.append(
-                Piece(
-                    low,
-                    RegionEnd(
-                        piece.low.at,
-                        piece.low.node,
-                        not piece.low.closed and piece.low.at > float("-inf"),
-                    ),
-                )
-            )
-        low = RegionEnd(piece.high.at, piece.high.node, not piece.high.closed)
+        end = piece.low
+        if end.at > low.at or (end.at == low.at and low.closed and not end.closed):
+            closed = not end.closed and end.at > float("-inf")
+            pieces.append(Piece(low, end._replace(closed=closed)))
+        low = piece.high._replace(closed=not piece.high.closed)
     if low.at < float("inf"):
         pieces.append(Piece(low, HIGHEST))
     return pieces
@@ -208,10 +192,8 @@ _OPPOSITES = {"even": "odd", "odd": "even", "in": "notin", "notin": "in"}
 
 def is_outside(condition: Node, others: list[Node], judge: Judge) -> bool:
     """Return whether a condition plainly holds exactly where none of the others does."""
-    if (
-        len(others) == 1
-        and others[0]._replace(note=_OPPOSITES.get(others[0].note, "")) == condition
-    ):
+    opposites = [other._replace(note=_OPPOSITES.get(other.note, "")) for other in others]
+    if opposites == [condition]:
         return True
     # A region does not say which variable it is of.
     if not others or symbols(condition) != frozenset().union(*map(symbols, others)):
@@ -263,17 +245,13 @@ def solved_for_one(node: Node) -> Region | None:
         return None
     left, right = node.args
     sign = node.note
-    if (
-        sign not in _FLIPPED
-        or (left.op in {"sym", "call"} and right.op != "func")
-        or right.op == "sym"
-    ):
+    named = left.op in {"sym", "call"} and right.op != "func"
+    if sign not in _FLIPPED or named or right.op == "sym":
         return None
     if left.op == "func" and left.note == "abs" and sign in {"<", "<=", ">", ">="}:
         if right.op not in {"num", "dec"} or right.value < 0:
             return None
-        line = _line(left.args[0], num(0))
-        if line is None:
+        if (line := _line(left.args[0], num(0))) is None:
             return None
         slope, offset = line
         bounds = sorted((side * Fraction(right.value) - offset) / slope for side in (-1, 1))
@@ -282,8 +260,7 @@ def solved_for_one(node: Node) -> Region | None:
         # The complement turns closed ends into open ends, so they are made the other way round.
         low, high = (RegionEnd(float(end), num(end), closed == inside) for end in bounds)
         return [Piece(low, high)] if inside else complement([Piece(low, high)])
-    line = _line(left, right)
-    if line is None:
+    if (line := _line(left, right)) is None:
         return None
     slope, offset = line
     return _half(sign if slope > 0 else _FLIPPED[sign], num(-offset / slope))
@@ -308,14 +285,8 @@ def _line(left: Node, right: Node) -> tuple[Fraction, Fraction] | None:
         return None
     # The only other term has to be a variable, without a symbolic exponent, to the first power.
     ((monomial, slope),) = terms.items()
-    if (
-        len(monomial) != 1
-        or monomial[0][0][0][0] != "s"
-        or monomial[0][0][1]
-        or monomial[0][1] != 1
-    ):
-        return None
-    return Fraction(slope), offset
+    linear = len(monomial) == 1 and monomial[0][0][0][0] == "s" and monomial[0][1] == 1
+    return (Fraction(slope), offset) if linear and not monomial[0][0][1] else None
 
 
 def _subject(node: Node) -> Node | None:
@@ -326,12 +297,8 @@ def _subject(node: Node) -> Node | None:
         return node.args[1]
     if len(node.args) != 2:
         return None
-    left, right = node.args
-    if symbols(left) and left.op in {"sym", "call"}:
-        return left
-    if symbols(right) and right.op in {"sym", "call"}:
-        return right
-    return None
+    names = (side for side in node.args if symbols(side) and side.op in {"sym", "call"})
+    return next(names, None)
 
 
 def _half(sign: str, bound: Node) -> Region | None:

@@ -17,7 +17,7 @@ from ..reading.nodes import EXACT, Unreadable
 from ..reading.notation import as_words
 from ..reading.reader import clean, read_cleaned
 from ..reading.units import dimension
-from ..reading.vocabulary import UNITS_OF_NUMBER
+from ..reading.vocabulary import UNITS_OF_NUMBER, pairs
 from .forms import ORDERED, SEQUENCED
 from .sciences import (
     ENGINEERED,
@@ -70,18 +70,14 @@ def _called_for(prompt: str) -> tuple[list[Callable[[str], str]], list[str]]:
     return [*_ALWAYS, *rewrites], directions
 
 
-_TITLES = {
-    "max": "maximum", "min": "minimum", "gcd": "gcd", "hcf": "gcd", "gre": "gcd", "hig": "gcd",
-    "lcm": "lcm", "lea": "lcm",
-}  # fmt: skip
+_TITLES = pairs("max=maximum min=minimum gcd=gcd hcf=gcd gre=gcd hig=gcd lcm=lcm lea=lcm")
 _TITLED = (
     r"(?:max(?:imum)?|min(?:imum)?)(?: value)?|gcd|hcf|greatest common (?:divisor|factor)"
     r"|highest common factor|lcm|least common multiple"
 )
 _TITLE = re.compile(
-    rf"\\text\s*\{{\s*(?:the )?(?P<set>{_TITLED})\s*[:=]?\s*\}}\s*[:=]?\s*(?=-?[\d\\])"
-    rf"|(?<![\\A-Za-z{{])(?:the )?(?P<plain>{_TITLED})\s*[:=]\s*(?=-?[\d\\])",
-    re.IGNORECASE,
+    rf"(?i)\\text\s*\{{\s*(?:the )?(?P<set>{_TITLED})\s*[:=]?\s*\}}\s*[:=]?\s*(?=-?[\d\\])"
+    rf"|(?<![\\A-Za-z{{])(?:the )?(?P<plain>{_TITLED})\s*[:=]\s*(?=-?[\d\\])"
 )
 
 
@@ -163,12 +159,11 @@ def _cycles(text: str) -> str:
 
 
 _PERMUTED = re.compile(
-    r"(?:all (?:the )?permutations of (?P<first>\(.+\))"
+    r"(?i)(?:all (?:the )?permutations of (?P<first>\(.+\))"
     r"|(?P<second>\(.+\)),? ?(?:(?:and|plus|with|or|together with|along with)?:? ?"
     r"(?:all|any)?(?: of)? ?(?:the |its |their )?(?:other )?permutations?"
     r"(?: thereof| of (?:it|these|them|this))?"
-    r"|\(?in (?:any|some) order\)?|up to (?:order|permutations?|reordering)))",
-    re.IGNORECASE,
+    r"|\(?in (?:any|some) order\)?|up to (?:order|permutations?|reordering)))"
 )
 
 
@@ -177,12 +172,10 @@ def _permuted(text: str) -> str:
     if "ermut" not in text and "order" not in text:
         return text
     plain = " ".join(re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", text).split())
-    described = _PERMUTED.fullmatch(
-        re.sub(r"^\(?[a-z](?:, ?[a-z])+\)? ?= ?", "", plain.strip(" $."))
-    )
-    rows = (
-        re.findall(r"\(([^()]*)\)", described["first"] or described["second"]) if described else []
-    )
+    plain = re.sub(r"^\(?[a-z](?:, ?[a-z])+\)? ?= ?", "", plain.strip(" $."))
+    described = _PERMUTED.fullmatch(plain)
+    tuples = described["first"] or described["second"] if described else ""
+    rows = re.findall(r"\(([^()]*)\)", tuples)
     found: dict[tuple[str, ...], None] = {}
     for row in rows:
         items = tuple(item.strip() for item in row.split(","))
@@ -194,11 +187,10 @@ def _permuted(text: str) -> str:
 
 
 _INTEGERS = re.compile(
-    r"(?:(?:all|every|each|any)(?: of)? )?(?:the )?(?:(?P<kind>even|odd) )?(?:positive )?"
+    r"(?i)(?:(?:all|every|each|any)(?: of)? )?(?:the )?(?:(?P<kind>even|odd) )?(?:positive )?"
     r"(?:integers?|whole numbers?|natural numbers?)(?: [a-z])?,? (?:from )?(?P<low>-?\d{1,4})"
     r" (?:to|through|up to(?: and including)?) (?P<high>-?\d{1,4})"
-    r"(?:,? \(?(?:both )?inclu(?:sive|ded)\)?)?",
-    re.IGNORECASE,
+    r"(?:,? \(?(?:both )?inclu(?:sive|ded)\)?)?"
 )
 
 
@@ -237,7 +229,7 @@ def _dotted(text: str) -> str:
     return text[: written.start()] + ", ".join(map(str, numbers)) + text[written.end() :]
 
 
-_INTEGERS_ASKED = re.compile(r"\b(?:integers?|whole numbers?)\b", re.IGNORECASE)
+_INTEGERS_ASKED = re.compile(r"(?i)\b(?:integers?|whole numbers?)\b")
 _BETWEEN = re.compile(
     r"(?P<low>-?\d{1,4})\s*(?P<above><|\\leq?(?![a-z])|≤|\\lt(?![a-z]))\s*[a-z]\s*"
     r"(?P<below><|\\leq?(?![a-z])|≤|\\lt(?![a-z]))\s*(?P<high>-?\d{1,4})"
@@ -257,9 +249,8 @@ def _between(text: str) -> str:
 # --- dimensions and matchings ---
 
 _DIMENSIONS = re.compile(
-    r"\b(?:dimensions|abmessungen|seitenlängen|dimensiones|dimensões|dimensioni)\b"
-    r"(?!.*\b(?:matri\w*|rows?|columns?|arrays?|tensors?)\b)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\b(?:dimensions|abmessungen|seitenlängen|dimensiones|dimensões|dimensioni)\b"
+    r"(?!.*\b(?:matri\w*|rows?|columns?|arrays?|tensors?)\b)"
 )
 _BY = re.compile(r"\\text\s*\{(?P<before>[^{}]*?)\s*\bby\b\s*(?P<behind>[^{}]*)\}|\bby\b")
 _TIMES = re.compile(r"\\times(?![a-z])|×|(?<=[\d\s}m])[xX](?=[\s\d])")
@@ -281,8 +272,7 @@ def _sides(text: str) -> str:
 
 
 _SHAPE_ASKED = re.compile(
-    r"\b(?:size|dimensions?|order|shape)\b[^.?]*\bmatri|\bmatri[^.?]*\b(?:size|dimensions?|shape)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:size|dimensions?|order|shape)\b[^.?]*\bmatri|\bmatri[^.?]*\b(?:size|dimensions?|shape)\b"
 )
 _SHAPE = re.compile(
     rf"[(]?(\d+|[a-z]){GAP}(?:\\times|×|x|\\text\s*\{{\s*by\s*\}}|by|,){GAP}(\d+|[a-z])[)]?"
@@ -317,9 +307,7 @@ _PAIRED = (
     r"|Rightarrow|leftrightarrow)(?![a-z])|->|matches|goes with|belongs to|[-–—:→↔=⇒⟶➔])"
 )
 _KEY = r"\d{1,2}|[A-Za-z]|i{2,3}|iv|vi{1,3}|ix"
-_PAIR = re.compile(
-    rf"\(?(?P<first>{_KEY})[).]?{GAP}{_PAIRED}{GAP}\(?(?P<second>{_KEY})\)?", re.IGNORECASE
-)
+_PAIR = re.compile(rf"(?i)\(?(?P<first>{_KEY})[).]?{GAP}{_PAIRED}{GAP}\(?(?P<second>{_KEY})\)?")
 
 
 def _matched(text: str) -> str:
@@ -402,9 +390,8 @@ _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
         "cycl zykl",
         re.compile(
-            r"\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
-            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl",
-            re.IGNORECASE | re.DOTALL,
+            r"(?is)\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
+            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl"
         ),
         _cycles,
     ),
@@ -412,14 +399,13 @@ _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
         "match pair ordne associe relie relacion",
         re.compile(
-            r"\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassocie[rz]?\b|\brelie|\brelacion",
-            re.I,
+            r"(?i)\bmatch|\bpair (?:each|up)|\bzuordn|\bordne\b|\bassocie[rz]?\b|\brelie|\brelacion"
         ),
         _matched,
     ),
     (
         "multiplicit repeated vielfachheit multiplicidad",
-        re.compile(r"multiplicit|\brepeated\b|vielfachheit|multiplicidad", re.IGNORECASE),
+        re.compile(r"(?i)multiplicit|\brepeated\b|vielfachheit|multiplicidad"),
         _repeated,
     ),
     (
@@ -429,14 +415,12 @@ _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     ),
     (
         "regress squares best predict estimat fitted",
-        re.compile(
-            r"\bregress|least[- ]squares|best[- ]fit|\bpredict|\bestimat|\bfitted", re.IGNORECASE
-        ),
+        re.compile(r"(?i)\bregress|least[- ]squares|best[- ]fit|\bpredict|\bestimat|\bfitted"),
         _unhatted,
     ),
     (
         "variance determination r-squared r²",
-        re.compile(r"\bvariance|\bcoefficient of determination|\bR(?:-squared|²)", re.I),
+        re.compile(r"(?i)\bvariance|\bcoefficient of determination|\bR(?:-squared|²)"),
         _squares,
     ),
     ("impedance admittance phasor reactance complex transfer jω", ENGINEERED, with_imaginary_unit),

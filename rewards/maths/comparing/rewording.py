@@ -68,9 +68,7 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     return None if (wanted, said) == given else (wanted, said)
 
 
-_IN_SCALE = re.compile(
-    r"\b(?:in|how many) (?P<scale>thousand|million|billion|lakh|crore)s?\b", re.IGNORECASE
-)
+_IN_SCALE = re.compile(r"(?i)\b(?:in|how many) (?P<scale>thousand|million|billion|lakh|crore)s?\b")
 
 
 def _named_in(prompt: str, name: str) -> bool:
@@ -99,9 +97,7 @@ _SUBSTANCE = re.compile(
 """An amount of a substance: `2.00 g of NaOH`, `2 mol CO_2`."""
 _RANGED = re.compile(r"(?:from )?(-?\d+(?:\.\d+)?)\s*(?:to|–|—|bis|à|até|до)\s*(-?\d+(?:\.\d+)?)")
 """An interval by its ends: `48.08 to 55.92`."""
-_ASKS_INTERVAL = re.compile(
-    r"\b(?:interval|range|between|values of|for (?:which|what))\b", re.IGNORECASE
-)
+_ASKS_INTERVAL = re.compile(r"(?i)\b(?:interval|range|between|values of|for (?:which|what))\b")
 _STARRED = re.compile(r"(?<=[A-Za-z])\s*\^\s*(?:\{\s*)?(?:\*|\\ast|\\star)(?:\s*\})?(?=\s*[=,)])")
 """The star of an optimum behind its name: `P^* = 30`."""
 _COUNTED_IN = re.compile(r"(?P<value>-?[\d.,/]+)(?P<word>[\u4e00-\u9fff\uac00-\ud7af]{1,4})")

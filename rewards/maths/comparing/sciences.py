@@ -22,8 +22,7 @@ _COMPLEX = re.compile(
     r"(?P<unit>\\Omega|Ω|\\(?:text|mathrm)\s*\{\s*(?:Ω|\\Omega|ohms?|V|A|VA|W|S)\s*\})[\s$.]*"
 )
 ENGINEERED = re.compile(
-    r"\b(?:impedance|admittance|phasors?|reactance|complex power|transfer function)\b|\bj\s?ω",
-    re.IGNORECASE,
+    r"(?i)\b(?:impedance|admittance|phasors?|reactance|complex power|transfer function)\b|\bj\s?ω"
 )
 
 
@@ -49,9 +48,8 @@ def with_imaginary_unit(text: str) -> str:
 # --- operators ---
 
 QUANTUM = re.compile(
-    r"\b(?:commutators?|quantum|hamiltonian|eigenstates?|ladder operators?|schr[oö]dinger)\b"
-    r"|\[\s*\\?(?:hat)?\{?[xpLSJ]",
-    re.IGNORECASE,
+    r"(?i)\b(?:commutators?|quantum|hamiltonian|eigenstates?|ladder operators?|schr[oö]dinger)\b"
+    r"|\[\s*\\?(?:hat)?\{?[xpLSJ]"
 )
 _OPERATOR = re.compile(r"\\(?:wide)?hat\s*(?:\{\s*([A-Za-z])\s*\}|([A-Za-z]))")
 
@@ -73,8 +71,8 @@ _BIG_O = re.compile(
     r"[\s$]*(?:T\s*\(n\)\s*(?:=|\\in|∈)\s*)?(?:\\mathcal\s*\{?O\}?|O)\s*(?:\\left)?\("
 )
 _THETA = re.compile(r"(?:\\Theta|Θ)(?=\s*(?:\\left)?\()")
-_UPPER_ASKED = re.compile(r"\b(?:upper bound|big[- ]?oh?)\b", re.IGNORECASE)
-_TIMES = re.compile(r"\b(?:complexity|running time|runtime|asymptotic\w*|tight|worst|time)\b", re.I)
+_UPPER_ASKED = re.compile(r"(?i)\b(?:upper bound|big[- ]?oh?)\b")
+_TIMES = re.compile(r"(?i)\b(?:complexity|running time|runtime|asymptotic\w*|tight|worst|time)\b")
 
 
 def tight_bound(gold: str, answer: str, prompt: str) -> str:
@@ -177,9 +175,8 @@ def label_of_thing(gold: str, answer: str, prompt: str) -> str:
 # --- rates ---
 
 _RATE = re.compile(
-    rf"(?P<value>.*?[\d}}A-Za-z€£$])(?P<open>{GAP}(?:\\(?:text|mathrm)\s*\{{)?)\s*(?:/|\bper\b)\s*"
-    r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<unit>[A-Za-z]{1,6})\s*\}{0,2}",
-    re.DOTALL,
+    rf"(?s)(?P<value>.*?[\d}}A-Za-z€£$])(?P<open>{GAP}(?:\\(?:text|mathrm)\s*\{{)?)\s*(?:/|\bper\b)\s*"
+    r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<unit>[A-Za-z]{1,6})\s*\}{0,2}"
 )
 _EVERY = {
     "year": r"annual|yearly", "month": r"monthly", "week": r"weekly", "day": r"daily",
@@ -189,7 +186,7 @@ _ASKS = (
     r"(?:what|how (?:much|many|far)|find|calculate|compute|determine|give|state)\b"
     r"(?:(?!\b(?:if|when|given|while|where|from)\b)[^.?;,]){0,60}?\b"
 )
-_MOLE = re.compile(r"\b(?:per|each|one|1|a) mol(?:e\b|\b)|\bmolar\b", re.IGNORECASE)
+_MOLE = re.compile(r"(?i)\b(?:per|each|one|1|a) mol(?:e\b|\b)|\bmolar\b")
 _MOLES = re.compile(r"(?<![\d.,])(?:[2-9]|\d\d+|\d*\.\d+)[\d.]*\s*mol(?:es)?\b")
 
 

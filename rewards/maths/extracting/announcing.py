@@ -29,11 +29,9 @@ _VALUE_FIRST = re.compile(
 # What may follow a noun that heads its value: a line break, a formula, closing emphasis.
 _HEADING = re.compile(r"[*_:}\s#]*\n|\s*(?=\$|\\\(|\\\[)|[*_]{2}\s*")
 # `The answer is one of 3, 5` offers several values, so that it gives none.
-_ONE_OF = re.compile(
-    r"(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b", re.IGNORECASE
-)
+_ONE_OF = re.compile(r"(?i)(?:one|any|some|either one) of\b|either\b(?!.*\bor\b)|among\b")
 # `The only choice is for there to be 26 girls` speaks of no listed option.
-_OPTION = re.compile(r"options?\Z|choices?\Z", re.IGNORECASE)
+_OPTION = re.compile(r"(?i)options?\Z|choices?\Z")
 _LETTERED = re.compile(r"\W{0,4}[A-Z]\b")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 # `20 L of the solution are needed`, `must be mixed with it`: no value of the noun.
@@ -47,18 +45,14 @@ _VERB = re.compile(
 )
 # A sentence with such words may leave the value open, and is not reduced to its number.
 _OPEN = re.compile(
-    r"\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:if|when|unless|provided|except|otherwise|or|either|assuming|only|depends)\b"
 )
 # `The answer is 5, provided that ...` claims a value for some cases only.
-_LIMITED = re.compile(
-    r"\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b", re.IGNORECASE
-)
+_LIMITED = re.compile(r"(?i)\b(?:as long as|provided|assuming|unless|only (?:if|when|for))\b")
 # `10 is the answer to the first ...` is not the answer to the question.
 # `Half of 56 is the answer`: the value depends on a word before, and is not the subject.
 _DEPENDENT = re.compile(
-    r"\b(?:of|than|from|times|twice|double|half|minus|plus|before|after|above|below)\W*\Z",
-    re.IGNORECASE,
+    r"(?i)\b(?:of|than|from|times|twice|double|half|minus|plus|before|after|above|below)\W*\Z"
 )
 _TAKEN_FROM = re.compile(
     r"\s*(?:of|to (?:the (?:first|previous|last)|part|an(?:other)?|a different))\b"
@@ -68,9 +62,7 @@ _TAKEN_FROM = re.compile(
 def _compiled(language: PhraseLanguage) -> re.Pattern[str]:
     edge = "" if language.name in {"Japanese", "Korean", "Hindi", "Chinese"} else r"(?<![^\W_])"
     noun = rf"{edge}(?:(?P<answer>{language.answer})|(?P<result>{language.result}))"
-    return re.compile(
-        rf"{noun}(?:(?P<link>{language.complement}{language.link})|(?P<bare>))", re.IGNORECASE
-    )
+    return re.compile(rf"(?i){noun}(?:(?P<link>{language.complement}{language.link})|(?P<bare>))")
 
 
 _PATTERNS = [(language, _compiled(language)) for language in LANGUAGES]
@@ -140,11 +132,8 @@ def _candidates_at(
     if match is None:
         return
     noun = "answer" if match["answer"] else "result"
-    if (
-        language is ENGLISH
-        and noun == "answer"
-        and (first := _value_first(body, after, match.start(), match.end(noun)))
-    ):
+    in_english = language is ENGLISH and noun == "answer"
+    if in_english and (first := _value_first(body, after, match.start(), match.end(noun))):
         yield first
     link, reach = match["link"] or "", match.end()
     if match["link"] is None:

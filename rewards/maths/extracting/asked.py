@@ -27,11 +27,10 @@ MAX_PAIRS = 6
 """The most named values in a sentence."""
 _SENTENCES = re.compile(r"(?<=[.!?。？])\s+|(?<=[。？])|\n")
 _ASKS = re.compile(
-    r"\?\s*$|？|\b(?:find|give|determine|compute|calculate|state|what|how (?:many|much))\b"
+    r"(?i)\?\s*$|？|\b(?:find|give|determine|compute|calculate|state|what|how (?:many|much))\b"
     r"|\b(?:gib|bestimme|berechne|nenne|trouve[rz]?|donne[rz]?|calcule[rz]?|détermine[rz]?|halla"
     r"|encuentra|calcula|da|determina|trova|ache|determine|encontre)\b"
-    r"|найдите|найти|вычислите|определите|укажите|求|计算|計算|구하",
-    re.IGNORECASE,
+    r"|найдите|найти|вычислите|определите|укажите|求|计算|計算|구하"
 )
 _NUMERAL = r"(?<![\w.,/^-])-?\d+(?:,\d+)*(?:\.\d+)?(?![\w/^])"
 # A word that ends the noun behind a count.
@@ -125,10 +124,9 @@ def _changed(body: str, start: int, place: int, name: str) -> bool:
 
 # `either`, or an `or` or `if` in front of the last value; `o` is an article of Portuguese, too.
 _ALTERNATIVES = re.compile(
-    r"(?<!in )(?<!for )\beither\b(?! (?:way|case)\b)|\b(?:entweder|soit|либо)\b"
+    r"(?i)(?<!in )(?<!for )\beither\b(?! (?:way|case)\b)|\b(?:entweder|soit|либо)\b"
     r"|\d[^.,;]*?(?<!\be)\so\s"
-    r"|\d.*?\b(?:or|oder|ou|oppure|или|if|unless)\b",
-    re.IGNORECASE,
+    r"|\d.*?\b(?:or|oder|ou|oppure|или|if|unless)\b"
 )
 
 
@@ -203,9 +201,8 @@ def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named
     asked: set[Named] = set()
     for place, stop in zip(places, [*places[1:], len(question)], strict=True):
         text = question[place:stop]
-        found = sorted(
-            (at, pair) for pair in pairs if (at := place_of(pair.name.lower(), text)) >= 0
-        )
+        places_found = ((place_of(pair.name.lower(), text), pair) for pair in pairs)
+        found = sorted((at, pair) for at, pair in places_found if at >= 0)
         for turn, (at, pair) in enumerate(found):
             if turn and not _JOINED.search(text, found[turn - 1][0], at):
                 break
@@ -227,18 +224,17 @@ _HOW_MANY = re.compile(
     r"|сколько|多少|几|몇|いくつ"
 )
 _JOINED = re.compile(r",|\b(?:and|und|et|y|e|и)\b|和|と")
-_ARTICLE = re.compile(r"^(?:and |und |et |the |their |its |der |die |das |la |el |le |il )+", re.I)
+_ARTICLE = re.compile(r"(?i)^(?:and |und |et |the |their |its |der |die |das |la |el |le |il )+")
 _NAME_ASKED = re.compile(
-    r"(?:\b(?:find|determine|compute|calculate|what(?:'s| is)|halla|calcula|bestimme|berechne"
+    r"(?i)(?:\b(?:find|determine|compute|calculate|what(?:'s| is)|halla|calcula|bestimme|berechne"
     r"|determina|trova|trouve[rz]?)|найдите)\s+(?:the |la |el |le |l'|den |die |das |il |lo )?"
     r"(?P<name>[^\W\d_]+(?:[ -][^\W\d_]+){0,2}?)(?:'s)?\s*"
-    r"(?:[.?]|\b(?:of|to|for|in|at|if|when|de|del|der|des|di)\b)",
-    re.IGNORECASE,
+    r"(?:[.?]|\b(?:of|to|for|in|at|if|when|de|del|der|des|di)\b)"
 )
 _GENERAL = words("value answer number result solution total difference")
 """Names of which a response may give several values on its way."""
-_CONCLUDES = re.compile(r"\b(?:so|thus|hence|therefore|which (?:means|gives)|we get)\b", re.I)
-_GOES_ON = re.compile(r"\W*(?:the|this|its|then)\s", re.IGNORECASE)
+_CONCLUDES = re.compile(r"(?i)\b(?:so|thus|hence|therefore|which (?:means|gives)|we get)\b")
+_GOES_ON = re.compile(r"(?i)\W*(?:the|this|its|then)\s")
 _STATED = r"\s+(?:is|equals|=|es|ist|est|è|равен|равна|равно)\s+(?:equal to\s+)?"
 _VALUE = r"(?P<value>\$[^$\n]{1,40}\$|[-−]?\d[\d.,/]*\d|[-−]?\d)"
 
@@ -252,8 +248,7 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     if asked is None or asked["name"].lower() in _GENERAL:
         return None
     within = re.compile(
-        rf"\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?\s+(?:so|and|hence|thus|which)\b",
-        re.I,
+        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?\s+(?:so|and|hence|thus|which)\b"
     ).search(body, start, end)
     if within and closing.lower().count(asked["name"].lower()) == 1:
         return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
@@ -262,9 +257,7 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     name = asked["name"].lower()
     before = body[:start].rstrip()
     begin = closing_sentence(before)[0]
-    stated = re.compile(rf"\b{re.escape(name)}{_STATED}{_VALUE}[\s.*]*$", re.IGNORECASE).search(
-        before, begin
-    )
+    stated = re.compile(rf"(?i)\b{re.escape(name)}{_STATED}{_VALUE}[\s.*]*$").search(before, begin)
     if stated is None or name in closing.lower():
         return None
     concluded = _CONCLUDES.search(before, begin, stated.start())
@@ -273,13 +266,11 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 
 _DECIDES = re.compile(
-    r"(?:^|[.!?:,]\s+|\n)(?:is|are|was|were|does|do|did|can|could|will|has|have)\s+(?P<rest>[^?]{3,200})\?",
-    re.IGNORECASE,
+    r"(?i)(?:^|[.!?:,]\s+|\n)(?:is|are|was|were|does|do|did|can|could|will|has|have)\s+(?P<rest>[^?]{3,200})\?"
 )
-_NOT = re.compile(r"n['’]t\b|\b(?:not|cannot|never)\b", re.IGNORECASE)
+_NOT = re.compile(r"(?i)n['’]t\b|\b(?:not|cannot|never)\b")
 _CLAUSES = re.compile(
-    r".*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b|[:;,.])[,\s]+(?=\S)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is).*(?:\b(?:that|so|hence|thus|therefore|means|conclude|implies|but|yet)\b|[:;,.])[,\s]+(?=\S)"
 )
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
@@ -301,9 +292,8 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
     clause = body[begin:end]
     if _ASKED_BACK.match(clause) or (led and UNASSERTED.search(led[0])):
         return None
-    exists = (
-        _EXISTS.match(clause.lstrip()) if _EXISTENCE.match(asked[0].strip(" .!?:,\n")) else None
-    )
+    existence = _EXISTENCE.match(asked[0].strip(" .!?:,\n"))
+    exists = _EXISTS.match(clause.lstrip()) if existence else None
     if exists and not (led and _CONDITIONAL.search(led[0])):
         noun = (exists["noun"] or exists["other"]).lower().removesuffix("s")
         is_asked = re.search(rf"\b{re.escape(noun)}", asked["rest"], re.IGNORECASE)
@@ -311,34 +301,31 @@ def _by_predicate(prompt: str, body: str, start: int, end: int) -> Named | None:
         return Named("", says, begin, end) if is_asked else None
     claimed = _content(clause)
     whole = bool(claimed) and claimed <= _content(asked["rest"])
-    verb = re.search(rf"\b(?:{'|'.join(_VERBS)})\b|n['’]t\b|'s\b", clause.lower())
+    verb = re.search(rf"\b(?:{_VERBS})\b|n['’]t\b|'s\b", clause.lower())
     if not whole or not (verb or _finite(clause, asked["rest"])):
         return None
     return Named("", "No" if _NOT.search(clause) else "Yes", begin, end)
 
 
 _EXISTENCE = re.compile(
-    r"(?:do(?:es)? there exist|(?:is|are) there)\b(?!\s(?:exactly|infinitely|finitely|no|only"
-    r"|at|more|less|fewer|always|two|one)\b|\s\d)",
-    re.IGNORECASE,
+    r"(?i)(?:do(?:es)? there exist|(?:is|are) there)\b(?!\s(?:exactly|infinitely|finitely|no|only"
+    r"|at|more|less|fewer|always|two|one)\b|\s\d)"
 )
 _EXISTS = re.compile(
-    r"(?:(?P<no>no such)|such an?|one such|infinitely many such)\s+[$]?(?P<noun>\w+)[$]?\s+exists?$"
-    r"|there (?:is|are|exists?) (?P<none>no )?such\s+(?:an? )?[$]?(?P<other>\w+)[$]?\s*$",
-    re.IGNORECASE,
+    r"(?i)(?:(?P<no>no such)|such an?|one such|infinitely many "
+    r"such)\s+[$]?(?P<noun>\w+)[$]?\s+exists?$|there (?:is|are|exists?) (?P<none>no "
+    r")?such\s+(?:an? )?[$]?(?P<other>\w+)[$]?\s*$"
 )
-_CONDITIONAL = re.compile(r"\b(?:for|if|when|unless|among)\b", re.IGNORECASE)
+_CONDITIONAL = re.compile(r"(?i)\b(?:for|if|when|unless|among)\b")
 _OFFERED = re.compile(
-    r"(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele|quel)\b)[^.!?\n]*?"
-    r"\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure|или)\s+"
-    r"(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?"
-    r"|una) )?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?",
-    re.IGNORECASE,
+    r"(?i)(?:^|[.!?:,]\s+|\n)(?!(?:how|what|which|who|find|give|combien|wie viele"
+    r"|quel)\b)[^.!?\n]*?\b(?P<first>[^\W\d_]{3,})(?:-t-(?:elle|il))?,?\s+(?:or|oder|ou|o|oppure"
+    r"|или)\s+(?:(?:is|does|do|will) (?:it|they) )?(?:(?:an?|the|eine?|une?|una) "
+    r")?(?P<second>[^\W\d_]{3,})\b[^.!?\n]{0,60}\?"
 )
 _FORMULA = re.compile(r"\$[^$]*\$")
 _GIVES_REASON = re.compile(
-    r",?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)\s",
-    re.IGNORECASE,
+    r"(?i),?\s+(?:since|because|as|by|for|denn|weil|da|car|parce que|porque|perché|так как)\s"
 )
 
 
@@ -349,10 +336,8 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     # A point within a formula ends no sentence.
     offered = _OFFERED.search(_FORMULA.sub("$", prompt[-MAX_QUESTION:]))
     # Of `converge absolutely, converge conditionally or diverge?` the offer has more than a word.
-    manners = [word for word in offered.groups() if word.endswith("ly")] if offered else []
-    if offered is None or (
-        manners and re.search(r"\b(?:con|di)verge\b", " ".join(offered.groups()))
-    ):
+    offer = " ".join(offered.groups()) if offered else ""
+    if offered is None or (re.search(r"ly\b", offer) and re.search(r"\b(?:con|di)verge\b", offer)):
         return None
     for reason in _GIVES_REASON.finditer(body, start, end):
         if body[start : reason.start()].strip():
@@ -380,9 +365,8 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
 
 
 _HEDGED = re.compile(
-    r"\b(?:might|may|can|could|would|should|seem\w*|appear\w*|fail\w*|hardly|nothing|nobody|none|only"
-    r"|if|unless|whether|either|or|of|look\w*|könnte|würde|scheint|semble|parece|sembra)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:might|may|can|could|would|should|seem\w*|appear\w*|fail\w*|hardly|nothing|nobody|none|only"
+    r"|if|unless|whether|either|or|of|look\w*|könnte|würde|scheint|semble|parece|sembra)\b"
 )
 """Words that leave a clause open, or make it a clause about another thing (`the series of ...`)."""
 _SUBJECT = re.compile(
@@ -406,10 +390,9 @@ def _stem(word: str) -> str:
 
 _DATE = re.compile(DATE)
 _DATE_ASKED = re.compile(
-    r"\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
+    r"(?i)\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
     r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
-    r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠",
-    re.IGNORECASE,
+    r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠"
 )
 
 
@@ -425,16 +408,14 @@ def other_event(prompt: str, before: str, answer: str) -> str:
 
 # What happens on a date, other than that it is or falls on it.
 _HAPPENS = re.compile(
-    r"\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus|hence)\b)([a-z]{2,})"
-    r"\s+on (?:the )?$",
-    re.IGNORECASE,
+    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus|hence)\b)([a-z]{2,})"
+    r"\s+on (?:the )?$"
 )
 _BASE_ASKED = re.compile(
-    r"\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
+    r"(?i)\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
     r"|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
     r"|sixteen|twelve)|sistema hexadecimal|hexadezimalsystem)|hexadecimal (?:form|representation"
-    r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн",
-    re.IGNORECASE,
+    r"|digits?|number|notation)|hexadezimal\w*)\b|十六进制|16進数|шестнадцатеричн"
 )
 _DIGITS = re.compile(
     r"(?:(?<!and)(?<!or)(?<!und)(?<!et)(?<!\d)(?<!\d[,;])\s|[=($])(?:0x(?=[0-9A-Z]+\b))?(?P<value>0x[0-9a-f]{1,12}|(?!I\b|A\s[a-z])[0-9A-Z]{1,12})"
@@ -461,15 +442,13 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 
 _CHANCE_ASKED = re.compile(
-    r"\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
-    r"|probabilità)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
+    r"|probabilità)\b"
 )
 _CHANCE = re.compile(
-    r"\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance|probability)\s+is"
+    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance|probability)\s+is"
     r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
-    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$",
-    re.IGNORECASE,
+    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$"
 )
 
 
@@ -491,9 +470,8 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
     turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
     if turned.intersection(_PAIR.findall(before.lower())):
         return None
-    return Named(
-        "", f"{ratio['first']}:{ratio['second']}", ratio.start("first"), ratio.end("second")
-    )
+    value = f"{ratio['first']}:{ratio['second']}"
+    return Named("", value, ratio.start("first"), ratio.end("second"))
 
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
@@ -501,14 +479,12 @@ def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
     if chance is None or int(chance["part"]) > int(chance["whole"]):
         return None
-    return Named(
-        "", f"{chance['part']}/{chance['whole']}", chance.start("part"), chance.end("whole")
-    )
+    value = f"{chance['part']}/{chance['whole']}"
+    return Named("", value, chance.start("part"), chance.end("whole"))
 
 
-_VERBS = ("is", "are", "was", "were", "does", "do", "did", "can", "could", "will", "has", "have",
-          "cannot")  # fmt: skip
-_ASKED_BACK = re.compile(rf"\W*(?:{'|'.join(_VERBS)})\b", re.IGNORECASE)
+_VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"
+_ASKED_BACK = re.compile(rf"(?i)\W*(?:{_VERBS})\b")
 
 
 def _finite(clause: str, asked: str) -> bool:
@@ -524,16 +500,13 @@ def _content(text: str) -> set[str]:
     return {word.removesuffix("s") for word in pieces if word not in _LINKING}
 
 
-_WHO = re.compile(
-    r"\b(?:(?P<who>who)|which|what) (?P<clause>[a-z][^?.;:,]*)(?:,[^?.]*)?\?", re.IGNORECASE
-)
+_WHO = re.compile(r"(?i)\b(?:(?P<who>who)|which|what) (?P<clause>[a-z][^?.;:,]*)(?:,[^?.]*)?\?")
 MAX_NOUN = 5
 """The most words between `which` and the predicate: `which of the three friends has ...`."""
 _INSERTED = words("the a an now then still also therefore thus clearly finally indeed currently")
 """Words that a predicate may have or not."""
 _LEADS = re.compile(
-    r"\W*(?:(?:so|thus|hence|therefore|then|now|overall|clearly|in the end|at the end)\b,?\s+)*",
-    re.IGNORECASE,
+    r"(?i)\W*(?:(?:so|thus|hence|therefore|then|now|overall|clearly|in the end|at the end)\b,?\s+)*"
 )
 _DOES = re.compile(
     rf"(?i:it is |it's )?(?P<name>{_CAPITAL}[^\W\d_]+(?: {_CAPITAL}[^\W\d_]+)?)\s+(?:who\s+)?"
@@ -544,9 +517,8 @@ _CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
 
 
 _LIMITED = re.compile(
-    r"\b(?:in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
-    r"|at the (?:start|beginning)|but only)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
+    r"|at the (?:start|beginning)|but only)\b"
 )
 """Words with which a sentence says so of another time, or not quite."""
 
@@ -646,7 +618,6 @@ _STATED_WORDS = re.compile(
     r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
 )
 _DOUBTED = re.compile(
-    r"\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely|formerly|if|unless|whether|either|or|look\w*"
-    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely|formerly|if|unless|whether|either|or|look\w*"
+    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b"
 )

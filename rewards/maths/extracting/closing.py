@@ -48,9 +48,8 @@ _KNOWN = words(
 )
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
-    r"^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
-    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$",
-    re.IGNORECASE,
+    r"(?i)^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
+    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$"
 )
 
 
@@ -91,24 +90,22 @@ def whole(body: str) -> Candidate | None:
 
 
 _ARROW = re.compile(
-    r"(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)",
-    re.DOTALL,
+    r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
 _LABELLED = re.compile(
-    r"(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
+    r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:answer|count|total|sum"
-    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])",
-    re.IGNORECASE,
+    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
 _EXPLAINS = re.compile(
-    r"\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work|steps?|why"
-    r"|check|explication|begründung|explicación|объяснение|解析|理由|说明)\b.*",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work|steps?|why"
+    r"|check|explication|begründung|explicación|объяснение|解析|理由|说明)\b.*"
 )
 _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _PART = re.compile(r"\W*[a-h1-9]\)")
+_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
@@ -132,20 +129,13 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
-    for place, line in enumerate(lines):
-        if place and _EXPLAINS.fullmatch(line):
-            del lines[place:]
-            break
+    explained = (n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line))
+    del lines[next(explained, len(lines)) :]
     names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
     together = (
-        all(_PART.match(line) for line in lines)
+        all(map(_PART.match, lines))
         or ("" not in names and len(set(names)) == len(lines))
-        or any(
-            line.count("{") != line.count("}")
-            or line.endswith((",", "\\\\", "and", "or", "$$"))
-            or line in {"\\[", "\\]"}
-            for line in lines
-        )
+        or any(line.count("{") != line.count("}") or _UNFINISHED.search(line) for line in lines)
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text
@@ -168,12 +158,10 @@ def listed_values(body: str, count: int) -> Candidate | None:
             return None
         text = cleaned(", ".join(row.strip("-*• ") for row in rows))
         return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
-    if (listed := rows_of(body, count)) and not (
-        _DISOWNS.search(body[: listed.start].rstrip()[-120:])
-        or _DISOWNS.search(body[listed.start :])
-        or _STEPS.search(body, listed.start)
-    ):
-        return listed
+    if (listed := rows_of(body, count)) and not _STEPS.search(body, listed.start):
+        around = body[: listed.start].rstrip()[-120:], body[listed.start :]
+        if not any(map(_DISOWNS.search, around)):
+            return listed
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
@@ -184,9 +172,8 @@ def listed_values(body: str, count: int) -> Candidate | None:
 
 
 _DISOWNS = re.compile(
-    r"\b(?:wrong|incorrect|reject\w*|discard\w*|false|invalid|extraneous|not|no|violat\w+|guess\w*"
-    r"|contradict\w*|either|or|claims?|instance|example|tr(?:y|ies|ied)|suppose|assume|if|unless)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:wrong|incorrect|reject\w*|discard\w*|false|invalid|extraneous|not|no|violat\w+|guess\w*"
+    r"|contradict\w*|either|or|claims?|instance|example|tr(?:y|ies|ied)|suppose|assume|if|unless)\b"
 )
 """Words beside values that the writer does not claim."""
 _NAMED_ROW = re.compile(
@@ -216,9 +203,8 @@ _STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|
 
 # `None of these`, `possible: A or C`: such a response picks no single letter.
 _ALL_OR_NONE = re.compile(
-    rf"\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
-    rf"|{DENIAL.pattern}",
-    re.IGNORECASE,
+    rf"(?i)\b(?:all|none|any|each|both|every) of\b|\b(?:possible|possibilities|candidates)\b"
+    rf"|{DENIAL.pattern}"
 )
 
 
@@ -244,9 +230,8 @@ _IDEOGRAPHS = re.compile("[一-鿿぀-ヿ가-힣]")
 _SENTENCE = re.compile(r"[A-ZÀ-ÖØ-ÞА-ЯΑ-Ω][^\W\d_A-ZА-Я]*(?:['’]s)?,?\s.*\d.*\.$")
 _FIRST_PERSON = re.compile(r"I(?:['’]\w+)?\s")
 _LETTERED = re.compile(
-    r"(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
-    r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b",
-    re.DOTALL,
+    r"(?s)(?!\(?[A-J][).:]\s)(?!\W*(?i:option|choice|answer|letter)\W*[A-J]\W*$)(?!.*[\\=\d])"
+    r"(?=.*\b[A-J]\b).*?\b[A-Za-z]{3,}\b"
 )
 """Words around a capital letter that is not a choice: `A solution exists.`"""
 _OPENED = re.compile(r"^[A-Za-z][A-Za-z ,]+(?:\$[^$]+\$|\\\(.+\\\))[.\s]*$")
@@ -307,7 +292,7 @@ def _is_prose(text: str) -> bool:
 
 
 _WORKS = re.compile(
-    r"\b(?:this|it|that|which) (?:holds|is true) for\b|^(?:so )?only\b.*\bworks\W*$", re.IGNORECASE
+    r"(?i)\b(?:this|it|that|which) (?:holds|is true) for\b|^(?:so )?only\b.*\bworks\W*$"
 )
 _GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
@@ -338,32 +323,28 @@ _CHECKED_OPTION = re.compile(
     r"(?P<verdict>(?i:yes|no|true|false|correct|incorrect|right|wrong|works|fails|[✓✔✗✘✅❌]))"
     r"[\s.!*]*$"
 )
-_AFFIRMS = re.compile(r"yes|true|correct|right|works|[✓✔✅]", re.IGNORECASE)
+_AFFIRMS = re.compile(r"(?i)yes|true|correct|right|works|[✓✔✅]")
 # Words right before a letter that turn the pick around: `not B`, `except B`, `if B`.
 _NOT_PICKED = re.compile(
-    r"(?:n't|\bnot|\bnever)\s+(?:\w+\s+)?$|\b(?:or|nor|and|neither)\s+$|\b(?:if|whether)\b[^,]*$"
+    r"(?i)(?:n't|\bnot|\bnever)\s+(?:\w+\s+)?$|\b(?:or|nor|and|neither)\s+$|\b(?:if|whether)\b[^,]*$"
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
-    r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$",
-    re.IGNORECASE,
+    r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
 _LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
 _YES_NO = re.compile(
-    r"^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)",
-    re.IGNORECASE,
+    r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as|for)\b)"
+    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
 )
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
-    r"(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
+    r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
     r"|[.:]\s+(?:so|hence|thus|therefore),?\s+)[*_\"]*"
     r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
-    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$",
-    re.IGNORECASE,
+    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
 )
 _TO_ONESELF = re.compile(
-    r"\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*|suppose|assume)"
-    r"\b[^.!\n]*\W*$",
-    re.IGNORECASE,
+    r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*|suppose|assume)"
+    r"\b[^.!\n]*\W*$"
 )
 """The end of a line that asks, checks or doubts, which a verdict behind it speaks of."""
 
@@ -371,20 +352,18 @@ _TO_ONESELF = re.compile(
 def _last_word(body: str) -> re.Match[str] | None:
     """Return the verdict that is the last sentence, unless it speaks of the line before."""
     word = _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
-    return (
-        word if word and not _TO_ONESELF.search(body[: word.start() + 1].rstrip()[-120:]) else None
-    )
+    before = body[: word.start() + 1].rstrip()[-120:] if word else ""
+    return None if _TO_ONESELF.search(before) else word
 
 
 # `So no, 2047 is not prime`: the word and the whole statement.
 _LAST_VERDICT = re.compile(
-    r"\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
+    r"(?i)\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
     r"|não|да|нет|evet|hayır|tak|nie|是的?|不是|否|はい|いいえ|네|예|아니요)"
     r"(?:\b[*_\"]*[,;:—–]\s|(?<=[^\x00-\x7f])[，、,])(?![^.。]*(?:[如若但吗]|もし|만약|\b(?:wenn|falls|sofern|aber|nur|si|mais|pero|solo|sólo|se|mas|ma"
     r"|если|но|только)\b))(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no|or|assuming"
     r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
-    r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$",
-    re.IGNORECASE,
+    r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$"
 )
 MAX_LAST_WORD = 40
 """The characters at the end of a response that are searched for such a sentence."""
@@ -404,11 +383,10 @@ _NAMED = re.compile(
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
 _SPELLED = re.compile(
-    r"(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
+    r"(?i)(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?|gives?|makes?|gets?|leaves?|has|have)\s+"
     r"(?:(?:exactly|only|just|equal to)\s+)?"
     rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
-    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)",
-    re.IGNORECASE,
+    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)"
 )
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
@@ -420,25 +398,22 @@ _VERB = (
     r"|ci sono|(?:sind|ist) es|sind|sont|son|são|sono|est|es(?! gibt)|ist|é|è|a)"
 )
 _COUNTS = re.compile(
-    rf"{_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
+    rf"(?i){_VERB}\s+(?:(?:exactly|only|just|equal to|about|also|donc|genau|exactamente|ровно)\s+)?"
     r"(?P<rest>[^\W\d_][^\d$=.,;:()*]{1,70})[.!]?"
-    r"(?:;\s(?:es|it is|it's|c'est|das ist)\s[^;\d$]*)?\s*$",
-    re.IGNORECASE,
+    r"(?:;\s(?:es|it is|it's|c'est|das ist)\s[^;\d$]*)?\s*$"
 )
 _DERIVED = re.compile(
-    r"\b(?:of(?! them\W*$)|or|and|than|times|percent|fewer|less|most|least|if|unless|not|digits?"
-    r"|hundreds?|each|other"
-    r"|per|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:of(?! them\W*$)|or|and|than|times|percent|fewer|less|most|least|if|unless|not"
+    r"|digits?|hundreds?|each|other|per|und|oder|ou|et|y|o|e|и|или|als|que|чем)\b"
 )
 """Words behind a count that make it another number, or one of several."""
 _STATED = re.compile(r"(?:=|\b(?:is|are|equals|gives|has|have|get|makes)\b)\s*[$\\(*]*-?\d")
 _AGAIN = re.compile(r",\s+(?:which|so|hence|thus|therefore|i\.e\.|that is)\b")
 _ENGLISH_NUMBER = re.compile(
-    rf"(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+", re.IGNORECASE
+    rf"(?i)(?:(?:{_NUMBERS})\b(?:[ -]|$)(?:and (?:a )?(?=(?:{_NUMBERS})\b))?)+"
 )
 _SUBJECT = re.compile(
-    r"\W*(?:(?:so|therefore|thus|hence|then|in total|in all|overall|altogether),?\s+)*"
+    r"(?i)\W*(?:(?:so|therefore|thus|hence|then|in total|in all|overall|altogether),?\s+)*"
     r"(?:exactly\s+)?"
     rf"(?P<n>(?:{_NUMBERS})\b(?:(?:[ -](?:and (?:a )?)?)(?:{_NUMBERS})\b)*)"
     r"(?P<noun>(?: [a-z]+){1,4}?)"
@@ -446,23 +421,21 @@ _SUBJECT = re.compile(
     r"|possible|available|enough|sufficient|made|played|formed|exchanged|in (?:all|total))"
     r"|(?:can|could) be (?:made|formed|drawn|chosen)|remain|satisfy|work|exist|take place|occur"
     r"|happen)"
-    r"\b[a-z ]{0,30}[.!]?\s*$",
-    re.IGNORECASE,
+    r"\b[a-z ]{0,30}[.!]?\s*$"
 )
 _NO_COUNT = words(
     "more extra in out tens hundredths tenths squared cubed groups pairs rows teams boxes ways"
 )
 """Words behind a number that make it no count of what the sentence is about."""
-_NOT_ALONE = re.compile(r"(?:one|a|an|half|third|quarter|thirds|dozen)\b", re.IGNORECASE)
+_NOT_ALONE = re.compile(r"(?i)(?:one|a|an|half|third|quarter|thirds|dozen)\b")
 # `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
 # is nothing to find.
 _NOTHING = re.compile(
-    r"(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
+    r"(?i)(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
     rf"(?:(?<!\w)|(?<=[一-鿿가-힣]))(?:no (?!other|more|further)\w+ (?:solutions?|roots?)"
     rf"|{NO_SOLUTION})"
     r"(?=[.!*。]*\s*$)"
-    r"|(?<=\blimit )(?:does not|doesn['’]t) exist(?=[.!*]*\s*$))",
-    re.IGNORECASE,
+    r"|(?<=\blimit )(?:does not|doesn['’]t) exist(?=[.!*]*\s*$))"
 )
 _ABSENT = re.compile(
     r"\b(?:no|not|keine?|pas|aucune|sin|sem|não|non|nessuna|senza|нет|не имеет|empty)\b|n['’]t\b"
@@ -544,9 +517,8 @@ def worded(body: str) -> Candidate | None:
 
 
 _SUPPOSED = re.compile(
-    r"\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore|that)\b)"
-    r"[^;]*",
-    re.IGNORECASE,
+    r"(?i)\W*(?:if|when|unless|si|wenn|falls|se|если|若|如果)\b[^,;]*,(?!.*\b(?:so|hence|thus|therefore|that)\b)"
+    r"[^;]*"
 )
 
 
@@ -597,12 +569,8 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     if _STATED.search(body, (again or [start])[-1], begin):
         return None
     behind = phrase[length:]
-    if (
-        not length
-        or _NOT_ALONE.fullmatch(phrase[:length].strip())
-        or _DERIVED.search(behind)
-        or "-" in behind
-    ):
+    alone = _NOT_ALONE.fullmatch(phrase[:length].strip())
+    if alone or _DERIVED.search(behind) or "-" in behind:
         return None
     stop = begin + length
     unit = re.match(r"\s*(?:(?:square|cubic)\s+)?[A-Za-z]+", behind)
@@ -613,12 +581,9 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     return Candidate(CandidateKind.WORD, text, begin, stop, start, end, ignored=ignored)
 
 
-_VALUE_IN_WORDS = re.compile(
-    rf"[A-J](?:(?:, | and |, and )[A-J])+$|(?:{_NUMBERS})\b", re.IGNORECASE
-)
+_VALUE_IN_WORDS = re.compile(rf"(?i)[A-J](?:(?:, | and |, and )[A-J])+$|(?:{_NUMBERS})\b")
 _OTHERS = re.compile(
-    r"\b(?:candidates?|poles?|possib\w+|exclud\w+|test\w*|cases?|false|wrong|incorrect|not|either)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:candidates?|poles?|possib\w+|exclud\w+|test\w*|cases?|false|wrong|incorrect|not|either)\b"
 )
 """Words that make stressed values other things than the answer."""
 
@@ -632,12 +597,8 @@ def _stands_for_value(body: str, start: int, emphasis: re.Match[str], end: int) 
     stated = _STATES.search(body, start, emphasis.start()) or (
         emphasis[2].endswith(("percent", "per cent")) and body[: emphasis.start()].endswith(" by ")
     )
-    return bool(
-        closes
-        and stated
-        and _VALUE_IN_WORDS.match(emphasis[2])
-        and not _OTHERS.search(body, start, emphasis.start())
-    )
+    value = closes and stated and _VALUE_IN_WORDS.match(emphasis[2])
+    return bool(value) and not _OTHERS.search(body, start, emphasis.start())
 
 
 _BETWEEN_VALUES = re.compile(r"\s*(?:,\s*)?(?:and|und|et|y|e|и)?\s*")

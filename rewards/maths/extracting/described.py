@@ -53,16 +53,14 @@ _BOUND = re.compile(
     rf"(?P<too>,? (?:and|but|or) (?:also )?(?:is )?{_PHRASE}\s+{_LIMIT})?[\s.*!]*$"
 )
 _FAILS = re.compile(
-    r"\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*|untrue|violat\w*|invalid"
-    r"|impossible|incorrect|broken|excluded|outside|except)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:fails?|false|undefined|wrong|unless|or|nothing|contradict\w*|untrue|violat\w*|invalid"
+    r"|impossible|incorrect|broken|excluded|outside|except)\b"
 )
 
 
 _HOLDS = re.compile(
-    r"(?<!stops )(?<!longer )(?<!never )\b(?:h[oe]ld|true|satisf|solution|solve|valid|work|exactly"
-    r"|precisely|whenever)\w*",
-    re.IGNORECASE,
+    r"(?i)(?<!stops )(?<!longer )(?<!never )\b(?:h[oe]ld|true|satisf|solution|solve|valid|work"
+    r"|exactly|precisely|whenever)\w*"
 )
 
 
@@ -143,8 +141,8 @@ def _shells(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _ASKED = re.compile(
-    r"\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-z]{2,}(?: per [a-z]+)?)\b",
-    re.I,
+    r"(?i)\b(?:how many|in|into|to) (?P<unit>(?:percentage|basis) points?|[a-z]{2,}(?: per "
+    r"[a-z]+)?)\b"
 )
 _VALUE = r"-?\d[\d,]*(?:\.\d+)?"
 _TWICE = re.compile(
@@ -177,7 +175,7 @@ _DECIDED = re.compile(
     r"(?:null(?: hypothesis)?|\$?H_?\{?0\}?\$?|H₀)(?:,? \$?H_?\{?0\}?\$?| \(H₀\))?[\s.*!]*$"
 )
 _SUPPOSED = re.compile(
-    r"\b(?:if|would|whether|when|should we|could|might|not enough to|wrong|never|claims?)\b", re.I
+    r"(?i)\b(?:if|would|whether|when|should we|could|might|not enough to|wrong|never|claims?)\b"
 )
 
 
@@ -193,10 +191,9 @@ def _decision(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _RANKED = re.compile(
-    r"\W*(?:(?:so|thus|hence|therefore),? )?the (?P<rank>first|second|third|fourth|fifth)"
+    r"(?i)\W*(?:(?:so|thus|hence|therefore),? )?the (?P<rank>first|second|third|fourth|fifth)"
     r" (?:option|choice|answer|statement|one)\b(?: \([^()]{1,20}\))? is (?:the )?"
-    r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$",
-    re.IGNORECASE,
+    r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$"
 )
 _RANKS = ("first", "second", "third", "fourth", "fifth")
 
@@ -213,8 +210,7 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
 
 
 _AT = re.compile(
-    r"(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))",
-    re.IGNORECASE,
+    r"(?i)(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))"
 )
 
 
@@ -236,46 +232,33 @@ _BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
 
 
 _Finder = Callable[[str, str, int, int], Described | None]
-_FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
-    (
-        re.compile(
-            r"\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
-            r".*\b(?:solve|solutions?|which|what|find all)\b",
-            re.IGNORECASE | re.DOTALL,
-        ),
-        _bound,
-    ),
-    (re.compile(r"_\{?n|\bcoefficient|\bn\b"), _parity),
-    (re.compile(r"multiplicit", re.IGNORECASE), _multiplicities),
-    (re.compile(r"\bconfiguration", re.IGNORECASE), _shells),
-    (_ASKED, _twice),
-    (re.compile(r"\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀", re.I), _decision),
-    (
-        re.compile(
-            r"\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
-            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
-            re.IGNORECASE | re.DOTALL,
-        ),
-        _time,
-    ),
-    (re.compile(r"\b(?:option|choice|statement|which|answer)\b", re.IGNORECASE), _ranked),
-)
+_CALLS: dict[_Finder, str] = {
+    _bound: r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+    r".*\b(?:solve|solutions?|which|what|find all)\b",
+    _parity: r"_\{?n|\bcoefficient|\bn\b",
+    _multiplicities: r"(?i)multiplicit",
+    _shells: r"(?i)\bconfiguration",
+    _twice: _ASKED.pattern,
+    _decision: r"(?i)\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀",
+    _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+    r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+    _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
+}
+_FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())
 """What a question has to say for each kind of description."""
 
 
 # --- gains and losses ---
 
-_GAIN = re.compile(r"\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b", re.I)
-_LOSS_ASKED = re.compile(r"\blos(?:s|es|e|t|ing)\b", re.IGNORECASE)
+_GAIN = re.compile(r"(?i)\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b")
+_LOSS_ASKED = re.compile(r"(?i)\blos(?:s|es|e|t|ing)\b")
 _LOSES = re.compile(
-    r"\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"
-    r"|\s+on average)*[\s$*({\\}]*$",
-    re.IGNORECASE,
+    r"(?i)\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"
+    r"|\s+on average)*[\s$*({\\}]*$"
 )
 _A_LOSS = re.compile(
-    r"(?:\\text\w*\s*\{)?(?:an? )?(?:expected |average |net )*loss of[\s}~]*"
-    r"(?P<value>\\?\$?\s*\d[\d.,]*).*",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)(?:\\text\w*\s*\{)?(?:an? )?(?:expected |average |net )*loss of[\s}~]*"
+    r"(?P<value>\\?\$?\s*\d[\d.,]*).*"
 )
 _AMOUNT = re.compile(r"[\s$\\]*(?P<value>\d[\d.,]*)(?!\d)")
 

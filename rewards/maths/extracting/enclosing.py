@@ -34,10 +34,8 @@ def piece(body: str, first: int, last: int) -> tuple[int, int] | None:
     """Return (start, end) of the piece of a formula around the boxes from `first` to `last`, or
     None for boxes that stand alone.
     """
-    if (
-        body[first - 1 : first] == "$" == body[last : last + 1]
-        and body[first - 2 : first - 1] != "\\"
-    ):
+    alone = body[first - 1 : first] == "$" == body[last : last + 1]
+    if alone and body[first - 2 : first - 1] != "\\":
         return None
     start, end, in_formula = _formula(body, first, last)
     if not body[start:first].strip() and not body[last:end].strip():

@@ -174,39 +174,33 @@ _LISTS = re.compile(
 
 def _list_start(body: str, before: list[re.Match[str]], last: re.Match[str]) -> re.Match[str]:
     """Return the first number of the list that `last` ends: `5 or 6`, `are 3, 5 and 11`."""
-    first = last
-    for previous in reversed(before):
-        gap = (body, previous.end(), first.start())
-        if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
-            break
-        first = previous
+    first = _first_of(body, before, last, _OR, _AND)
     if first is last or _LISTS.search(body, max(0, first.start() - 16), first.start()):
         return first
     # Without a word such as `are` before, `and` may join two statements (`Ann has 3 and 5 are
     # left`), so that only commas and `or` make a list.
-    first = last
+    return _first_of(body, before, last, _OR)
+
+
+def _first_of(
+    body: str, before: list[re.Match[str]], last: re.Match[str], *joints: re.Pattern[str]
+) -> re.Match[str]:
+    """Return the first of the matches that end in `last`, with nothing but joints between."""
     for previous in reversed(before):
-        if not _OR.fullmatch(body, previous.end(), first.start()):
+        if not any(joint.fullmatch(body, previous.end(), last.start()) for joint in joints):
             break
-        first = previous
-    return first
+        last = previous
+    return last
 
 
 def _point_list(body: str, points: list[re.Match[str]]) -> tuple[int, int]:
     """Return the span of the points that the last of some belongs to (`the pairs (2, 3) and
     (1, 6)`); without a word that leads to several, of the last one alone.
     """
-    first = points[-1]
-    for previous in reversed(points[:-1]):
-        gap = (body, previous.end(), first.start())
-        if not _OR.fullmatch(*gap) and not _AND.fullmatch(*gap):
-            break
-        first = previous
+    first = _first_of(body, points[:-1], points[-1], _OR, _AND)
     # Points in brackets are a list; numbers are one only behind a word that leads to several.
-    alone = _RELATES.search(body, max(0, first.start() - 24), first.start())
-    led = (first[0][0] in "([" and not alone) or _SEVERAL.search(
-        body, max(0, first.start() - 24), first.start()
-    )
+    ahead = body[max(0, first.start() - 24) : first.start()]
+    led = (first[0][0] in "([" and not _RELATES.search(ahead)) or _SEVERAL.search(ahead)
     return (first if led else points[-1]).start(), points[-1].end()
 
 
@@ -288,10 +282,10 @@ _UNITS = (
 _UNIT = re.compile(
     rf"(?:\s|(?=[A-Za-z][A-Za-z²³])|(?=[^\x00-\x7f])){_UNITS}(?:(?![\w²³/^])|(?=です|である|입니다|이다))"
 )
-_UNIT_BEHIND = re.compile(rf"[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)", re.MULTILINE)
+_UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 
 
-_DOLLARS = re.compile(r"\\.|\$\$?", re.DOTALL)
+_DOLLARS = re.compile(r"(?s)\\.|\$\$?")
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
 _JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
@@ -366,10 +360,9 @@ _EQUATION = (
 )
 _CURVE = r"(?:line|circle|plane|curve|graph|parabola|ellipse|hyperbola|sphere|axis|tangent|normal)"
 _CALLED = re.compile(
-    rf"\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
+    rf"(?i)\b{_EQUATION}s?\b(?: \w+){{0,6}}\W*$|^\W*(?:\w+,?\s+)?(?:the|its|an?"
     rf"|our)\s+(?:\w+\s+){{0,2}}"
-    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$",
-    re.IGNORECASE,
+    rf"{_CURVE}\b(?! of)|\b(?:satisf|obey|fulfil|described by|governed by|modell?ed by)\w*\W*$"
 )
 """Words that call the formula behind them an equation: `the tangent line is $y - x = 3$`."""
 _COMPOUND = re.compile(
@@ -377,13 +370,11 @@ _COMPOUND = re.compile(
     r"|frac)(?![a-z])))[^=<>,;&]*[A-Za-z][^=<>,;&]*=[^=]*$"
 )
 _OF_EQUATIONS = re.compile(
-    rf"\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain|fact"
-    r"|system|form|rule|goal|claim|statement)",
-    re.IGNORECASE,
+    rf"(?i)\b(?:{_EQUATION}|{_CURVE}|where|when|if|suppose|given|know|have|steps? is|left|remain"
+    rf"|fact"
+    r"|system|form|rule|goal|claim|statement)"
 )
-_MEMBERS = re.compile(
-    r"(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))", re.DOTALL
-)
+_MEMBERS = re.compile(r"(?s)(?:(?!\\(?:q?quad|text))[^=,;&<>])+=(?!.*[=,;]|.*\\(?:q?quad|text))")
 _CONTINUES = re.compile(r"(?:\s|&|\\q?quad)*(?:=|\\equiv(?![a-z]))(?:\s|&)*")
 
 

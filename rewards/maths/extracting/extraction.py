@@ -56,18 +56,11 @@ def _last_statement(_: str, statements: Statements) -> Candidate | None:
 
 def _result(body: str, statements: Statements) -> Candidate | None:
     """Return the last `the result is ...`, unless more computation follows."""
-    results = [
-        candidate
-        for candidate in statements.seen
-        if candidate.kind is CandidateKind.RESULT and not candidate.ignored
-    ]
-    if not results:
-        return None
-    rest = DENIAL.sub("", body[results[-1].end :])
+    claims = (seen for seen in reversed(statements.seen) if not seen.ignored)
+    result = next((claim for claim in claims if claim.kind is CandidateKind.RESULT), None)
+    rest = DENIAL.sub("", body[result.end :]) if result else ""
     # The first two characters may close the formula of the result itself (`$`, `\)`).
-    if any(c.isdigit() or c in "$\\" for c in rest[2:]):
-        return None
-    return results[-1]
+    return None if any(c.isdigit() or c in "$\\" for c in rest[2:]) else result
 
 
 RANKING: tuple[Rank, ...] = (
@@ -106,15 +99,9 @@ class Ranked(NamedTuple):
 
 
 _TURN_ENDS = (
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|endoftext|>",
-    "</s>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<|return|>",
-)
+    "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>", "<|end_of_text|>",
+    "<end_of_turn>", "<|return|>",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=16)
@@ -155,26 +142,21 @@ def extract(
         body = without_warnings(body)
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
-        return Extraction(None, "empty", offset, offset, reason=reason)
+        return Extraction(None, "empty", offset, offset, reason)
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)
     if truncated:
-        return Extraction(
-            None, "truncated", offset, offset, reason="cut off before a marked answer"
-        )
+        return Extraction(None, "truncated", offset, offset, "cut off before a marked answer")
     ignored = [candidate for candidate in statements.seen if candidate.ignored]
     for _, candidate in _lower_ranks(body, statements):
         if not candidate.ignored:
             return _extraction(body, offset, candidate, [])
         ignored.append(candidate)
-    reason = next(
-        (f"the only answer does not count: {candidate.ignored}" for candidate in ignored), ""
-    )
-    return Extraction(
-        None, "none", offset, offset, refused=bool(reason),
-        reason=reason or "no box, no announced answer, no expression",
-    )  # fmt: skip
+    if ignored:
+        reason = f"the only answer does not count: {ignored[0].ignored}"
+        return Extraction(None, "none", offset, offset, reason, refused=True)
+    return Extraction(None, "none", offset, offset, "no box, no announced answer, no expression")
 
 
 def _lower_ranks(body: str, statements: Statements) -> Iterator[tuple[int, Candidate]]:
@@ -227,12 +209,8 @@ def _extraction(
     text = winner.text
     if several and winner.kind is CandidateKind.BOX:
         # Every box counts here, so no value is left that could be a rival (decision 0304).
-        boxes = [
-            box
-            for box in all_boxes(body)
-            if box.end <= winner.said_to and body[box.open : box.close].strip()
-        ]
-        text = joined(body, boxes)
+        boxes = (box for box in all_boxes(body) if box.end <= winner.said_to)
+        text = joined(body, [box for box in boxes if body[box.open : box.close].strip()])
         rule, rivals = "boxes", []
     if winner.kind is CandidateKind.BOX and _OPERATES.search(text):
         worked = _WORKED.match(body, winner.said_to)
@@ -240,9 +218,8 @@ def _extraction(
     if not text.isascii():
         text = without_decoration(text)
     if len(text) > MAX_ANSWER:
-        return Extraction(
-            None, rule, start, end, f"the answer is longer than {MAX_ANSWER} characters"
-        )
+        reason = f"the answer is longer than {MAX_ANSWER} characters"
+        return Extraction(None, rule, start, end, reason)
     return Extraction(
         text, rule, start, end, rivals=tuple(rivals),
         equation=called_equation(body, text, winner.start),
@@ -266,32 +243,21 @@ def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> l
     if not body.strip():
         return []
     statements = Statements(body, truncated=truncated)
-    ranked = [
-        (1, candidate)
-        for candidate in statements.seen
-        if candidate.kind is not CandidateKind.RESULT
-    ]
+    ranked = [(1, seen) for seen in statements.seen if seen.kind is not CandidateKind.RESULT]
     if statements.last is not None and statements.last not in statements.seen:
         # `last` is a correction, or a copy of a seen statement with a reason why it is void. The
         # copy takes the place of the original, which has the same start.
-        ranked = [
-            (rank, candidate)
-            for rank, candidate in ranked
-            if candidate.start != statements.last.start
-        ]
+        ranked = [pair for pair in ranked if pair[1].start != statements.last.start]
         ranked.append((1, statements.last))
     ranked += _lower_ranks(body, statements)
     winner = statements.last
     if winner is None and not truncated:
-        winner = next(
-            (candidate for rank, candidate in ranked if rank > 1 and not candidate.ignored), None
-        )
+        winner = next((other for rank, other in ranked if rank > 1 and not other.ignored), None)
     ranked.sort(key=lambda pair: (pair[1].start, pair[0]))
+    fates = [_fate(rank, candidate, winner) for rank, candidate in ranked]
     return [
-        Ranked(
-            rank, replace(candidate, start=offset + candidate.start), _fate(rank, candidate, winner)
-        )
-        for rank, candidate in ranked
+        Ranked(rank, replace(candidate, start=offset + candidate.start), fate)
+        for (rank, candidate), fate in zip(ranked, fates, strict=True)
     ]
 
 

@@ -97,20 +97,17 @@ def _without_brackets(text: str) -> str:
 
 
 _SIZES = re.compile(r"\\(?:left|right)?(?![a-zA-Z])")
-_ENCLOSED = re.compile(r"[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]", re.DOTALL)
+_ENCLOSED = re.compile(r"(?s)[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]")
 _MARKS = re.compile(r"[()\[\]{}]|(?<!\\)[,;](?!\d{3}(?!\d))|\band\b")
 _SEVERAL = re.compile(
     r"[,;](?:\s|~|\\[ ,;:]|\\q?quad)|\s(?:\\text\s*\{\s*)?and\s|[^,;\s]\s+(?=\([b-h2-8]\)\s)"
 )
-_ONLY = re.compile(
-    r"\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b", re.IGNORECASE
-)
+_ONLY = re.compile(r"(?i)\b(?:only|of which|reject\w*|discard\w*|extraneous|wrong|not)\b")
 """Words behind the last box that take one of them back."""
 MAX_BETWEEN = 160
 """Most characters between boxes that belong together."""
 _RIVALS = re.compile(
-    r"\b(?:or|oder|ou|o|wait|no|not|actually|sorry|instead|either|correct\w*|alternative\w*|should"
+    r"(?i)\b(?:or|oder|ou|o|wait|no|not|actually|sorry|instead|either|correct\w*|alternative\w*|should"
     r"|rather|maybe|perhaps|but|final|recheck\w*|mistake|error|again|intermediate|hmm|result|answer"
-    r"|oops|recomput\w*|estimate\w*|better|candidate|fails?|extraneous)\b",
-    re.IGNORECASE,
+    r"|oops|recomput\w*|estimate\w*|better|candidate|fails?|extraneous)\b"
 )

@@ -25,17 +25,16 @@ MAX_MARKS = 64
 CUT_OFF = "cut off inside its last answer"
 SEVERAL_OFFERED = "several answers are offered, one in case another is wrong"
 _BOX_NAME = re.compile(r"\\(?:boxed|fbox|framebox)\s*")
-_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(r"(?s)\\.|[{}]")
 # Words of guessing between two boxes: the second is then no correction.
 _TENTATIVE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b", re.IGNORECASE
+    r"(?i)\b(?:maybe|perhaps|possibly|probably|hmm+|could|might|may|guess\w*|else)\b"
 )
 # What may stand between two boxes of a list: punctuation, `and`, part labels, `y =`.
 _JOINT = re.compile(
-    r"(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
+    r"(?i)(?:\s|[$,;./|*]|\\[,;:! ()\[\]]|\\q?quad|\\text\{(?:\s|,|and\b|or\b|/|for\b|part\b"
     r"|\(?[a-h\d]\))*\}|\b(?:and|or)\b|&|\\\\|\(?\b(?:[b-h]|[2-9]|i{2,3}|iv)\)|\b(?:for )?(?:part"
-    r"|question)\s*\(?(?:[a-h]|\d)\b\)?:?|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$",
-    re.IGNORECASE,
+    r"|question)\s*\(?(?:[a-h]|\d)\b\)?:?|(?<![A-Za-z])[A-Za-z](?:_\{?\d\}?)?\s*=)*$"
 )
 # The name of a box's value, directly before the box: `x = `.
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
@@ -43,9 +42,8 @@ _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z](?:_\{?\w\}?)?)\s*=\s*$")
 
 # The words that name it: `the sum is `, `radius: `.
 _WORDED = re.compile(
-    r"\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
-    r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$",
-    re.IGNORECASE,
+    r"(?i)\b(?!(?:answer|result|value|solution|part|which|that|this|here|there|then|and|hence|thus|so)\b)"
+    r"([a-z]{3,})\**\s*(?:is|equals|=|:)[\s$*(\\]*$"
 )
 
 
@@ -144,10 +142,8 @@ def joined(body: str, group: list[Box]) -> str:
     if len(texts) == 1:
         return texts[0]
     # The dictionary is filled from the end, so each content keeps the place of its first box.
-    distinct = list(
-        {squeeze(text): place for place, text in reversed(list(enumerate(texts)))}.values()
-    )
-    distinct.sort()
+    places = reversed(list(enumerate(texts)))
+    distinct = sorted({squeeze(text): place for place, text in places}.values())
     # A symbol stands close to its box, and a word may have others between.
     for pattern, width, form, joint in (
         (_NAMED, 16, "{} = {}", " , "),
@@ -311,10 +307,8 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
             return
         end = place
         # A heading of a deeper level, or a mark that does not begin its line.
-        if (
-            body[place - 1 : place] == "#"
-            or body[max(0, place - 40) : place].rpartition("\n")[2].strip()
-        ):
+        line = body[max(0, place - 40) : place].rpartition("\n")[2]
+        if body[place - 1 : place] == "#" or line.strip():
             continue
         stop = body.find("\n", place)
         to_end = stop < 0
@@ -328,12 +322,7 @@ def _hashes(body: str, truncated: bool) -> Iterator[Candidate]:
         void = "" if text.strip() else "nothing follows the mark"
         void = CUT_OFF if truncated and to_end else void
         start = place + len(_HASH) + len(text) - len(text.lstrip())
+        end_of_text = start + len(text.strip())
         yield Candidate(
-            CandidateKind.HASH,
-            text.strip(),
-            start,
-            start + len(text.strip()),
-            place,
-            stop,
-            void=void,
+            CandidateKind.HASH, text.strip(), start, end_of_text, place, stop, void=void
         )

@@ -1,24 +1,16 @@
 """Words of several languages that deny, join, check or take back answers: data without logic. Those
-that announce one are in `languages`.
+that announce one are in `languages`. Most are for texts in small letters, which are searched three
+times as fast as if the case were ignored.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from ..reading.vocabulary import words
 
-
-def _words(pattern: str) -> re.Pattern[str]:
-    """Return a pattern for texts in small letters, which `re` searches three times as fast as it
-    ignores the case.
-    """
-    return re.compile(pattern)
-
-
-DETERMINERS = _words(
+DETERMINERS = re.compile(
     r"(?:(?<!\w)(?:the|our|my|its|a|an|final|correct|right|best|only|overall|exact|required"
     r"|desired|true|actual|numerical|la|le|les|bonne|notre|die|das|der|endgültige|finale|richtige"
     r"|korrekte|el|o|il|окончательный|правильный|верный|итоговый)(?!\w)|正しい|正確な|最終的な|最终|最終|最后|最後"
@@ -40,14 +32,13 @@ DENIED_BEHIND = re.compile(
 )
 """Denials that follow the value."""
 ATTRIBUTED = re.compile(
-    r"(?:^|[\s,(])(?!(?:oxidation|excited|ground|quantum|bound|steady|energy|final|initial|spin"
+    r"(?i)(?:^|[\s,(])(?!(?:oxidation|excited|ground|quantum|bound|steady|energy|final|initial|spin"
     r"|transition|possible|stationary|valence|electronic|in|the|of)\s+states?\b)"
     r"([\w'-]+)\s+(?:(?:might|would|could|may|will|had|has|have|did|do(?:es)?(?:n't)?"
     r"|also|often|wrongly|already|first)\s+){0,2}(?:claim(?:s|ed)?|sa(?:y|ys|id)|state[sd]?"
     r"|think(?:s)?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?|suggest(?:s|ed)?|ask(?:s|ed)?"
     r"|tell(?:s)?|told(?: \w+)?|assert(?:s|ed)?|insist(?:s|ed)?|wrote|writes|reads)"
-    r"(?:,|:|\s+that)?\s*[\"“]?$",
-    re.IGNORECASE,
+    r"(?:,|:|\s+that)?\s*[\"“]?$"
 )
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
@@ -96,7 +87,7 @@ REFUTES = (
 """A predicate that says of its subject that it is not the answer."""
 
 
-RELATED = _words(
+RELATED = re.compile(
     r"\b(?:(?:(?:multiple|divisor|factor|successor|predecessor|negation|negative|opposite|reciprocal"
     r"|inverse|square|cube|root|double|half|power|complement|short|fewer|shy|digits?) (?:of|than)"
     r"|(?:(?<!cannot be )anything but|divides|(?:co|relatively )prime (?:to|with)|(?:bounded"
@@ -117,7 +108,7 @@ RELATED = _words(
     r"|nothing (?!but|else|other))\b[^.;:]*)$"
 )
 """Words before a value that relate the answer to it, or leave the claim to somebody else."""
-CONTRAST = _words(r",\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
+CONTRAST = re.compile(r",\s+(?:but|yet|however|whereas|while|sondern|aber|mais|pero|mas|ma)\b")
 """What a clause of contrast leaves behind: words before it say nothing of the value after it."""
 DENIED_BY_VERB = re.compile(
     r"(?:[ *$)\]\\]|\n(?!\n)){0,6}(?:(?:ist|est|es|è|é) (?:\w+ )?(?:nicht|pas|falsch|fau(?:x|sse)"
@@ -129,14 +120,13 @@ DENIED_BY_VERB = re.compile(
 """Words behind a value that deny the value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StancePhrases:
+class StancePhrases(NamedTuple):
     """The words with which a sentence takes one stance towards a value, in all languages."""
 
     stance: str
     """The member of `Stance` that the words mean."""
-    side: Literal["before", "clause", "behind"]
-    """Where the words stand: right before the value, at the start of its clause, or behind."""
+    side: str
+    """Where the words stand: `before` the value, at the start of its `clause`, or `behind`."""
     words: re.Pattern[str]
     marked: bool | None = None
     """Whether the row is for formal marks only (True), for announcements only (False), or both."""
@@ -144,7 +134,14 @@ class StancePhrases:
     """Whether articles and adjectives before the noun belong to the searched text."""
 
 
-CHECKING = _words(
+def _row(head: str, words: str) -> StancePhrases:
+    """Return a row by its head: the stance, the side, and `marked`, `announced` or `whole`."""
+    stance, side, *limits = head.split()
+    marked = True if "marked" in limits else False if "announced" in limits else None
+    return StancePhrases(stance, side, re.compile(words), marked, "whole" in limits)
+
+
+CHECKING = re.compile(
     r"\b(?:(?:re|double[- ]?)?check(?:s|ed|ing)?|verif\w*|confirm\w*|consistent|match\w*|satisf\w+"
     r"|works|fits|holds|sanity|reasonable|makes sense|as (?:before|expected|claimed|required)"
     r"|plug(?:ging)?|substitut\w*|test(?:ing)?|sides?|lhs|rhs|instead|would|if|because|since"
@@ -152,7 +149,7 @@ CHECKING = _words(
     r"|controll\w*|confer\w*|провер\w*)\b|验证|驗證|检验|檢驗|验算|代入|検算|検証|確認|검산|검증|확인|जाँच|सत्याप"
 )
 """Words of a sentence that only comments on an answer, and so never replaces it."""
-VERIFIES = _words(
+VERIFIES = re.compile(
     r"\W*(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|quick|sanity)\s+)*(?:(?:re"
     r"|double[- ]?)?check(?:ing|s)?|verif\w+|confirm\w*|test(?:ing)? this"
     r"|plug(?:ging)? \w+ (?:back )?in|substitut\w+ back|(?:for (?:example|instance)|e\.g\.)"
@@ -163,144 +160,91 @@ VERIFIES = _words(
 )
 """The start of a sentence that only checks or comments on what was found."""
 STANCES = (
-    StancePhrases(
-        stance="ANOTHER",
-        side="before",
-        whole=True,
-        marked=False,
-        words=_words(
-            r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|common|frequent|typical|tempting|previous|old|rejected"
-            r"|eliminated|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another"
-            r"|many|some|other)\s*$"
-        ),
+    _row(
+        "ANOTHER before announced whole",
+        r"\b(?:incorrect|wrong|false|impossible|invalid|bad|naive|common|frequent|typical|tempting|previous|old|rejected"
+        r"|eliminated|(?:friend|teacher|textbook|book|student|neighbou?r|key)(?:'s|s')|another"
+        r"|many|some|other)\s*$",
     ),
-    StancePhrases(
-        stance="ANOTHER",
-        side="clause",
-        words=_words(
-            r"^\W*(?:expected|reference|gold|target|ground[- ]truth|dummy)"
-            r"(?:\s+(?:answer|output|result|solution))?\W*(?::|=|\bis\b|(?=\s*$))[\s*$\\(\[]*$"
-        ),
+    _row(
+        "ANOTHER clause",
+        r"^\W*(?:expected|reference|gold|target|ground[- ]truth|dummy)"
+        r"(?:\s+(?:answer|output|result|solution))?\W*(?::|=|\bis\b|(?=\s*$))[\s*$\\(\[]*$",
     ),
-    StancePhrases(
-        stance="ANOTHER",
-        side="clause",
-        marked=True,
-        words=_words(
-            r"\b(?:student|friend|classmate|pupil|textbook|book|colleague|beginner)s?"
-            r"(?:['’]s? (?:\w+ )?(?:answer|claim|result|guess|conclusion|solution) (?:is|was)"
-            r"|(?: \w+ly)? (?:claim|sa(?:y|id)|state|think|thought|believe|argue)(?:s|d|ed)? that\b"
-            r"[^,;]*)\W*$"
-        ),
+    _row(
+        "ANOTHER clause marked",
+        r"\b(?:student|friend|classmate|pupil|textbook|book|colleague|beginner)s?"
+        r"(?:['’]s? (?:\w+ )?(?:answer|claim|result|guess|conclusion|solution) (?:is|was)"
+        r"|(?: \w+ly)? (?:claim|sa(?:y|id)|state|think|thought|believe|argue)(?:s|d|ed)? that\b"
+        r"[^,;]*)\W*$",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="before",
-        marked=False,
-        words=_words(
-            r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
-            r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
-            r"|output)(?=\s*:)|(?<!no )doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
-            r"|think|believe|mean)"
-            r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"
-            r"|ss)|,?\s+что)?\s*$|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect"
-            r"|impossible|not true|not the case)|n't true)\s+that\s*$"
-        ),
+    _row(
+        "SUPPOSITION before announced",
+        r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
+        r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
+        r"|output)(?=\s*:)|(?<!no )doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
+        r"|think|believe|mean)"
+        r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"
+        r"|ss)|,?\s+что)?\s*$|(?:\b(?:unlikely|doubtful|wrong|false|untrue|incorrect"
+        r"|impossible|not true|not the case)|n't true)\s+that\s*$",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="clause",
-        words=_words(
-            r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|say"
-            r"|supposons|angenommen|supongamos|suponha|supponiamo|предположим|допустим|假设|假設"
-            r"|仮に)(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))"
-        ),
+    _row(
+        "SUPPOSITION clause",
+        r"^\W*(?:(?:now|but|let us|let's|we|first)\W+)?(?:suppose|assume|imagine|pretend|say"
+        r"|supposons|angenommen|supongamos|suponha|supponiamo|предположим|допустим|假设|假設"
+        r"|仮に)(?!.*(?:\b(?:then|so|get|gives?|hence|thus|therefore|obtain|have)\b|[:;]))",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="clause",
-        marked=True,
-        words=_words(
-            r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die"
-            r"|das)?\W*(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta"
-            r"|ответ)(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
-            r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$|如果答案[是为]\W*$|若答案[是为]\W*$"
-        ),
+    _row(
+        "SUPPOSITION clause marked",
+        r"\b(?:if|had|were|whether|si|wenn|falls|если)\W+(?:the|our|my|la|die"
+        r"|das)?\W*(?:\w+\s+)?(?:answer|result|value|solution|it|réponse|antwort|respuesta"
+        r"|ответ)(?:\s+(?:were|was|is|be|had been|to be|était|wäre|fuera|был бы))?[\s$:]*$"
+        r"|^\W*(?:if|had)\b.*\bwould\b[^.]*$|如果答案[是为]\W*$|若答案[是为]\W*$",
     ),
-    StancePhrases(
-        stance="EXAMPLE",
-        side="before",
-        marked=True,
-        words=_words(
-            r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$|\b(?:format"
-            r"|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
-            r"|of)\s*[\"“`]*$|(?<!can )(?<!may )(?<!could )(?<!we )(?<!also )\b(?:put|write|give"
-            r"|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside"
-            r"|within|like)\s*[\"“`]*$"
-        ),
+    _row(
+        "EXAMPLE before marked",
+        r"(?:for example|for instance|e\.g\.|such as|something like),?\s*[\"“`]*$|\b(?:format"
+        r"|template|example|placeholder|instructions?)\b[^.\n]{0,24}(?:\bis|\bbe|:|\blike"
+        r"|of)\s*[\"“`]*$|(?<!can )(?<!may )(?<!could )(?<!we )(?<!also )\b(?:put|write|give"
+        r"|enclose|place)\b[^.\n]{0,40}\b(?:in|as|inside"
+        r"|within|like)\s*[\"“`]*$",
     ),
-    StancePhrases(
-        stance="DENIAL",
-        side="before",
-        marked=True,
-        words=_words(
-            r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except|(?:(?:do|does|did"
-            r"|must|should|would|could|will|can) ?(?:not|n't)|cannot|never) \w+|tempt\w* to (?:say"
-            r"|answer|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$"
-        ),
+    _row(
+        "DENIAL before marked",
+        r"(?:\b(?:not|never|cannot be|neither|instead of|rather than|except|(?:(?:do|does|did"
+        r"|must|should|would|could|will|can) ?(?:not|n't)|cannot|never) \w+|tempt\w* to (?:say"
+        r"|answer|write|claim)|far from|wrong (?:to say|answer(?: is)?))|n't(?: be)?)\s*:?$",
     ),
-    StancePhrases(
-        stance="DENIAL",
-        side="before",
-        words=_words(
-            r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|avoid|rul)(?:e|es|ed|ing"
-            r"|s)?(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
-            r"|candidate)\w*)?\s*$|\b(?:mistake|wrong|incorrect|error|false|tempting"
-            r"|naive) to \w+\s*$|\b(?:naive|wrong|incorrect|false|common|tempting|initial"
-            r"|first) (?:wrong )?(?:answer|value|result|guess|solution)\s*(?:is|was|would be"
-            r"|:)\s*$|\b(?:would|might|could) have been\s*$|\b(?:nobody|no one|none of us"
-            r"|few) (?:\w+ )?\w+\s*$"
-        ),
+    _row(
+        "DENIAL before",
+        r"\b(?:ignor|exclud|reject|discard|eliminat|disregard|dismiss|avoid|rul)(?:e|es|ed|ing"
+        r"|s)?(?: out)?(?: the (?:\w+ )?(?:answer|value|case|root|solution|result"
+        r"|candidate)\w*)?\s*$|\b(?:mistake|wrong|incorrect|error|false|tempting"
+        r"|naive) to \w+\s*$|\b(?:naive|wrong|incorrect|false|common|tempting|initial"
+        r"|first) (?:wrong )?(?:answer|value|result|guess|solution)\s*(?:is|was|would be"
+        r"|:)\s*$|\b(?:would|might|could) have been\s*$|\b(?:nobody|no one|none of us"
+        r"|few) (?:\w+ )?\w+\s*$",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="before",
-        marked=True,
-        words=_words(r"\b(?:would|might|could)(?: \w+ly)?(?: have)? (?!be\b|been\b|have\b)\w+\s*$"),
+    _row(
+        "SUPPOSITION before marked",
+        r"\b(?:would|might|could)(?: \w+ly)?(?: have)? (?!be\b|been\b|have\b)\w+\s*$",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="behind",
-        words=_words(r"[\s*$)\]\\]{0,6}would\b[^.\n]*\b(?:if|were|had|without)\b"),
+    _row("SUPPOSITION behind", r"[\s*$)\]\\]{0,6}would\b[^.\n]*\b(?:if|were|had|without)\b"),
+    _row(
+        "DENIAL behind",
+        rf"{DENIED_BY_VERB.pattern}"
+        rf"|[\s*$)\]\\]{{0,6}}[,;]? (?:but|yet|which) (?:this |that |it )?{REFUTES}",
     ),
-    StancePhrases(
-        stance="DENIAL",
-        side="behind",
-        words=_words(
-            rf"{DENIED_BY_VERB.pattern}"
-            rf"|[\s*$)\]\\]{{0,6}}[,;]? (?:but|yet|which) (?:this |that |it )?{REFUTES}"
-        ),
+    _row(
+        "ANOTHER behind",
+        r"[\s*$)\]\\]{0,6}(?:is|was) (?:my |his |her |their |the )?\w+['’]s (?:\w+ )?"
+        r"(?:answer|guess|result|solution)",
     ),
-    StancePhrases(
-        stance="ANOTHER",
-        side="behind",
-        words=_words(
-            r"[\s*$)\]\\]{0,6}(?:is|was) (?:my |his |her |their |the )?\w+['’]s (?:\w+ )?"
-            r"(?:answer|guess|result|solution)"
-        ),
-    ),
-    StancePhrases(
-        stance="QUESTION",
-        side="behind",
-        words=_words(r"[\s*$)\]\\.}]{0,4}\?(?!\s*(?:yes|indeed)\b)"),
-    ),
-    StancePhrases(
-        stance="CONDITION",
-        side="behind",
-        words=_words(
-            r"[\s*$)\]\\]{0,6},?\s*(?:otherwise\b|(?:if|when|for)\b[^.\n]*\b(?:otherwise|else)\b"
-            r"|(?:sinon|sonst|иначе|否则))"
-        ),
+    _row("QUESTION behind", r"[\s*$)\]\\.}]{0,4}\?(?!\s*(?:yes|indeed)\b)"),
+    _row(
+        "CONDITION behind",
+        r"[\s*$)\]\\]{0,6},?\s*(?:otherwise\b|(?:if|when|for)\b[^.\n]*\b(?:otherwise|else)\b"
+        r"|(?:sinon|sonst|иначе|否则))",
     ),
 )
 """The words of each stance. The first row whose words are found decides."""
@@ -318,98 +262,75 @@ _UNSURE = (
     r"|quizás?|tal vez|talvez|forse|возможно|может быть)"
 )
 FRAMES = (
-    StancePhrases(
-        stance="DENIAL",
-        side="before",
-        words=_words(
-            r"(?:\b(?:not|never|cannot|hardly|nobody|nothing|no one|none)"
-            r"|n't) (?:\w+ ){0,3}?(?:(?:true"
-            r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
-            r"|(?:conclude|know|show|prove|follow|mean|say)s?|impl(?:y|ies))(?: yet)?"
-            r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence"
-            r"|proof|reason|sign|guarantee)\b"
-            r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
-            r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
-            r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
-            r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
-            r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
-            r"|не ?верно|нельзя (?:сказать|утверждать)|неправда|не факт|не уверен\w*)"
-            r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
-            r"(?:[a-z]\w?\s*=\W*)?$"
-        ),
+    _row(
+        "DENIAL before",
+        r"(?:\b(?:not|never|cannot|hardly|nobody|nothing|no one|none)"
+        r"|n't) (?:\w+ ){0,3}?(?:(?:true"
+        r"|right|correct|the case|certain|sure|clear|known|shown|proved|convinced"
+        r"|(?:conclude|know|show|prove|follow|mean|say)s?|impl(?:y|ies))(?: yet)?"
+        r"(?:,|:| that| if| whether)|(?:think|believe|say|claim)s?\b)|\bno (?:evidence"
+        r"|proof|reason|sign|guarantee)\b"
+        r"|\bfails? to be true\b|\bhard to (?:say|tell|believe) that\b"
+        r"|\b(?:false|untrue|wrong|incorrect|absurd|a mistake)(?:,|:| that| to \w+)"
+        r"|\b(?:stimmt nicht|nicht (?:wahr|richtig|sicher|der fall)|falsch, dass|pas (?:vrai"
+        r"|sûr|certain|le cas) que|faux que|no es (?:cierto|verdad|seguro) que|es falso que|não"
+        r" é (?:verdade|certo) que|é falso que|non è (?:vero|certo|detto) che|è falso che"
+        r"|не ?верно|нельзя (?:сказать|утверждать)|неправда|не факт|не уверен\w*)"
+        r"|\b(?:far from|different from|unlike|nothing like|close to|nearly|almost)\W*"
+        r"(?:[a-z]\w?\s*=\W*)?$",
     ),
-    StancePhrases(
-        stance="DOUBT",
-        side="before",
-        words=_words(
-            r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
-            r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder)"
-            r"(?::| (?:that|if|whether(?! to))\b)"
-            r"|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
-            rf"|сомнева|\b{_UNSURE}\b(?! (?:surpris|unexpect)\w+ly)"
-            r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:(?!only\b)\w+ )?(?:be|have)"
-            r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
-            r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
-            r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
-            r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
-            r"|\bi(?:['’]d| would) guess\b|\bsomewhere (?:around|near)\b"
-            r"|也许|或许|もしかし|어쩌면"
-        ),
+    _row(
+        "DOUBT before",
+        r"^(?!.*\b(?:no|not|without|beyond|little)\b[^,;:]{0,20}\bdoubt).*?\bdoubt(?:s|ed|ful)?\b"
+        r"|\b(?:unlikely|unclear|uncertain|unsure|questionable|impossible|wonder)"
+        r"(?::| (?:that|if|whether(?! to))\b)"
+        r"|\b(?:(?:be)?zweifle|je doute|dud[oa]|duvid[oa]|dubito)\b"
+        rf"|сомнева|\b{_UNSURE}\b(?! (?:surpris|unexpect)\w+ly)"
+        r"|\b(?:might|(?:it|there|this|that) (?:could|may)) (?:(?!only\b)\w+ )?(?:be|have)"
+        r"(?! \w+(?:ed|en|wn|ne|ght|ing)\b)"
+        r"|\b(?:one|you|we) (?:might|would|could|may) (?:think|say|guess|expect|believe)\b"
+        r"|\bwould (?:then )?(?:follow|mean|imply) that\b|\bopen question\b"
+        r"|\b(?:thought|believed|said|claimed|supposed) to (?:be|have)\b"
+        r"|\bi(?:['’]d| would) guess\b|\bsomewhere (?:around|near)\b"
+        r"|也许|或许|もしかし|어쩌면",
     ),
-    StancePhrases(
-        stance="SUPPOSITION",
-        side="before",
-        words=_words(
-            rf"^\W*(?:(?:now|let us|let's|we|first|and)\W+)*(?:{_SUPPOSE})\b"
-            r"(?!(?:\W+\w+){4,}:)|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$"
-        ),
+    _row(
+        "SUPPOSITION before",
+        rf"^\W*(?:(?:now|let us|let's|we|first|and)\W+)*(?:{_SUPPOSE})\b"
+        r"(?!(?:\W+\w+){4,}:)|(?:^|[,:])\W*(?:if|unless|whether|wenn|falls|ob|если)\b[^,;:]*$",
     ),
-    StancePhrases(
-        stance="ANOTHER",
-        side="before",
-        words=_words(
-            r"\b(?:student|friend|teacher|book|textbook|key|author|people|some(?:one|body)?|many|others?"
-            r"|everyone|he|she|they|one)s? (?:\w+ )?(?:claim|sa(?:y|id)|state|think|thought|believe"
-            r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?(?: that\b|:)"
-        ),
+    _row(
+        "ANOTHER before",
+        r"\b(?:student|friend|teacher|book|textbook|key|author|people|some(?:one|body)?|many|others?"
+        r"|everyone|he|she|they|one)s? (?:\w+ )?(?:claim|sa(?:y|id)|state|think|thought|believe"
+        r"|guess|argue|suggest|assert|insist|wrote|write|expect)(?:e?s|e?d)?(?: that\b|:)",
     ),
-    StancePhrases(
-        stance="BOUND",
-        side="before",
-        words=_words(
-            rf"^\W*{BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
-            r"(?!.*\b(?:can|could|may|needs?|will|must|should|requires?)\b)"
-        ),
+    _row(
+        "BOUND before",
+        rf"^\W*{BOUND},?\s+(?:there|we|it|he|she|they|gibt|sind|hat|il|hay|há|ci|есть)\b"
+        r"(?!.*\b(?:can|could|may|needs?|will|must|should|requires?)\b)",
     ),
-    StancePhrases(
-        stance="DOUBT",
-        side="behind",
-        words=_words(
-            rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
-            r"|,\s+(?:but|though|although|yet) (?:i|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b"
-        ),
+    _row(
+        "DOUBT behind",
+        rf",\s*{_UNSURE}\W*$|\bor (?:so|thereabouts)\W*$|かもしれ"
+        r"|,\s+(?:but|though|although|yet) (?:i|we) (?:\w+ )?(?:doubt|(?:am|are|'m|'re) not)\b",
     ),
-    StancePhrases(
-        stance="DENIAL",
-        side="behind",
-        words=_words(rf",\s+(?:which|but (?:this|that|it))\s+{REFUTES}"),
-    ),
-    StancePhrases(stance="QUESTION", side="behind", words=_words(r"\?[\s*_]*$")),
+    _row("DENIAL behind", rf",\s+(?:which|but (?:this|that|it))\s+{REFUTES}"),
+    _row("QUESTION behind", r"\?[\s*_]*$"),
 )
 """What a sentence does with all that it says behind a frame (`it is not true that`), and up to
 words at its end (`or so`).
 """
 UNASSERTED = re.compile(
-    r"^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
+    r"(?is)^(?!.*\b(?:mean|impl|show|conclude|see|know|follow|find|found|clear|true|sure|certain|obvious"
     r"|eviden|fact|prove|infer|deduce|note|recall|get|have|give|tell|guarantee|ensure|confirm"
     r"|demonstrate|yield|state|says|no doubt)\w*(?: us)? that\W+$|.*\bso that\W+$)"
     r".*\bthat\W+$"
     r"|\b(?:remains?|want|need|have|wish|hope|try|fail|hard|enough|suffices) to \w+ that\W+$"
-    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$",
-    re.IGNORECASE | re.DOTALL,
+    r"|(?:^|[.;])\W*(?:if|when|unless|provided|under)\b[^,;:]*,\s+$"
 )
 """What leads a clause that is not claimed: `that` behind no word of assertion, or a condition."""
-TURN = _words(
+TURN = re.compile(
     r".*(?:;|,\s+also\b|\b(?:but|yet|however|(?<!think )(?<!believe )(?<!not )(?<!or )so"
     r"(?! (?:that|far|much|many|sure)\b)|hence|thus|therefore|then"
     r"|which (?:means|gives|implies|forces|leaves)"
@@ -421,28 +342,25 @@ TURN = _words(
 )
 """The end of what a frame governs: a contrast, a consequence, or a clause of reason that leads."""
 HEDGE = re.compile(
-    r"\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
+    r"(?i)\b(?:if (?:that|this|it|the|my|i)\b[^.]{0,60}?"
     r"\b(?:wrong|incorrect|not (?:right|correct|accepted)|mistaken)|if not\b|if wrong|otherwise|"
     r"alternatively|or (?:maybe|perhaps|else|possibly)|(?:could|might) also be|second guess|"
-    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b",
-    re.IGNORECASE,
+    r"another (?:possible )?(?:answer|candidate)|backup answer|in case)\b"
 )
 """Words between two statements that offer the second in case the first is wrong."""
 HEDGE_BEHIND = re.compile(
-    r"\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b|\bor (?:maybe"
+    r"(?i)\bif\b[^.\n]{0,40}\b(?:wrong|incorrect|not (?:right|correct|accepted|it))\b|\bor (?:maybe"
     r"|perhaps|else|possibly)\b|\b(?:maybe|perhaps|possibly)\s+(?=[\d$])|^\W{0,4}alternatively\b"
     r"|\b(?:could|might|may) also be\b|\b(?:another|other|second|backup|alternative) (?:possible "
     r"|valid )?(?:answer|guess|option|candidate|choice)\b[^.\n]{0,20}\b(?:is|be|:)"
-    r"|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])",
-    re.IGNORECASE,
+    r"|^\W{0,4}if\b[^.\n]{0,60}?,\s*(?=[\d$\\-])"
 )
 """Words after the last statement that offer another answer in case this one is wrong."""
 FILLER = re.compile(
-    r"(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
+    r"(?i)(?:[^\w]|_|\b(?:or|and|also|maybe|perhaps|possibly|probably|hmm+|um|uh|else|either|then|the"
     r"|my|our|so|thus|hence|therefore|it|i|we|think|guess|say|is|be|could|can|might|may|would"
     r"|answer|first|second|third|last|next|another|other|guess(?:es)?|final|ou|oder|o|или|または|或"
-    r"|또는)\b)*",
-    re.IGNORECASE,
+    r"|또는)\b)*"
 )
 """Words that give no reason to change an answer.
 
@@ -463,7 +381,7 @@ _IT = (
     rf"|(?:the|my|our|this|that)(?! (?:other|naive|next|second)\b) (?:\w+ )?{_NOUN}(?: (?:above"
     rf"|here))?)(?:\s+|(?='))"
 )
-RETRACTION = _words(
+RETRACTION = re.compile(
     rf"(?:^[\s$)}}\]\\*,]*which\s|{_CLAUSE}{_IT}){_ADVERB}{REFUTES}"
     r"|(?:^|[.!?;\n]\s{0,3})(?:(?:an?|what an?) )?(?:contradiction|impossible|wrong|incorrect|nope"
     r"|absurd)\s*[.!]|\bi(?:'ve| have| had)? (?:(?:\w+ly|just|also) )?(?:made (?:an?|one|the"
@@ -489,7 +407,7 @@ _FIRST = (
     r"(?: (?:one|value|answer|box)(?! (?:of|in|that|which|we|i|greater|less|above|below)\b)"
     r"| of (?:these|them|the two)|(?=\s*(?:[,.;]|$)))"
 )
-POINTS_BACK = _words(
+POINTS_BACK = re.compile(
     r"\b(?:answer|value|result|number|degree|one|box|solution|figure|count)\b"
     r"[^.\n]{0,60}?\s"
     rf"(?:is|remains|must be|should be|has to be) (?:(?:therefore|thus|still|indeed) )?the {_FIRST}"
@@ -505,38 +423,34 @@ POINTS_BACK = _words(
 )
 """Words behind a second value that mean the first one: `the value to report is the first one`."""
 REOPENED = re.compile(
-    r"(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
-    r"|no(?=[,.])|actually|on reflection)\b",
-    re.IGNORECASE,
+    r"(?i)(?:^[\s$)}\]\\*.]*|[.!?\n]\s{0,3})(?:but |ah,? |oh,? )?(?:wait|hold on|hmm+|sorry|oops"
+    r"|no(?=[,.])|actually|on reflection)\b"
 )
 """The start of a sentence that reopens the question, without saying that the answer is wrong."""
 CONCLUDES = re.compile(
-    r"^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
-    r"|in fact)\b",
-    re.IGNORECASE,
+    r"(?i)^\W*(?:so|therefore|thus|hence)\b|\b(?:is|are|equals?) (?:therefore|thus|hence|then"
+    r"|in fact)\b"
 )
 """Words of a sentence that concludes. If it has a single number, that number may replace an earlier
 answer.
 """
 GIVES = re.compile(
-    r"\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
-    r"|equals|get|have|is|are)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:so|therefore|thus|hence|gives?|giving|making|leaving|that's|leaves|it'?s|it is|makes"
+    r"|equals|get|have|is|are)\b"
 )
 """Words of a sentence that states a value. Many sentences have these, so they matter only after
 the question was reopened (`REOPENED`).
 """
 REASON = re.compile(
-    r"[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this|these"
-    r"|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
+    r"(?i)[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
+    r"|these|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
     r"|'ve)? (?:\w+ )?(?:read|understood|understand|did|am|have|made|slipped|calculated|counted"
     r"|remember|recall|got|mis\w+)\b|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely"
-    r"|because|since|for the reason|due to|given that|even though|although|despite"
-    r"|as (?=[a-z(]+ (?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than|instead of"
-    r"|(?<!does )(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b|which (?:is|are|was|means"
-    r"|makes|agrees|can|\w+s\b)|as (?:required|expected|desired|claimed|needed)|car|parce que"
-    r"|puisque|weil|da|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как|потому что"
-    r"|поскольку|а не)(?!\w))|因为|因為|なぜなら|왜냐하면|而不是",
-    re.IGNORECASE,
+    r"|because|since|for the reason|due to|given that|even though|although|despite|as (?=[a-z(]+ "
+    r"(?:is|are|was|has|have|does|can|would|contradict)\w*)|rather than|instead of|(?<!does "
+    r")(?<!do )(?<!is )(?<!can )not\b|and not\b|but not\b|which (?:is|are|was|means|makes|agrees"
+    r"|can|\w+s\b)|as (?:required|expected|desired|claimed|needed)|car|parce que|puisque|weil|da"
+    r"|denn|nicht|porque|ya que|pues|pois|perché|poiché|так как|потому что|поскольку|а не)(?!\w))"
+    r"|因为|因為|なぜなら|왜냐하면|而不是"
 )
 """Words that start a reason after the answer; these are not part of the answer."""

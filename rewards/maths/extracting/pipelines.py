@@ -13,8 +13,8 @@ from .candidate import Candidate, Extraction
 from .expressions import last_expression
 from .marks import boxes
 
-_HOPE_SENTENCE = re.compile(r"final answer is:?\s*\$?(.+?)\$?\.?\s*I hope", re.IGNORECASE)
-_ANSWER_LINE = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
+_HOPE_SENTENCE = re.compile(r"(?i)final answer is:?\s*\$?(.+?)\$?\.?\s*I hope")
+_ANSWER_LINE = re.compile(r"(?i)answer\s*:\s*([^\n]+)")
 _HASHES = re.compile(r"#### (-?[0-9.,]+)")
 DAPO_TAIL = 300
 
@@ -25,13 +25,9 @@ def math_verify(response: str) -> Extraction:
     """
     sentences = list(_HOPE_SENTENCE.finditer(response[-4000:]))
     if sentences:
-        base = max(0, len(response) - 4000)
-        return Extraction(
-            sentences[-1][1],
-            "math_verify sentence",
-            base + sentences[-1].start(1),
-            base + sentences[-1].end(1),
-        )
+        base, said = max(0, len(response) - 4000), sentences[-1]
+        start, end = said.span(1)
+        return Extraction(said[1], "math_verify sentence", base + start, base + end)
     return _last_box(response) or _extraction_of(last_expression(response))
 
 
@@ -73,8 +69,5 @@ def gsm8k(response: str) -> Extraction:
 
 
 PIPELINES: dict[str, Callable[[str], Extraction]] = {
-    "math_verify": math_verify,
-    "prm800k": prm800k,
-    "dapo": dapo,
-    "gsm8k": gsm8k,
-}
+    "math_verify": math_verify, "prm800k": prm800k, "dapo": dapo, "gsm8k": gsm8k,
+}  # fmt: skip

@@ -12,15 +12,13 @@ from ..reading.vocabulary import NUMBER_WORDS
 from .running import closing_formula
 
 _LABEL = re.compile(
-    r"^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
+    r"(?i)^[\s*]*(?:\\text(?:bf|it|rm)?\s*\{\s*)?(?:(?:so|thus|hence|therefore),?\s+)?"
     r"(?:the\s+|my\s+|our\s+)?(?:final\s+|correct\s+)?"
-    r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?",
-    re.IGNORECASE,
+    r"(?:answer|option|choice)\**\s*(?:is\s*:?|:|=)\s*(?:option\s+|choice\s+)?"
 )
 # `so 5`, `thus, 5`: a link word left over from the sentence.
 _LINK = re.compile(
-    r"^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)",
-    re.IGNORECASE,
+    r"(?i)^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)"
 )
 # `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
@@ -30,9 +28,8 @@ _OR_ELSE = re.compile(
     r"(?=[^()]*\)[\s$.]*$)"
 )
 _STATED = re.compile(
-    r"[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
-    r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$",
-    re.DOTALL,
+    r"(?s)[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
+    r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$"
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
 _PLAIN = re.compile(r"(?:[\w\s.,:;$()]|(?<=\w)-(?=\w)|(?<=\s)-(?=\d)|\\\$)*[*!]*")
@@ -43,11 +40,10 @@ _MEASURED = re.compile(
 )
 # Words that deny or bound a value; a sentence with any of these states none.
 _DENIES = re.compile(
-    r"\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
+    r"(?i)\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|might|may|could|doubt\w*|instead|wrong|incorrect|between|up to|never"
     r"|cannot|fails?|too|false|nicht|kein\w*"
-    r"|pas|ne|non(?!-)|não|не|no(?!-)|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b",
-    re.IGNORECASE,
+    r"|pas|ne|non(?!-)|não|не|no(?!-)|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b"
 )
 
 

@@ -35,7 +35,7 @@ _POINT = re.compile(
 _REMARK = re.compile(r"\s*\((?=[^()]*[A-Za-z]{2})[^()]*\)[\s.]*$")
 _RULE = re.compile(r"\|?[\s:|-]+\|?")
 _TOTAL = re.compile(
-    r"\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*", re.I
+    r"(?i)\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*"
 )
 
 
@@ -103,10 +103,8 @@ def _lines(lines: list[str], count: int) -> list[ValueRow]:
     # A row too many is another list, of which only some would be picked.
     first = filled[-count]
     apart = len(filled) > 1 and filled[-1] - filled[-2] > 1
-    before = (
-        next((line for line in lines[first - 1 :: -1] if line or not apart), "") if first else ""
-    )
-    if pattern.fullmatch(before):
+    above = lines[first - 1 :: -1] if first else []
+    if pattern.fullmatch(next((line for line in above if line or not apart), "")):
         return []
     rows = [_row(match) for match in found if match]
     return rows if all(row.label and row.value is not None for row in rows) else []
@@ -134,10 +132,8 @@ def _table(lines: list[str]) -> list[ValueRow]:
         return []
     labels = [(re.match(_PART, row[0]) or re.match(r".*", row[0]))[0] for row in cells]  # type: ignore[index]
     rows = [ValueRow(label, _value(row[-1])) for label, row in zip(labels, cells, strict=True)]
-    plain = all(
-        re.fullmatch(rf"{_PART}|{_NAME}|\d{{1,2}}", row.label) and row.value for row in rows
-    )
-    return rows if plain else []
+    known = re.compile(rf"{_PART}|{_NAME}|\d{{1,2}}")
+    return rows if all(known.fullmatch(row.label) and row.value for row in rows) else []
 
 
 def _value(text: str, *, is_key: bool = False) -> str:
@@ -175,11 +171,9 @@ def parts_of(body: str, count: int, answer: Callable[[str], str | None]) -> Cand
     """
     headings = list(_HEADING.finditer(body))[-count:]
     labels = [heading["label"] for heading in headings]
-    if labels not in (
-        list("abcdefgh"[:count]),
-        list("12345678"[:count]),
-        ["i", "ii", "iii"][:count],
-    ):
+    if labels not in [
+        list(marks)[:count] for marks in ("abcdefgh", "12345678", ["i", "ii", "iii"])
+    ]:
         return None
     ends = [heading.start() for heading in headings[1:]] + [len(body)]
     values = [answer(body[h.end() : end]) for h, end in zip(headings, ends, strict=True)]

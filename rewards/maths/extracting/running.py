@@ -30,10 +30,9 @@ _JOINT = re.compile(
 _JOINED = re.compile(r", | or ")
 _NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
 _SUPPOSES = re.compile(
-    r"(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
+    r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
     r"|Because|Given|Let|From|At|Mit|Für|Wenn|Da|Avec|Pour|Si|Comme|Con|Para|Como|Com|При|Если)"
-    r"\s[^=<>]{0,30}$",
-    re.IGNORECASE,
+    r"\s[^=<>]{0,30}$"
 )
 
 

@@ -20,12 +20,11 @@ NUMBER = re.compile(
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b|\W*$))|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
-    r"[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
+    r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+)?%?)(?<![.,])"
     r"(?![\d]*\s*[-+*/^x×·=])(?!.*(?:=|\b(?:is|are|was|were|gets?|has|have|leaves?|makes?|gives?"
     r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
-    r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))",
-    re.DOTALL,
+    r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))"
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
 POINT = re.compile(
@@ -39,29 +38,26 @@ POINT = re.compile(
     r"|remain)))\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
-    r"\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could be"
-    r"|whether|not sure|unsure|between|depends|anything|would be\b.*\bif)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could "
+    r"be|whether|not sure|unsure|between|depends|anything|would be\b.*\bif)\b"
 )
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
-    r"\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say|determine"
-    r"|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))|no idea"
-    r"|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
-    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some"
-    r"|most) (?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not"
-    r"|n't) (?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have"
-    r"|need) to\b[^.\d$=]*[.\s]*$|\bwould be\b.*\bif\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say"
+    r"|determine|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))"
+    r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
+    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some|most) "
+    r"(?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) "
+    r"(?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$"
+    r"|\bwould be\b.*\bif\b"
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 OWN_WORK = re.compile(
-    r"^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
+    r"(?i)^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
     r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*\b(?:lines?"
     r"|steps?|approach(?:es)?|methods?|words?|attempts?|tries|ways|tokens|seconds|minutes|hours)\b"
     r"|\b\d+ ?% (?:sure|certain|confident)\b|^\W*(?:this|the) (?:problem|question|exercise"
-    r"|task) (?:is|was|comes|came|appeared) (?:\w+ )?(?:from|in|on|by|at)\b",
-    re.IGNORECASE,
+    r"|task) (?:is|was|comes|came|appeared) (?:\w+ )?(?:from|in|on|by|at)\b"
 )
 """A sentence about the writer's work or the source of the problem, which states no answer."""
 DENIAL = re.compile(
@@ -108,7 +104,7 @@ _VALUE_VERB = re.compile(
     r"|\b(?:left|ends? up|remains?) with[ *$]*$"
 )
 _ASIDE = re.compile(
-    r"\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )(?<!\bfrom )"
+    r"(?i)\b(?:(?<!\bat )(?<!\bin )(?<!\bfor )(?<!\bon )(?<!\bfrom )"
     r"which(?!\s+(?:comes|gives|makes|equals|totals"
     r"|amounts|adds|sums|means|shows|leaves|yields|implies|simplifies|reduces|evaluates|forces|rounds))"
     r"|where|whose|when|while|although|though|if|since|because|as long as|working|using|having"
@@ -117,8 +113,7 @@ _ASIDE = re.compile(
     r"|,\s+(?:bringing|raising|lifting|lowering|pushing|dropping|reducing|increasing"
     r"|so that|compared)\b[^;]*|,\s+(?:and|while"
     r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
-    r"|have)\b[^,;]*",
-    re.IGNORECASE,
+    r"|have)\b[^,;]*"
 )
 """A clause beside the main clause."""
 # A closing remark in brackets, which is not the closing sentence.
@@ -134,7 +129,7 @@ _WHOLE_REMARK = re.compile(
     r"(?:[.!?:]|\*\*|\n|\d)\s*(?P<remark>\([A-Z][a-z]*[ ,][^()\n]{8,220}[.!]?\))[\s.]*$"
 )
 # A remark with such words may hold the real answer, and is kept.
-_CORRECTS = re.compile(r"\b(?:correction|should|actually|edit|update)\b", re.IGNORECASE)
+_CORRECTS = re.compile(r"(?i)\b(?:correction|should|actually|edit|update)\b")
 # `4 of which`, `3 older than`: the number counts a part or a difference.
 _OF_THEM = re.compile(
     r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
@@ -214,7 +209,7 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
 # `It lies between 41 and 43, so it is 42`: the last clause says what the others leave open.
 _LAST_CLAUSE = re.compile(r",\s+(?=(?:so|but|hence|thus|therefore|the|it|which|we)\b[^,]*\d)")
 # `Were zero included, we would have 11`: the verb before its subject supposes.
-_COUNTERFACTUAL = re.compile(r"^\W*(?:were|had)\s[^.;]*\bwould\b(?!.*[;.]\s)", re.IGNORECASE)
+_COUNTERFACTUAL = re.compile(r"(?i)^\W*(?:were|had)\s[^.;]*\bwould\b(?!.*[;.]\s)")
 _AT_MOST_CAN = re.compile(
     r"\b(?:can|could|may|needs?|will|must|should|requires?)\s+(?:\w+\s+){0,2}(?:at (?:least|most)"
     r"|up to)[ *$]*$"
@@ -222,17 +217,15 @@ _AT_MOST_CAN = re.compile(
 
 # `the representative between 0 and 12 is **8**`
 _STATED_LAST = re.compile(
-    r"^(?!.*\b(?:either|maybe|perhaps|possibly|might|could|whether|not|unsure|depends|guess|exclud\w+|would)"
-    r"\b).*\b(?:is|are|equals) \*\*[^*\n]{1,40}\*\*[.!]?\s*$",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)^(?!.*\b(?:either|maybe|perhaps|possibly|might|could|whether|not|unsure|depends|guess|exclud\w+|would)"
+    r"\b).*\b(?:is|are|equals) \*\*[^*\n]{1,40}\*\*[.!]?\s*$"
 )
 
 _WHEN = r"(?:if|when|wenn|falls|si|se|если)"
 CASES = re.compile(
-    rf"(?:^|[.;,:\n]|\b(?:but|and)\s)\s*+{_WHEN}\b(?=[^.\n]{{0,90}}\d)[^.;\n]{{3,90}}[;.,]\s*"
+    rf"(?i)(?:^|[.;,:\n]|\b(?:but|and)\s)\s*+{_WHEN}\b(?=[^.\n]{{0,90}}\d)[^.;\n]{{3,90}}[;.,]\s*"
     rf"(?:(?:and|but|while|whereas|et|und|y|e|а|но)\s+)?(?:{_WHEN}|otherwise|else|sonst|sinon|иначе)"
-    rf"\b[^.;\n]{{0,60}}\d[^.;\n]{{0,20}}\.?\s*\Z",
-    re.IGNORECASE,
+    rf"\b[^.;\n]{{0,60}}\d[^.;\n]{{0,20}}\.?\s*\Z"
 )
 """`If order matters it is 72; if not, 36.`: two cases of which the writer chooses none.
 
@@ -274,9 +267,8 @@ def denied(body: str, start: int, end: int, place: int, stop: int) -> bool:
 
 # `the probability that it does not rain is 0.65`: the denial belongs to the event.
 _EVENT = re.compile(
-    r"\b(?:probability|chances?|likelihood|numbers?|proportion|fraction|percentage|share|ways)\b"
-    r"\b[^.;:\n]*\b(?:that|which|who|of|where|with)\b[^.;:\n]*$",
-    re.IGNORECASE,
+    r"(?i)\b(?:probability|chances?|likelihood|numbers?|proportion|fraction|percentage|share|ways)\b"
+    r"\b[^.;:\n]*\b(?:that|which|who|of|where|with)\b[^.;:\n]*$"
 )
 _OF_EVENT = re.compile(
     r"(?!not (?:is|are)\b)[^.;:\n]*\s(?:is|are|equals|was)\s+(?:\w+ly )?[*$\\(]*"

@@ -22,7 +22,7 @@ _LEAD = re.compile(
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)", re.DOTALL
+    r"(?s)\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$((?:[^$\\]|\\.)+?)\$(?!\d)"
 )
 _CHOICE = re.compile(
     r"(?:(?:option|choice|answer|letter|\\text(?:bf)?\{)\s*)?\(?([A-J])(?![^\W_])\)?+\}?[*_]*(?=\s*(?:$"
@@ -36,11 +36,10 @@ _LISTED_LETTERS = re.compile(
 )
 # What may follow a formula that is the whole answer: the end, or a reason.
 _AFTER_FORMULA = re.compile(
-    r"\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by|is|in"
+    r"(?i)\s*(?:[.,;:*_\"”!?。…]|$|\n|\(|[—–-]\s|(?:because|since|as|which|where|so|for|from|by|is|in"
     r"|not|and not|but|car|weil|porque|perché|pois)\b|(?:です|である|となり|になり|だ|입니다"
     r"|이다|이|가|так|т\."
-    r"|потому))",
-    re.IGNORECASE,
+    r"|потому))"
 )
 # What shows that the answer goes on after an emphasis or a formula.
 _ANOTHER = re.compile(
@@ -57,11 +56,10 @@ _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 # `No, 91 = 7 * 13`: the word decides and a reason follows. `Not Monday but Tuesday`.
 _DECIDED = re.compile(
-    r"(?P<word>yes|no|true|false)[*_]*(?:[,:;—–]|\.(?!\s*\d))\s+(?=\S)"
+    r"(?is)(?P<word>yes|no|true|false)[*_]*(?:[,:;—–]|\.(?!\s*\d))\s+(?=\S)"
     r"(?!.*\b(?:yes|no|true|false|unless|if|except|provided|only|(?:as|so) long"
     r"|when(?:ever)?|assuming|depend\w*|for|with|where|sometimes|usually|but|however|wait|actually|or|sorry)\b)"
-    r"|not\s+[A-Za-z]+,?\s+but\s+(?P<other>[A-Za-z]+)\W*$",
-    re.IGNORECASE | re.DOTALL,
+    r"|not\s+[A-Za-z]+,?\s+but\s+(?P<other>[A-Za-z]+)\W*$"
 )
 _POWER = re.compile(r"[\w)\]]\*\*[\w(]")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")

@@ -61,7 +61,7 @@ _SILENT = " \n$.\\])}*"
 _DIGIT = re.compile(r"-?\d")
 _NAME = re.compile(r"(?<![A-Za-z\\\\])[A-Za-z]\s*=[\s$\\\\(]*$")
 _QUOTES = re.compile(r"[\"“”]")
-_DENIED_AHEAD = re.compile(rf"^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)", re.IGNORECASE)
+_DENIED_AHEAD = re.compile(rf"(?i)^\W{{0,4}}(?:[a-z]+ly\s+)?(?:{DENIED.pattern}|pas\b)")
 INSTEAD = re.compile(
     r"(?P<not>\W{0,4}(?:not|nicht|pas|no(?!,)|non)\b)?"
     r"(?:(?!\b(?:since|because|as|which)\b)[^.\n]){1,60}?[,;\s]\s*"
@@ -70,7 +70,7 @@ INSTEAD = re.compile(
 """A denied value followed by the right one: `not 8 but 5`, `not 8; it is 5`."""
 _VALUE = re.compile(r"\d|[$\\]|\b[A-J]\b")
 # `If x were 2, the answer would be 5` is supposed; `would` alone is mere politeness.
-_COUNTERFACT = re.compile(r"\b(?:had|if|were|without|otherwise)\b", re.IGNORECASE)
+_COUNTERFACT = re.compile(r"(?i)\b(?:had|if|were|without|otherwise)\b")
 
 
 @lru_cache(maxsize=256)

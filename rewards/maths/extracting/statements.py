@@ -43,19 +43,17 @@ BEHIND = 160
 _LETTER = re.compile(r"\W*(?:\\text(?:bf)?\{)?\W*[A-J]\W*$")
 _VALUE = re.compile(r"\d|\\|\$")
 _ABOUT = re.compile(
-    r"\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
-    r"|примерно)\b|≈|\\approx|~",
-    re.IGNORECASE,
+    r"(?i)\b(?:approximately|about|approx|roughly|rounded|decimals?|nearest|≈|environ|etwa|circa"
+    r"|примерно)\b|≈|\\approx|~"
 )
 # Words that make a retraction behind them hypothetical: `if I made a mistake`.
 _CONDITIONAL = re.compile(
-    r"\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
-    r"(?!.*\b(?:so|hence|thus|therefore)\b)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\b(?:if|had|when|were|unless|would|wouldn't|might|common|suppose|because|since)\b"
+    r"(?!.*\b(?:so|hence|thus|therefore)\b)"
 )
 # `\boxed{5} or 7`: an alternative right behind a mark.
 _OR = re.compile(
-    r"^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))", re.IGNORECASE
+    r"(?i)^[\s)$}\\.]{0,4}\(?(?:or|oder|ou)\b(?!\s+(?:about|approximately|roughly|so\b))"
 )
 
 
@@ -66,7 +64,7 @@ _OR_BEFORE = re.compile(
 )
 
 
-_IF = re.compile(r"\W*(?:if|when|without|ignoring|forgetting)\b", re.IGNORECASE)
+_IF = re.compile(r"(?i)\W*(?:if|when|without|ignoring|forgetting)\b")
 _ENDED = re.compile(r"[.!?\n。]|$")
 _WHEN = re.compile(r"(?:if|when|wenn|falls|si|se|если)\b")
 """A word that begins a case; without one no cases are looked for."""
@@ -107,21 +105,17 @@ class Statements:
             return mark
         announcements = announced(self.body, after)
         self.seen += announcements
-        claims = [
-            announcement
-            for announcement in announcements
-            if not announcement.ignored and announcement.kind is CandidateKind.ANNOUNCED
-        ]
         refused = [seen for seen in self.seen if seen.kind in MARKS and seen.ignored]
         texts = {squeeze(seen.text) for seen in refused}
         claims = [
             claim
-            for claim in claims
-            if squeeze(claim.text) not in texts
+            for claim in announcements
+            if not claim.ignored
+            and claim.kind is CandidateKind.ANNOUNCED
+            and squeeze(claim.text) not in texts
             and not any(claim.start <= seen.start and seen.end <= claim.end for seen in refused)
+            and (mark is None or _displaces(mark, claim, self.body))
         ]
-        if mark is not None:
-            claims = [claim for claim in claims if _displaces(mark, claim, self.body)]
         if not claims:
             return mark
         self._breath(claims[-1], [mark, *claims[:-1]] if mark else claims[:-1])
@@ -135,27 +129,24 @@ class Statements:
         window = self.body[start : mark.said_from]
         announcements = announced(window)
         if mark.kind is not CandidateKind.BOX:
-            announcements += [earlier for earlier in marks(window) if earlier.kind is mark.kind]
+            announcements += [other for other in marks(window) if other.kind is mark.kind]
         full = len(window.rstrip(" \n$\\([*:"))
-        announcements = [
+        earlier = [
             replace(
-                announcement,
-                start=announcement.start + start,
-                end=announcement.end + start,
-                said_from=announcement.said_from + start,
-                said_to=announcement.said_to + start,
+                said, start=said.start + start, end=said.end + start,
+                said_from=said.said_from + start, said_to=said.said_to + start,
             )
-            for announcement in announcements
-            if announcement.kind in MARKS
+            for said in announcements
+            if said.kind in MARKS
             or (
-                announcement.kind is CandidateKind.ANNOUNCED
-                and not announcement.ignored
-                and not _COMMENT.match(announcement.text)
-                and not _IF.match(clause_before(window, announcement.said_from))
-                and announcement.end < full
+                said.kind is CandidateKind.ANNOUNCED
+                and not said.ignored
+                and not _COMMENT.match(said.text)
+                and not _IF.match(clause_before(window, said.said_from))
+                and said.end < full
             )
-        ]
-        return sorted(announcements, key=lambda candidate: candidate.start)
+        ]  # fmt: skip
+        return sorted(earlier, key=lambda candidate: candidate.start)
 
     def _breath(self, last: Candidate, before: Sequence[Candidate]) -> None:
         """Record the values that were claimed before `last` without a reason in between."""
@@ -176,20 +167,13 @@ class Statements:
         """
         if last is None or last.void:
             return last
-        if (
-            self.truncated
-            and last.kind is CandidateKind.ANNOUNCED
-            and not (self.body[last.end :].strip(" $*"))
-        ):
+        announced_last = last.kind is CandidateKind.ANNOUNCED
+        if self.truncated and announced_last and not self.body[last.end :].strip(" $*"):
             return replace(last, void=CUT_OFF)
         if _QUIET.match(self.body, last.said_to):
             return self._check_alternative(last)
-        if (
-            len(self.body) - last.said_to > MIN_SENTENCE
-            and last.kind is CandidateKind.BOX
-            and self._points_back(last)
-            and (first := self._first(last)) is not None
-        ):
+        goes_on = len(self.body) - last.said_to > MIN_SENTENCE and last.kind is CandidateKind.BOX
+        if goes_on and self._points_back(last) and (first := self._first(last)) is not None:
             self.seen.append(last)
             self.rivals.clear()
             return first
@@ -269,14 +253,10 @@ class Statements:
         if not (reopened and GIVES.search(sentence)) and not alone:
             return None
         value = picked(self.body) or stressed(self.body) or last_expression(self.body)
-        if (
-            value is None
-            or value.void
-            or value.start < start
-            or not _displaces(last, value, self.body)
-        ):
+        if value is None or value.void or value.start < start:
             return None
-        return replace(value, kind=CandidateKind.CORRECTION)
+        is_other = _displaces(last, value, self.body)
+        return replace(value, kind=CandidateKind.CORRECTION) if is_other else None
 
     def _check_alternative(self, last: Candidate) -> Candidate:
         """Return `last`, made void if another answer is offered in case `last` is wrong."""
@@ -307,7 +287,7 @@ class Statements:
 
 
 _EXCLUDED = re.compile(
-    r",.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)", re.DOTALL
+    r"(?s),.*\b(?:exclud|reject|ruled|discard|extraneous|inadmissible|not allowed)"
 )
 _OTHER_VALUE = re.compile(r"(?P<value>-?\d[\d.,/]*)[\s$)\\]{0,3}$")
 """`a local maximum $-6$, but this`: the pronoun means another value."""

@@ -30,14 +30,12 @@ _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _EXCLAIMED = re.compile(r"(?m)(?<=\s)(\**-?\d[\d.,]{0,30}\**)!(?=\**(?:\s*$|\s+[A-Z]))")
 _SPEECH = re.compile(r"[A-Za-zÀ-ÿ]{2}[^$\\]*")
 _FACTORIAL = re.compile(
-    r"(?m)[\w)]!(?!\**(?:\s*$|\s+[A-Z]))|(?<![A-Za-z])[A-Za-z]!|\)!|factorial|permut|arrang|order",
-    re.IGNORECASE,
+    r"(?im)[\w)]!(?!\**(?:\s*$|\s+[A-Z]))|(?<![A-Za-z])[A-Za-z]!|\)!|factorial|permut|arrang|order"
 )
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|mark|p|div|span|center|font|h[1-6])(?: [^<>]{0,60})?/?>")
 _HIDDEN = re.compile(
-    r"<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])(?<!\d[\s,])%[^\n]*\\boxed[^\n]*"
-    r"|\\begin\{comment\}.*?\\end\{comment\}",
-    re.DOTALL | re.MULTILINE,
+    r"(?ms)<!--.*?(?:-->|$)|^[ \t]*%(?!\d).*?$|(?<![\\\d])(?<!\d[\s,])%[^\n]*\\boxed[^\n]*"
+    r"|\\begin\{comment\}.*?\\end\{comment\}"
 )
 """Comments of HTML and LaTeX, which are not printed."""
 _NEGATED_MARKS = "❌✗✘❎🚫"
@@ -79,14 +77,13 @@ def surface(body: str) -> str:
 
 
 _WARNING = re.compile(
-    r"\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall|slip"
-    r"|misconception|trap)s?|pitfalls?|watch out|beware|caution|warning)[*_]*:[*_]*\s(?P<said>.+)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\n[\s>#*_•-]*(?:(?:an? |the )?(?:common|typical|frequent|usual) (?:mistake|error|pitfall"
+    r"|slip|misconception|trap)s?|pitfalls?|watch out|beware|caution"
+    r"|warning)[*_]*:[*_]*\s(?P<said>.+)"
 )
 _OWN = re.compile(
-    r"\b(?:I|my|we|our|answer|actually|should|correction|sorry|wait|boxed|final|hence|so|thus"
-    r"|therefore)\b|####|<",
-    re.IGNORECASE,
+    r"(?i)\b(?:I|my|we|our|answer|actually|should|correction|sorry|wait|boxed|final|hence|so|thus"
+    r"|therefore)\b|####|<"
 )
 """Words with which a remark may correct the answer, and is then kept."""
 
@@ -122,8 +119,7 @@ def with_dollars(text: str) -> str:
 
 
 _IN_PAIRS = re.compile(
-    r"(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z",
-    re.DOTALL,
+    r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"
 )
 _ESCAPED = re.compile(r"(?:\\|left|right|[bB]igg?[lrm]?)\\[()]")
 

@@ -36,12 +36,10 @@ def _derived(node: Node, variable: str) -> Node:
         case "add":
             return nodes.add(*(_derived(term, variable) for term in node.args))
         case "mul":
-            return nodes.add(
-                *(
-                    mul(*node.args[:place], _derived(factor, variable), *node.args[place + 1 :])
-                    for place, factor in enumerate(node.args)
-                )
-            )
+            slopes = [_derived(factor, variable) for factor in node.args]
+            turns = range(len(slopes))
+            terms = [mul(*node.args[:n], slopes[n], *node.args[n + 1 :]) for n in turns]
+            return nodes.add(*terms)
         case "pow":
             # d(b^e) = e b^(e-1) b' + b^e ln(b) e', where zero terms are left out
             base, exponent = node.args
@@ -71,19 +69,15 @@ def _circular(inner: Node) -> Node:
 
 
 _OUTER: dict[str, Callable[[Node], Node]] = {
-    "sin": lambda x: func("cos", x),
-    "cos": lambda x: neg(func("sin", x)),
+    "sin": lambda x: func("cos", x), "cos": lambda x: neg(func("sin", x)),
     "tan": lambda x: power(func("cos", x), num(-2)),
     "cot": lambda x: neg(power(func("sin", x), num(-2))),
     "sec": lambda x: mul(func("sec", x), func("tan", x)),
     "csc": lambda x: neg(mul(func("csc", x), func("cot", x))),
     "ln": lambda x: power(x, nodes.MINUS_ONE),
-    "log": lambda x: over(num(1), mul(x, func("ln", num(10)))),
-    "arcsin": _circular,
+    "log": lambda x: over(num(1), mul(x, func("ln", num(10)))), "arcsin": _circular,
     "arccos": lambda x: neg(_circular(x)),
     "arctan": lambda x: over(num(1), nodes.add(num(1), _square(x))),
-    "sinh": lambda x: func("cosh", x),
-    "cosh": lambda x: func("sinh", x),
-    "tanh": lambda x: power(func("cosh", x), num(-2)),
-    "abs": lambda x: over(x, func("abs", x)),
-}
+    "sinh": lambda x: func("cosh", x), "cosh": lambda x: func("sinh", x),
+    "tanh": lambda x: power(func("cosh", x), num(-2)), "abs": lambda x: over(x, func("abs", x)),
+}  # fmt: skip

@@ -257,10 +257,9 @@ _SMOOTH: dict[str, tuple[Real, Real]] = {
     "arcsin": (math.asin, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-16))),
     "arccos": (math.acos, lambda x: 1 / math.sqrt(max(1 - x * x, 1e-16))),
     "arctan": (math.atan, lambda x: 1.0),
-    "arccot": (lambda x: math.pi / 2 - math.atan(x), lambda x: 1.0),
-    "sinh": (math.sinh, math.cosh), "cosh": (math.cosh, lambda x: abs(math.sinh(x))),
-    "tanh": (math.tanh, lambda x: 1.0), "arcsinh": (math.asinh, lambda x: 1.0),
-    "sech": (lambda x: 1 / math.cosh(x), lambda x: 1.0),
+    "arccot": (lambda x: math.pi / 2 - math.atan(x), lambda x: 1.0), "sinh": (math.sinh, math.cosh),
+    "cosh": (math.cosh, lambda x: abs(math.sinh(x))), "tanh": (math.tanh, lambda x: 1.0),
+    "arcsinh": (math.asinh, lambda x: 1.0), "sech": (lambda x: 1 / math.cosh(x), lambda x: 1.0),
     "factorial": (_gamma, lambda x: _gamma(x) * (2 + math.log(1 + x))),
     "erf": (math.erf, lambda x: 1.2),
 }  # fmt: skip

@@ -68,16 +68,8 @@ def _inverse_function(parser: Parser, letter: str) -> bool:
     """
     if letter.split("_")[0] not in _FUNCTION_LETTERS or not parser.at("op", "^"):
         return False
-    inverse_tokens = [("op", "^"), ("op", "-"), ("num", "1"), ("open", "(")]
-    braced = [
-        *inverse_tokens[:1],
-        ("group", "{"),
-        *inverse_tokens[1:3],
-        ("endgroup", "}"),
-        *inverse_tokens[3:],
-    ]
-    for shape in (inverse_tokens, braced):
-        if [parser.ahead(step).pair for step in range(len(shape))] == shape:
+    for shape in ("^-1(", "^{-1}("):
+        if [parser.ahead(step).value for step in range(len(shape))] == list(shape):
             parser.position += len(shape) - 1  # The bracket is left for the caller.
             return True
     return False

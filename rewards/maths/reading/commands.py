@@ -97,13 +97,10 @@ def root(parser: Parser) -> Node:
         degree = parser.inside()
         if not parser.accept("close", "]"):
             raise Unreadable("the degree of a root is not closed")
-    radicand = argument(parser)
-    exponent = (
-        nodes.num(exact_quotient(nodes.num(1), degree))
-        if degree.op == "num" and degree.value
-        else nodes.over(nodes.num(1), degree)
-    )
-    return nodes.power(radicand, exponent)
+    radicand, one = argument(parser), nodes.num(1)
+    if degree.op == "num" and degree.value:
+        return nodes.power(radicand, nodes.num(exact_quotient(one, degree)))
+    return nodes.power(radicand, nodes.over(one, degree))
 
 
 def number_set(parser: Parser) -> Node:

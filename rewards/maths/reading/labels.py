@@ -70,11 +70,9 @@ def labelled(text: str, *, bare: bool = False) -> list[Labelled]:
         signed = all(part and part["sign"].strip() for part in parts)
         if not all(parts) or not (signed or (bare and len(parts) > 1)):
             return []
-        if not signed and any(
-            part["name"].split()[0].lower() in _CHANGES for part in parts if part
-        ):
-            return []
         names = [part["name"] for part in parts if part]
+        if not signed and any(name.split()[0].lower() in _CHANGES for name in names):
+            return []
         values = [part["value"].strip() for part in parts if part]
     # Two letters are a segment or a product; a word of two signs is one only in other scripts.
     if any(len(name) < 3 and name.isascii() for name in names):
@@ -135,7 +133,7 @@ _SYMBOL = re.compile(
     rf"{_MOMENT.pattern}|(?<![A-Za-z\d\\^_{{(])(?P<symbol>\\(?:mu|sigma|nu)(?![a-z])|\\(?:bar|overline)"
     r"\s*\{?\s*[a-zX]\s*\}?|[A-Za-z])(?P<square>(?:_\{?\w\}?)?(?:\^\{?2\}?)?)(?=\s*=)"
 )
-_EXPECTED = re.compile(r"\bexpect(?:ed value|ation)\b", re.IGNORECASE)
+_EXPECTED = re.compile(r"(?i)\bexpect(?:ed value|ation)\b")
 _MEANINGS = {
     "E": "mean", "Var": "variance", "V": "variance", "D": "variance", "SD": "standard deviation",
     "mu": "mean", "bar": "mean", "overline": "mean", "sigma^2": "variance", "s^2": "variance",

@@ -81,16 +81,9 @@ def tokenize(source: str) -> list[Token]:
     if "min" in source:
         # Turn `min` after a number or a slash into minutes: `30 min` is not a minimum.
         for place in range(1, len(tokens) - 1):
-            token, after = tokens[place], tokens[place + 1].kind
-            if (
-                (token.kind, token.value) == ("func", "min")
-                and (
-                    tokens[place - 1].kind == "num"
-                    or tokens[place - 1].value == "/"
-                    or tokens[place + 1].value == "^"
-                )
-                and after not in _OPENS
-            ):
+            before, token, after = tokens[place - 1 : place + 2]
+            counted = before.kind == "num" or before.value == "/" or after.value == "^"
+            if token.pair == ("func", "min") and counted and after.kind not in _OPENS:
                 tokens[place] = Token("word", "min", token.spaced)
     return tokens
 
@@ -266,14 +259,9 @@ def _text_command(name: str, inside: str, tokens: list[Token], spaced: bool, nes
     if (name in BOLD and len(plain) == 1 and plain.isalpha()) or (name in LETTERED and plain):
         tokens.append(Token("sym", f"{'bold' if name in BOLD else name} {plain}", spaced))
         return
-    single = len(inside.strip()) == 1
+    worded = name in WORDED and (len(word) != 1 or name == "text")
     first = len(tokens)
-    _scan(
-        inside,
-        tokens,
-        worded=name in WORDED and not (single and name != "text"),
-        nesting=nesting + 1,
-    )
+    _scan(inside, tokens, worded=worded, nesting=nesting + 1)
     if len(tokens) > first and spaced:
         tokens[first] = msgspec.structs.replace(tokens[first], spaced=True)
     if name in {"mathrm", "operatorname"} and [token.value for token in tokens[first:]] == ["pi"]:
@@ -298,4 +286,4 @@ def _argument(source: str, position: int) -> tuple[int, int, int]:
 
 
 _COMMAND = re.compile(r"\\[A-Za-z]+")
-_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_BRACES = re.compile(r"(?s)\\.|[{}]")

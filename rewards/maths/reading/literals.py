@@ -100,12 +100,9 @@ def _repeats(parser: Parser, numeral: str) -> bool:
     if parser.here.kind == "dots":
         return period(numeral) != ""
     offset = 1 if parser.at("sign", ".") else 0
-    token = parser.ahead(offset)
-    return (
-        token.kind == "cmd"
-        and token.value in {"overline", "dot", "bar"}
-        and parser.ahead(offset + 1).kind in {"group", "num"}
-    )
+    token, behind = parser.ahead(offset), parser.ahead(offset + 1)
+    is_mark = token.kind == "cmd" and token.value in {"overline", "dot", "bar"}
+    return is_mark and behind.kind in {"group", "num"}
 
 
 def _repeating(parser: Parser, numeral: str) -> Node:
@@ -131,12 +128,9 @@ def _mixed(parser: Parser, integer: Node) -> Node:
     if token.kind == "cmd" and token.value in FRACTIONS:
         parser.take()
         part = parser.deeper(fraction)
-    elif (
-        token.kind == "num"
-        and token.spaced
-        and parser.ahead().value == "/"
-        and parser.ahead(2).kind == "num"
-    ):
+    elif token.kind == "num" and token.spaced and (
+        parser.ahead().value == "/" and parser.ahead(2).kind == "num"
+    ):  # fmt: skip
         top, bottom = exact_numeral(token.value), exact_numeral(parser.ahead(2).value)
         if top.op != "num" or bottom.op != "num" or not bottom.value:
             return integer

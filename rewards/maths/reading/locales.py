@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from unicodedata import normalize
 
 _NAMES = {
@@ -116,13 +116,8 @@ def uniform_units(text: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
-    power = (
-        "^2"
-        if match["square"] or match["squared"]
-        else "^3"
-        if match["cube"] or match["cubed"]
-        else match["mark"]
-    )
+    square, cube = match["square"] or match["squared"], match["cube"] or match["cubed"]
+    power = "^2" if square else "^3" if cube else match["mark"]
     divisor = f"/{_name(match['divisor'])}" if match["divisor"] else ""
     name = _name(match["unit"])
     if not name[-1].isalpha():
@@ -203,7 +198,7 @@ _COMMAS = _POINTED | frozenset(_SPACED_WORDS.split())
 _WORD = re.compile(r"[^\W\d_]+")
 # A word in small letters with a mark of its language counts too; names have capitals.
 _ACCENTED = re.compile("[a-z]*[äöüßàâáãéèêíóõúñç][a-zß-ÿ]*")
-_CYRILLIC = re.compile("[а-яё]{4}", re.IGNORECASE)
+_CYRILLIC = re.compile("(?i)[а-яё]{4}")
 
 
 @lru_cache(maxsize=256)
@@ -351,17 +346,10 @@ class Locale:
         comma, grouped = self._marks(answer)
         grouped = grouped or _SURE.search(answer) is not None
         comma = comma or _MONEY.search(answer) is not None or grouped
-        pointed = self.prompt + self.around
-
-        def side(text: str) -> str:
-            return _NUMERAL.sub(
-                lambda match: self._pointed(
-                    match[0], comma=comma, grouped=grouped, pointed=pointed
-                ),
-                text,
-            )
-
-        return f"{side(head)}{sign}{side(value).strip().rstrip('. ') or value}"
+        said = self.prompt + self.around
+        point = partial(self._pointed, comma=comma, grouped=grouped, pointed=said)
+        sides = [_NUMERAL.sub(lambda match: point(match[0]), text) for text in (head, value)]
+        return f"{sides[0]}{sign}{sides[1].strip().rstrip('. ') or value}"
 
     @staticmethod
     def _pointed(numeral: str, *, comma: bool, grouped: bool, pointed: str) -> str:

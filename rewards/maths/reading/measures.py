@@ -73,10 +73,9 @@ def times(parser: Parser, left: Node) -> Node | None:
 
 def per_unit_ahead(parser: Parser) -> bool:
     """Return whether the next slash divides by a unit: `10^{23}/mol`."""
-    after = parser.ahead()
-    return (
-        parser.here.value == "/" and after.kind == "word" and unit_symbol(after.value) is not None
-    )
+    unit = parser.ahead()
+    is_unit = unit.kind == "word" and unit_symbol(unit.value) is not None
+    return parser.here.value == "/" and is_unit
 
 
 def per_unit(parser: Parser, node: Node) -> Node | None:

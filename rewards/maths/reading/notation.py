@@ -11,64 +11,46 @@ import unicodedata
 
 from .locales import LATIN_UNIT, uniform_units
 from .siunitx import plain_units
-from .vocabulary import NUMBER_WORDS
+from .vocabulary import NUMBER_WORDS, pairs
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx", strict=True))
-_SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
-_SUBSCRIPT_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ₐₑₙₖₘₓ", "0123456789+-aenkmx")
+_SUPERSCRIPT_RUN = re.compile(f"[{''.join(map(chr, _SUPERSCRIPTS))}]+")
+_SUBSCRIPT_RUN = re.compile(f"[{''.join(map(chr, _SUBSCRIPTS))}]+")
 # A list of statements by circled numbers: `①, ③ and ④`.
 _CIRCLED = re.compile(r"[①-⑳](?:[\s,、，]*(?:and\s*)?[①-⑳])*")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 _SYMBOLS: dict[str, str] = {
     "×": r"\times ", "✕": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ", "∙": r"\cdot ",
-    "•": r"\cdot ", "∗": "*",
-    "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-",
-    "﹣": "-",
-    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
-    "≦": r"\le ", "≧": r"\ge ",
-    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ",
-    "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
+    "•": r"\cdot ", "∗": "*", "÷": r"\div ", "⁄": "/", "∕": "/", "−": "-", "–": "-", "—": "-",
+    "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ",
+    "⩽": r"\le ", "⩾": r"\ge ", "≦": r"\le ", "≧": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "≡": r"\equiv ", "∞": r"\infty ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]",
     "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ",
-    "⌀": r"\emptyset ",
-    "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ", "′": "'", "″": "''",
-    "∣": r"\mid ",
-    "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ", "⋯": r"\cdots ", "∑": r"\sum ",
-    "∏": r"\prod ", "∫": r"\int ",
-    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}",
-    "ℂ": r"\mathbb{C}",
-    "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-    "⌉": r"\rceil ",
-    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ",
-    "∧": r"\land ", "∨": r"\lor ", "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ",
-    "⊕": r"\oplus ", "⊗": r"\otimes ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ",
-    "⊇": r"\supseteq ",
-    "⊥": r"\perp ", "≅": r"\cong ", "∝": r"\propto ", "↦": r"\mapsto ",
-    "←": r"\leftarrow ", "∇": r"\nabla ", "∂": r"\partial ", "⇌": r"\rightleftharpoons ",
-    "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "∶": ":",
-    "（": "(",
-    "）": ")",
-    "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"', "‘": "'", "’": "'",
-    "⟨": r"\langle ", "⟩": r"\rangle ",
-    "∥": r"\parallel ",
-    "或": " or ", "和": " and ", "与": " and ", "及": " and ", "且": " and ",
-    "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ",
-    "\u3000": " ",
-    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "",
-    "\u2061": "", "\u2062": "",
-    "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a", "\u2148": "i",
-    "\u2147": "e",
+    "⌀": r"\emptyset ", "∖": r"\setminus ", "°": r"\degree ", "º": r"\degree ", "∘": r"\circ ",
+    "′": "'", "″": "''", "∣": r"\mid ", "→": r"\to ", "⇒": r"\Rightarrow ", "…": r"\ldots ",
+    "⋯": r"\cdots ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "∠": r"\angle ",
+    "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
+    "∃": r"\exists ", "∀": r"\forall ", "∄": r"\nexists ", "∧": r"\land ", "∨": r"\lor ",
+    "¬": r"\neg ", "⇔": r"\iff ", "↔": r"\leftrightarrow ", "⊕": r"\oplus ", "⊗": r"\otimes ",
+    "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ", "⊇": r"\supseteq ", "⊥": r"\perp ",
+    "≅": r"\cong ", "∝": r"\propto ", "↦": r"\mapsto ", "←": r"\leftarrow ", "∇": r"\nabla ",
+    "∂": r"\partial ", "⇌": r"\rightleftharpoons ", "，": ",", "、": ",", "。": ".", "；": ";",
+    "：": ":", "∶": ":", "（": "(", "）": ")", "｛": "{", "｝": "}", "％": "%", "“": '"', "”": '"',
+    "‘": "'", "’": "'", "⟨": r"\langle ", "⟩": r"\rangle ", "∥": r"\parallel ", "或": " or ",
+    "和": " and ", "与": " and ", "及": " and ", "且": " and ", "\u00a0": " ", "\u2009": " ",
+    "\u202f": " ", "\u2007": " ", "\u2002": " ", "\u2003": " ", "\u3000": " ", "\u200b": "",
+    "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "", "\u2061": "",
+    "\u2062": "", "ı": "i", "ℓ": r"\ell ", "ϕ": r"\varphi ", "ϵ": r"\epsilon ", "ª": "a",
+    "\u2148": "i", "\u2147": "e",
 }  # fmt: skip
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta",
-    "θ": "theta",
-    "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
-    "σ": "sigma",
-    "τ": "tau", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta",
-    "Θ": "Theta",
-    "Λ": "Lambda", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
-}  # fmt: skip
+_GREEK = pairs(
+    "α=alpha β=beta γ=gamma δ=delta ε=epsilon ζ=zeta η=eta θ=theta κ=kappa λ=lambda μ=mu µ=mu ν=nu "
+    "ξ=xi π=pi ρ=rho σ=sigma τ=tau φ=phi χ=chi ψ=psi ω=omega Γ=Gamma Δ=Delta Θ=Theta Λ=Lambda Π=Pi "
+    "Σ=Sigma Φ=Phi Ψ=Psi Ω=Omega"
+)
 _TABLE = str.maketrans({**_SYMBOLS, **{letter: f"\\{name} " for letter, name in _GREEK.items()}})
 
 
@@ -99,9 +81,8 @@ _LITERAL = re.compile(
 _BASES = {"x": 16, "b": 2, "o": 8}
 # `\text{R\$ }45`, `Rs. 45`, `EUR 45`: a currency in words before its amount.
 _CURRENCY = re.compile(
-    r"^[\s$]*(?P<open>\\(?:text|textrm|mathrm)\s*\{\s*)?(?P<name>R\\?\$|US\\?\$|Rs\b\.?|INR|USD|EUR"
-    r"|GBP)(?:\s|~|\\[ ,;])*(?P<close>\}(?:\s|~|\\[ ,;])*)?(?P<amount>-?\.?\d.*)$",
-    re.DOTALL,
+    r"(?s)^[\s$]*(?P<open>\\(?:text|textrm|mathrm)\s*\{\s*)?(?P<name>R\\?\$|US\\?\$|Rs\b\.?|INR|USD|EUR"
+    r"|GBP)(?:\s|~|\\[ ,;])*(?P<close>\}(?:\s|~|\\[ ,;])*)?(?P<amount>-?\.?\d.*)$"
 )
 _SIGNS = {"R": "R$", "U": "\\$", "r": "₹", "I": "₹", "E": "€", "G": "£"}
 
@@ -151,12 +132,8 @@ def to_latex(text: str) -> str:
     text = _CIRCLED.sub(
         lambda run: ", ".join(str(ord(c) - ord("①") + 1) for c in run[0] if "①" <= c <= "⑳"), text
     )
-    text = _SUPERSCRIPT_RUN.sub(
-        lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run[0]) + "}", text
-    )
-    text = _SUBSCRIPT_RUN.sub(
-        lambda run: "_{" + "".join(_SUBSCRIPTS[c] for c in run[0]) + "}", text
-    )
+    text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_SUBSCRIPTS)}}}", text)
     text = _VULGAR.sub(_vulgar, text).translate(_TABLE)
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_TABLE)
 
@@ -357,12 +334,7 @@ def _without_edges(text: str) -> str:
     text = text.strip(' \t\r\n*`"')
     if text.endswith("\\"):
         text = text.rstrip("\\ ")
-    while (
-        text
-        and text[-1] in ".,;:"
-        and not text.endswith("...")
-        and not text.endswith(("\\,", "\\;", "\\:"))
-    ):
+    while text.endswith((".", ",", ";", ":")) and not text.endswith(("...", "\\,", "\\;", "\\:")):
         text = text[:-1].rstrip(' \t\r\n*`"')
     while text[:1] in {"=", ":"}:
         text = text[1:].lstrip()

@@ -103,16 +103,10 @@ def _step(first: Node, second: Node) -> Exact | None:
     (stem, first_index), (second_stem, second_index) = (
         node.note.rpartition("_")[::2] for node in (first, second)
     )
-    indices = _INDEX.fullmatch(first_index), _INDEX.fullmatch(second_index)
-    if (
-        not stem
-        or stem != second_stem
-        or not indices[0]
-        or not indices[1]
-        or indices[0][1] != indices[1][1]
-    ):
+    left, right = _INDEX.fullmatch(first_index), _INDEX.fullmatch(second_index)
+    if not stem or not left or not right or (stem, left[1]) != (second_stem, right[1]):
         return None
-    return abs(int(indices[0][2] or 0) - int(indices[1][2] or 0))
+    return abs(int(left[2] or 0) - int(right[2] or 0))
 
 
 _INDEX = re.compile(r"([A-Za-z]*)([+-]?\d{1,6})?")
@@ -226,9 +220,8 @@ def raised(parser: Parser, base: Node) -> Node:
     parser.take()
     if _circle(parser):
         return temperature(parser, arc_minutes(parser, Node("degree", (base,))))
-    if parser.here.kind == "prime" or (
-        parser.here.kind == "group" and parser.ahead().kind == "prime"
-    ):
+    kinds = parser.here.kind, parser.ahead().kind
+    if kinds[0] == "prime" or kinds == ("group", "prime"):
         braced = parser.accept("group")
         node = primed(parser, base)
         if braced:

@@ -53,12 +53,9 @@ def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         kind = token.lastgroup if token else None
         spaced = stop >= 0 and position > stop
         # `a 5` are an article and a number, `(3) (4)` two labels, `1 e 4` two numbers.
-        broken = (begin >= 0 and spaced) and (
-            (before in {"letter", "close"} and kind in {"number", "letter", "name"})
-            or (
-                before == "number" and kind == "letter" and token is not None and token[0] in _WORDS
-            )
-        )
+        apart = before in {"letter", "close"} and kind in {"number", "letter", "name"}
+        word = before == "number" and kind == "letter" and token and token[0] in _WORDS
+        broken = begin >= 0 and spaced and (apart or word)
         if token and not broken:
             if begin < 0:
                 begin, depth = position, 0
@@ -78,8 +75,8 @@ def _runs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             if token:
                 continue
         # Over the whole word, so that none of its letters is taken for a name.
-        word = _WORD.match(text, position, end)
-        position = word.end() if word else position + 1
+        letters = _WORD.match(text, position, end)
+        position = letters.end() if letters else position + 1
     if begin >= 0:
         yield begin, stop
 

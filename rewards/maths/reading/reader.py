@@ -25,7 +25,7 @@ MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
 MAX_DATE = 40
 # A time of day, `3:05 pm`.
-_CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$", re.IGNORECASE)
+_CLOCK = re.compile(r"(?i)(\d{1,2})(?::(\d\d))?\s*(?:([ap])\.?\s*m\.?)$")
 # A time of day in German, `11.15 Uhr`.
 _UHR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?(?:\s|\\[ ,])*(?:\\text\{\s*)?Uhr(?:\s(\d\d))?[\s}.]*$")
 # Digits with letters and a base of two digits: the parser would read `1A_{16}` as a product.
@@ -62,7 +62,7 @@ _NO_LABEL = re.compile(
 # `no solution`, which the formula grammar would read as the letters n and o with a unit.
 _DATED = re.compile(r"(?:the )?(?:\d{1,4}[-. ]?[^\W\d_]|[^\W\d_]{3,10}\.? \d|\d{4}-\d\d-)")
 """How a date may begin, so that other answers are not searched for one."""
-_NO_ANSWER = re.compile(r"(?:no|not|none)(?:\s+[a-z]{2,})+", re.IGNORECASE)
+_NO_ANSWER = re.compile(r"(?i)(?:no|not|none)(?:\s+[a-z]{2,})+")
 # Plain language. An answer with other characters that cannot be parsed is kept as written.
 _PROSE = re.compile(r"(?:[\w\s.,;:!?'’()/&%-]|\$)*")
 # Two letters such as `mg`: milligrams or, where that cannot be parsed, the product of m and g.
@@ -98,11 +98,9 @@ def read_cleaned(cleaned: str) -> Node:
         raise Unreadable("the answer is empty")
     if _INTEGER.match(cleaned):
         return nodes.num(int(cleaned))
-    if fraction := _FRACTION.match(cleaned):
-        denominator = int(fraction[3])
-        if denominator:
-            value = Fraction(int(fraction[1] + fraction[2]), denominator)
-            return nodes.num(value.numerator if value.denominator == 1 else value)
+    if (fraction := _FRACTION.match(cleaned)) and int(fraction[3]):
+        value = Fraction(int(fraction[1] + fraction[2]), int(fraction[3]))
+        return nodes.num(value.numerator if value.denominator == 1 else value)
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
     cleaned = with_constant(cleaned)
@@ -139,12 +137,10 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
 
 
 _NUMBERS = re.compile(
-    r"(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: numbers?"
-    r"| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{\s*)?"
-    r"(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)"
-    r"|at least|at most|greater than or equal to|less than or equal to)(?: for)?"
-    r"[\s}]{1,4}(?P<rest>.+)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: "
+    r"numbers?| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{"
+    r"\s*)?(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)|at least|at "
+    r"most|greater than or equal to|less than or equal to)(?: for)?[\s}]{1,4}(?P<rest>.+)"
 )
 """Numbers that words describe."""
 _BOUNDED = {
@@ -232,9 +228,7 @@ def _parse(cleaned: str) -> Node:
         node = listed(parser)
     except RecursionError as error:
         raise TooBig("nested too deep") from error
-    while not parser.sees("end") and (
-        parser.sees("endgroup") or parser.at("sign", ".") or parser.at("sign", '"')
-    ):
+    while parser.sees("endgroup") or parser.at("sign", ".") or parser.at("sign", '"'):
         parser.take()
     if parser.here.kind != "end":
         raise Unreadable(f"{parser.here.value or parser.here.kind!r} is left over")

@@ -27,16 +27,15 @@ class Side(NamedTuple):
 _AND = r"(?:\s*,?\s(?:and|und|et|y|e|и)\s+)"
 _NAME = r"[^\W\d_][\w()+*/^·' -]{0,40}?"
 _ASKED = re.compile(
-    r"\b(?:find|give|determine|compute|calculate|evaluate|state|what (?:is|are)|bestimme|berechne"
-    r"|gib|trouve[rz]?|calcule[rz]?|détermine[rz]?|donne[rz]?|halla|encuentra|calcula|determina"
+    r"(?i)\b(?:find|give|determine|compute|calculate|evaluate|state|what (?:is|are)|bestimme"
+    r"|berechne|gib|trouve[rz]?|calcule[rz]?|détermine[rz]?|donne[rz]?|halla|encuentra|calcula"
+    r"|determina"
     rf"|trova|ache|encontre|найдите)\b:?\s+(?P<names>(?:{_NAME}\s*,\s*){{0,4}}{_NAME}{_AND}{_NAME})"
-    r"\s*(?:[.?。,;]|$|\b(?:when|if|for|of|where|in|to|as|von|de|der|des|del)\b)",
-    re.IGNORECASE,
+    r"\s*(?:[.?。,;]|$|\b(?:when|if|for|of|where|in|to|as|von|de|der|des|del)\b)"
 )
-_JOINT = re.compile(rf"{_AND}|\s*,\s*", re.IGNORECASE)
+_JOINT = re.compile(rf"(?i){_AND}|\s*,\s*")
 _ARTICLE = re.compile(
-    r"^(?:(?:the|den|die|das|der|le|la|les|el|los|il|lo|o|a|both|values? of)\s+(?=[^\W\d_]))+",
-    re.IGNORECASE,
+    r"(?i)^(?:(?:the|den|die|das|der|le|la|les|el|los|il|lo|o|a|both|values? of)\s+(?=[^\W\d_]))+"
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{3,}")
 _VERB = re.compile(
@@ -85,6 +84,6 @@ _STYLE = r"(?:\\(?:(?:text|mathrm|operatorname)\{)?)?"
 def _spoken(name: str) -> re.Pattern[str]:
     """Return a pattern of a name: words as they are, a formula with any spaces and dots."""
     if _is_worded(name):
-        return re.compile(rf"{_STYLE}\b{re.escape(name)}\b\}}?", re.IGNORECASE)
+        return re.compile(rf"(?i){_STYLE}\b{re.escape(name)}\b\}}?")
     signs = r"[\s*·]*".join(map(re.escape, re.sub(r"[\s*·]", "", name)))
     return re.compile(rf"(?<![\w(+−*/^·-])(?<![-+−*/^·\d] ){signs}(?!\w)")

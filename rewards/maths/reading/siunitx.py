@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .vocabulary import unit_symbol
+from .vocabulary import pairs, unit_symbol
 
 _QUANTITY = re.compile(
     r"\\(?:(?:SI|qty)\s*(?:\[[^\[\]]*\])?\s*\{(?P<value>[^{}]*)\}|si|unit)\s*(?:\[[^\[\]]*\])?\s*"
@@ -17,14 +17,11 @@ _COMMA = re.compile(r"(?<=\d),(?=\d)(?!\d{3}(?!\d))")
 _STEP = re.compile(
     r"\\(?P<macro>[A-Za-z]+)|\^\{?(?P<power>-?\d)\}?|(?P<plain>[A-Za-z]+)|(?P<over>/)"
 )
-_PREFIXES = {
-    "pico": "p", "nano": "n", "micro": "u", "milli": "m", "centi": "c", "deci": "d", "kilo": "k",
-    "mega": "M", "giga": "G", "tera": "T",
-}  # fmt: skip
-_NAMES = {
-    "degreeCelsius": "degC", "celsius": "degC", "percent": "%", "electronvolt": "eV",
-    "calorie": "cal", "atmosphere": "atm", "bar": "bar", "hectare": "ha", "watthour": "Wh",
-}  # fmt: skip
+_PREFIXES = pairs("pico=p nano=n micro=u milli=m centi=c deci=d kilo=k mega=M giga=G tera=T")
+_NAMES = pairs(
+    "degreeCelsius=degC celsius=degC percent=% electronvolt=eV calorie=cal atmosphere=atm bar=bar "
+    "hectare=ha watthour=Wh"
+)
 _POWERS = {"squared": 2, "square": 2, "cubed": 3, "cubic": 3}
 
 

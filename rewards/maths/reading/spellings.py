@@ -11,57 +11,49 @@ from .vocabulary import words
 Meaning = tuple[str, str]
 
 
-def _same(kind: str, names: str) -> dict[str, Meaning]:
-    """Return a table in which every command name is also the value."""
-    return {name: (kind, name) for name in names.split()}
+def _meanings(table: str) -> dict[str, Meaning]:
+    """Return the meanings of a table. Each line has a kind of token and then entries `name=value`,
+    or names that are also their values.
+    """
+    rows = (line.split() for line in table.strip().split("\n"))
+    split = ((kind, entry.partition("=")) for kind, *entries in rows for entry in entries)
+    return {name: (kind, value if sign else name) for kind, (name, sign, value) in split}
 
 
-COMMANDS: dict[str, Meaning] = {
-    "cdot": ("op", "·"), "times": ("op", "×"), "ast": ("op", "*"), "div": ("op", "/"),
-    "over": ("op", "/"),
-    "pm": ("pm", "+-"), "mp": ("pm", "-+"),
-    "le": ("rel", "<="), "leq": ("rel", "<="), "leqslant": ("rel", "<="), "leqq": ("rel", "<="),
-    "ge": ("rel", ">="), "geq": ("rel", ">="), "geqslant": ("rel", ">="), "geqq": ("rel", ">="),
-    "lt": ("rel", "<"), "gt": ("rel", ">"), "ne": ("rel", "!="), "neq": ("rel", "!="),
-    "approx": ("rel", "~="), "simeq": ("rel", "~="), "approxeq": ("rel", "~="),
-    "thickapprox": ("rel", "~="), "doteq": ("rel", "="), "coloneqq": ("rel", "="),
-    "triangleq": ("rel", "="), "equiv": ("rel", "=="),
-    "in": ("rel", "in"), "notin": ("rel", "notin"), "to": ("rel", "->"),
-    "rightarrow": ("rel", "->"), "longrightarrow": ("rel", "->"), "mapsto": ("rel", "mapsto"),
-    "gets": ("rel", "leftarrow"), "parallel": ("rel", "||"), "subsetneqq": ("rel", "subsetneq"),
-    **_same("rel", "sim propto perp cong asymp subset subseteq subsetneq supset supseteq supsetneq "
-            "ll gg prec succ preceq succeq vdash models ni nmid leftarrow leftrightarrow "
-            "longleftarrow longleftrightarrow rightleftharpoons hookrightarrow nparallel nsubseteq "
-            "ngeq nleq nless ngtr ncong"),
-    "land": ("land", "land"), "wedge": ("land", "land"), "lor": ("lor", "lor"),
-    "vee": ("lor", "lor"), "neg": ("not", "neg"), "lnot": ("not", "neg"),
-    "Rightarrow": ("arrow", "Rightarrow"), "implies": ("arrow", "Rightarrow"),
-    "Longrightarrow": ("arrow", "Rightarrow"), "Leftarrow": ("arrow", "Leftarrow"),
-    "impliedby": ("arrow", "Leftarrow"), "Leftrightarrow": ("arrow", "iff"),
-    "Longleftrightarrow": ("arrow", "iff"), "iff": ("arrow", "iff"),
-    "cup": ("setop", "union"), "bigcup": ("setop", "union"), "cap": ("setop", "inter"),
-    "setminus": ("setop", "minus"), "backslash": ("setop", "minus"),
-    "smallsetminus": ("setop", "minus"),
-    **_same("binary", "oplus otimes ominus oslash odot star bullet diamond wr amalg uplus sqcup "
-            "sqcap barwedge veebar ltimes rtimes boxplus boxtimes bowtie"),
-    "infty": ("const", "inf"), "pi": ("const", "pi"), "emptyset": ("emptyset", ""),
-    "varnothing": ("emptyset", ""),
-    "degree": ("degree", ""), "circ": ("circ", ""), "prime": ("prime", "'"),
-    "lbrace": ("open", "{"), "rbrace": ("close", "}"), "lbrack": ("open", "["),
-    "rbrack": ("close", "]"),
-    "lparen": ("open", "("), "rparen": ("close", ")"), "langle": ("open", "⟨"),
-    "rangle": ("close", "⟩"),
-    "lfloor": ("open", "floor"), "rfloor": ("close", "floor"), "lceil": ("open", "ceil"),
-    "rceil": ("close", "ceil"),
-    "mid": ("bar", "|"), "vert": ("bar", "|"), "lvert": ("bar", "|"), "rvert": ("bar", "|"),
-    "Vert": ("bar", "||"), "lVert": ("bar", "||"), "rVert": ("bar", "||"),
-    "ldots": ("dots", ""), "cdots": ("dots", ""), "dots": ("dots", ""), "dotsc": ("dots", ""),
-    "dotsb": ("dots", ""),
-    "pmod": ("mod", ""), "bmod": ("mod", "bmod"), "mod": ("mod", ""),
-    "colon": ("sign", ":"), "newline": ("row", ""),
-    "exp": ("func", "exp"), "imath": ("sym", "i"), "jmath": ("sym", "j"),
-    "pounds": ("currency", "pound"), "euro": ("currency", "euro"),
-}  # fmt: skip
+COMMANDS = _meanings("""
+    op cdot=· times=× ast=* div=/ over=/
+    pm pm=+- mp=-+
+    rel le=<= leq=<= leqslant=<= leqq=<= ge=>= geq=>= geqslant=>= geqq=>= lt=< gt=> ne=!= neq=!=
+    rel approx=~= simeq=~= approxeq=~= thickapprox=~= doteq== coloneqq== triangleq== equiv=== in
+    rel notin to=-> rightarrow=-> longrightarrow=-> mapsto gets=leftarrow parallel=||
+    rel subsetneqq=subsetneq sim propto perp cong asymp subset subseteq subsetneq supset supseteq
+    rel supsetneq ll gg prec succ preceq succeq vdash models ni nmid leftarrow leftrightarrow
+    rel longleftarrow longleftrightarrow rightleftharpoons hookrightarrow nparallel nsubseteq ngeq
+    rel nleq nless ngtr ncong
+    land land wedge=land
+    lor lor vee=lor
+    not neg lnot=neg
+    arrow Rightarrow implies=Rightarrow Longrightarrow=Rightarrow Leftarrow impliedby=Leftarrow
+    arrow Leftrightarrow=iff Longleftrightarrow=iff iff
+    setop cup=union bigcup=union cap=inter setminus=minus backslash=minus smallsetminus=minus
+    binary oplus otimes ominus oslash odot star bullet diamond wr amalg uplus sqcup sqcap barwedge
+    binary veebar ltimes rtimes boxplus boxtimes bowtie
+    const infty=inf pi
+    emptyset emptyset= varnothing=
+    degree degree=
+    circ circ=
+    prime prime='
+    open lbrace={ lbrack=[ lparen=( langle=⟨ lfloor=floor lceil=ceil
+    close rbrace=} rbrack=] rparen=) rangle=⟩ rfloor=floor rceil=ceil
+    bar mid=| vert=| lvert=| rvert=| Vert=|| lVert=|| rVert=||
+    dots ldots= cdots= dots= dotsc= dotsb=
+    mod pmod= bmod mod=
+    sign colon=:
+    row newline=
+    func exp
+    sym imath=i jmath=j
+    currency pounds=pound euro
+""")
 TEXT_COMMANDS = words(
     "text textbf textit textrm texttt textsf textnormal mbox hbox mathrm mathbf mathit mathsf "
     "mathcal mathscr mathfrak operatorname operatorname* boldsymbol bm bold emph underline "
@@ -80,31 +72,28 @@ plain letter.
 """
 SIGNS: dict[str, Meaning] = {
     "+": ("op", "+"), "-": ("op", "-"), "*": ("op", "*"), "/": ("op", "/"), "^": ("op", "^"),
-    "**": ("op", "^"),
-    "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"), "%": ("percent", ""),
-    "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="), "<=": ("rel", "<="),
-    ">=": ("rel", ">="),
-    "!=": ("rel", "!="), "<>": ("rel", "!="), "==": ("rel", "="), ":=": ("rel", "="),
-    "->": ("rel", "->"),
-    "=>": ("arrow", "Rightarrow"), "+-": ("pm", "+-"), "+/-": ("pm", "+-"),
-    "(": ("open", "("), ")": ("close", ")"), "[": ("open", "["), "]": ("close", "]"),
-    "{": ("group", "{"),
-    "}": ("endgroup", "}"), "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"),
-    ":": ("sign", ":"),
-    "&": ("cell", "&"), "£": ("currency", "pound"), "€": ("currency", "euro"),
-    "¥": ("currency", "yen"), "¢": ("currency", "cent"), "\\": ("setop", "minus"),
+    "**": ("op", "^"), "_": ("sub", "_"), "!": ("fact", "!"), "'": ("prime", "'"),
+    "%": ("percent", ""), "<": ("rel", "<"), ">": ("rel", ">"), "=": ("rel", "="),
+    "<=": ("rel", "<="), ">=": ("rel", ">="), "!=": ("rel", "!="), "<>": ("rel", "!="),
+    "==": ("rel", "="), ":=": ("rel", "="), "->": ("rel", "->"), "=>": ("arrow", "Rightarrow"),
+    "+-": ("pm", "+-"), "+/-": ("pm", "+-"), "(": ("open", "("), ")": ("close", ")"),
+    "[": ("open", "["), "]": ("close", "]"), "{": ("group", "{"), "}": ("endgroup", "}"),
+    "|": ("bar", "|"), ",": ("sep", ","), ";": ("sep", ";"), ":": ("sign", ":"), "&": ("cell", "&"),
+    "£": ("currency", "pound"), "€": ("currency", "euro"), "¥": ("currency", "yen"),
+    "¢": ("currency", "cent"), "\\": ("setop", "minus"),
 }  # fmt: skip
 ESCAPES: dict[str, Meaning] = {
     "\\{": ("open", "{"), "\\}": ("close", "}"), "\\|": ("bar", "||"), "\\%": ("percent", ""),
     "\\$": ("currency", "dollar"), "\\&": ("cell", "&"), "\\_": ("sub", "_"), "\\#": ("sign", "#"),
     "\\\\": ("row", ""), "\\'": ("prime", "'"), "\\-": ("space", ""), "\\/": ("space", ""),
 }  # fmt: skip
-SPELLED: dict[str, Meaning] = {
-    "sqrt": ("cmd", "sqrt"), "frac": ("cmd", "frac"), "dfrac": ("cmd", "frac"),
-    "tfrac": ("cmd", "frac"), "binom": ("cmd", "binom"), "cdot": ("op", "·"), "pi": ("const", "pi"),
-    "infinity": ("const", "inf"), "inf": ("const", "inf"), "infty": ("const", "inf"),
-    "mod": ("mod", ""), "leq": ("rel", "<="), "geq": ("rel", ">="), "neq": ("rel", "!="),
-}  # fmt: skip
+SPELLED = _meanings("""
+    cmd sqrt frac dfrac=frac tfrac=frac binom
+    op cdot=·
+    const pi infinity=inf inf infty=inf
+    mod mod=
+    rel leq=<= geq=>= neq=!=
+""")
 """Commands that lost their backslash; no English word is among these."""
 OPPOSITE = {"=": "!=", "in": "notin", "<": ">=", ">": "<=", "<=": ">", ">=": "<"}
 r"""The relation that `\not` makes of each relation."""

@@ -41,9 +41,7 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     if unit is not None:
         return unit
     words: list[str] = []
-    while tokens[position].kind == "word" and not (
-        tokens[position].value in CONNECTIVES or tokens[position].value in QUALIFIERS
-    ):
+    while tokens[position].kind == "word" and tokens[position].value not in _JOINING:
         words.append(tokens[position].value)
         position += 1
     if denied := DENIALS.intersection(map(str.lower, words)):
@@ -58,6 +56,7 @@ def read_unit(tokens: list[Token], position: int) -> tuple[int, str]:
     return position, " ".join(words)
 
 
+_JOINING = QUALIFIERS.union(CONNECTIVES)
 _ALTERS, _COUNTER = re.compile(ALTERS), re.compile(COUNTER)
 _UNSPACED = re.compile("[\u3005\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _LINKS = frozenset({"a", "an", "at", "by", "in", "of", "on", "to", "up"})
@@ -87,6 +86,7 @@ def _known_unit(
         token = tokens[position]
         after = tokens[min(position + 1, len(tokens) - 1)]
         is_divided = token.kind == "op" and token.value == "/"
+        is_letter = has_letters and token.spaced and token.value in UNIT_LETTERS
         if is_divided and after.kind == "open" and after.value == "(":
             divided = _divisor(tokens, position + 2)
             if divided is None:
@@ -96,15 +96,9 @@ def _known_unit(
             sign = ""
         elif is_divided or (token.kind == "word" and token.value in {"per", "a", "each"}):
             sign, position = "/", position + 1
-        elif (
-            token.kind == "op"
-            and token.value in "*·×"
-            and tokens[position + 1].kind not in {"num", "open"}  # `2 kg · 3 m` multiplies values
-        ):
-            sign, position = "*", position + 1
-        elif (
-            token.kind == "word" or (has_letters and token.spaced and token.value in UNIT_LETTERS)
-        ) and _one_unit(tokens, position) is not None:
+        elif token.kind == "op" and token.value in "*·×" and after.kind not in {"num", "open"}:
+            sign, position = "*", position + 1  # `2 kg · 3 m` multiplies values
+        elif (token.kind == "word" or is_letter) and _one_unit(tokens, position) is not None:
             sign = "*"
         else:
             return position, "".join(parts)
@@ -128,15 +122,14 @@ def _divisor(tokens: list[Token], position: int) -> tuple[int, str] | None:
 
 def _one_unit(tokens: list[Token], position: int) -> tuple[int, str] | None:
     exponent = 1
-    if tokens[position].kind == "word" and tokens[position].value in _POWERS:
-        exponent = _POWERS[tokens[position].value]
-        position += 1
     token = tokens[position]
+    if token.kind == "word" and token.value in _POWERS:
+        exponent, position = _POWERS[token.value], position + 1
+        token = tokens[position]
     symbol = unit_symbol(token.value) if token.kind in {"word", "sym"} else None
     if symbol is None:
         return None
-    position += 1
-    position, raised = _raised(tokens, position)
+    position, raised = _raised(tokens, position + 1)
     exponent *= raised
     return position, symbol if exponent == 1 else f"{symbol}^{exponent}"
 
@@ -163,10 +156,10 @@ UNIT_PART = re.compile(r"([*/]?)([A-Za-z]+(?:-[A-Za-z]+)*)(?:\^(-?\d))?")
 def dimension(unit: str) -> tuple[Fraction, tuple[tuple[str, int], ...]] | None:
     """Return (factor to base units, dimensions) of a known unit, or None for plain words.
 
-    >>> dimension("km/h") == dimension("kph")
-    True
+    >>> dimension("km/h") == dimension("kph"), dimension("C") == dimension("A*s")
+    (True, True)
     """
-    if unit in UNITS and "/" not in UNITS[unit][1] and "^" not in UNITS[unit][1]:
+    if unit in UNITS and not any(sign in UNITS[unit][1] for sign in "/^*"):
         factor, base = UNITS[unit]
         return Fraction(str(factor)), ((base, 1),)
     total, powers = Fraction(1), dict[str, int]()

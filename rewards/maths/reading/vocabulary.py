@@ -12,6 +12,12 @@ def words(listing: str) -> frozenset[str]:
     return frozenset(listing.split())
 
 
+def pairs(listing: str) -> dict[str, str]:
+    """Return the words `name=value` of a text as a dictionary."""
+    split = (pair.partition("=") for pair in listing.split())
+    return {name: value for name, _, value in split}
+
+
 NO_SOLUTION = (
     r"(?:there (?:is|are) )?no (?:real(?:-valued)? )?(?:solutions?|roots?)(?: exists?)?"
     r"(?: (?:in|over|among) (?:the reals?(?: numbers?)?|\$?(?:\\mathbb ?\{?R\}?|ℝ)\$?))?"
@@ -34,13 +40,11 @@ FUNCTIONS = words(
     "arcsinh arccosh arctanh ln log lg exp max min gcd lcm det deg dim cis arg sgn sign floor ceil "
     "Re Im abs erf"
 )
-ALIASES = {
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sgn": "sign", "cosec": "csc",
-    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "arsinh": "arcsinh",
-    "arcosh": "arccosh", "artanh": "arctanh", "cosech": "csch",
-    "tg": "tan", "ctg": "cot",
-    "arctg": "arctan", "lb": "log",
-}  # fmt: skip
+ALIASES = pairs(
+    "asin=arcsin acos=arccos atan=arctan sgn=sign cosec=csc asinh=arcsinh acosh=arccosh "
+    "atanh=arctanh arsinh=arcsinh arcosh=arccosh artanh=arctanh cosech=csch tg=tan ctg=cot "
+    "arctg=arctan lb=log"
+)
 GREEK = words(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
     "rho varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma "
@@ -49,12 +53,10 @@ GREEK = words(
 )
 UNITS_OF_NUMBER = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15,
-    "sixteen": 16,
-    "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20, "thirty": 30, "forty": 40,
-    "fourty": 40,
-    "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14,
+    "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20,
+    "thirty": 30, "forty": 40, "fourty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80,
+    "ninety": 90,
 }  # fmt: skip
 SCALES = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12,
@@ -62,10 +64,8 @@ SCALES = {
 }  # fmt: skip
 FRACTION_WORDS = {
     "half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4,
-    "fourths": 4,
-    "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8,
-    "eighths": 8,
-    "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
+    "fourths": 4, "fifth": 5, "fifths": 5, "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7,
+    "eighth": 8, "eighths": 8, "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
 }  # fmt: skip
 NUMBER_WORDS = frozenset({*UNITS_OF_NUMBER, *SCALES, *FRACTION_WORDS})
 
@@ -123,59 +123,44 @@ _LENGTH = {
     "nm": 1e-9, "um": 1e-6, "mm": 1e-3, "cm": 1e-2, "dm": 0.1, "m": 1.0, "km": 1e3,
     "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344,
 }  # fmt: skip
-_UNIT_WORDS = {
-    "millimeter": "mm", "centimeter": "cm", "decimeter": "dm", "meter": "m", "kilometer": "km",
-    "millimetre": "mm", "centimetre": "cm", "decimetre": "dm", "metre": "m", "kilometre": "km",
-    "inch": "in", "inche": "in", "foot": "ft", "feet": "ft", "yard": "yd", "mile": "mi",
-    "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h", "day": "day",
-    "week": "week",
-    "month": "month", "year": "year", "yr": "year",
-    "milligram": "mg", "gram": "g", "kilogram": "kg", "kilo": "kg", "tonne": "t", "ton": "t",
-    "pound": "lb", "ounce": "oz",
-    "liter": "L", "litre": "L", "milliliter": "mL", "millilitre": "mL", "ml": "mL", "l": "L",
-    "gallon": "gal", "quart": "qt", "pint": "pt", "cup": "cup",
-    "dollar": "dollar", "buck": "dollar", "usd": "dollar", "cent": "cent", "euro": "euro",
-    "eur": "euro", "gbp": "pound-sterling", "inr": "rupee", "rmb": "yuan", "cny": "yuan",
-    "jpy": "yen", "ruble": "ruble", "rub": "ruble", "zloty": "zloty",
-    "pln": "zloty", "won": "won", "krw": "won", "kr": "krona", "krona": "krona",
-    "kronor": "krona", "kroner": "krona", "sek": "krona", "nok": "krona", "dkk": "krona",
-    "rupee": "rupee", "yuan": "yuan", "yen": "yen",
-    "newton": "N", "joule": "J", "watt": "W", "volt": "V", "ohm": "ohm", "ampere": "A", "amp": "A",
-    "hertz": "Hz",
-    "hz": "Hz", "kelvin": "K", "pascal": "Pa", "coulomb": "C", "mole": "mol", "mph": "mph",
-    "kph": "kph",
-    "tesla": "T", "farad": "F", "henry": "H", "weber": "Wb", "kilowatt-hour": "kWh",
-    "decibel": "dB", "parsec": "pc", "kiloparsec": "kpc", "megaparsec": "Mpc",
-    "radian": "rad", "unit": "unit", "celsius": "degC", "fahrenheit": "degF",
-}  # fmt: skip
+_UNIT_WORDS = pairs(
+    "millimeter=mm centimeter=cm decimeter=dm meter=m kilometer=km millimetre=mm centimetre=cm "
+    "decimetre=dm metre=m kilometre=km inch=in inche=in foot=ft feet=ft yard=yd mile=mi second=s "
+    "sec=s minute=min hour=h hr=h day=day week=week month=month year=year yr=year milligram=mg "
+    "gram=g kilogram=kg kilo=kg tonne=t ton=t pound=lb ounce=oz liter=L litre=L milliliter=mL "
+    "millilitre=mL ml=mL l=L gallon=gal quart=qt pint=pt cup=cup dollar=dollar buck=dollar "
+    "usd=dollar cent=cent euro=euro eur=euro gbp=pound-sterling inr=rupee rmb=yuan cny=yuan "
+    "jpy=yen ruble=ruble rub=ruble zloty=zloty pln=zloty won=won krw=won kr=krona krona=krona "
+    "kronor=krona kroner=krona sek=krona nok=krona dkk=krona rupee=rupee yuan=yuan yen=yen "
+    "newton=N joule=J watt=W volt=V ohm=ohm ampere=A amp=A hertz=Hz hz=Hz kelvin=K pascal=Pa "
+    "coulomb=C mole=mol mph=mph kph=kph tesla=T farad=F henry=H weber=Wb kilowatt-hour=kWh "
+    "decibel=dB parsec=pc kiloparsec=kpc megaparsec=Mpc radian=rad unit=unit celsius=degC "
+    "fahrenheit=degF"
+)
 # symbol -> (factor to the base unit, base dimension)
 UNITS: dict[str, tuple[float | Fraction, str]] = {
     **{name: (factor, "m") for name, factor in _LENGTH.items()},
     "s": (1.0, "s"), "ms": (1e-3, "s"), "min": (60.0, "s"), "h": (3600.0, "s"),
-    "day": (86400.0, "s"),
-    "week": (604800.0, "s"), "month": (1.0, "month"), "year": (12.0, "month"),
-    "mg": (1e-3, "g"), "g": (1.0, "g"), "kg": (1e3, "g"), "t": (1e6, "g"), "lb": (453.59237, "g"),
-    "oz": (28.349523125, "g"),
-    "mL": (1e-6, "m^3"), "L": (1e-3, "m^3"), "gal": (3.785411784e-3, "m^3"),
-    "qt": (0.946352946e-3, "m^3"),
-    "pt": (0.473176473e-3, "m^3"), "cup": (0.2365882365e-3, "m^3"),
-    "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"), "euro": (1.0, "euro"),
-    "pound-sterling": (1.0, "gbp"),
-    "jiao": (0.1, "yuan"), "fen": (0.01, "yuan"), "kopek": (0.01, "ruble"),
-    "eurocent": (0.01, "euro"), "centavo": (1.0, "centavo"), "jin": (500.0, "g"),
-    "real": (1.0, "real"), "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"),
-    "ruble": (1.0, "ruble"), "zloty": (1.0, "zloty"), "won": (1.0, "won"),
-    "krona": (1.0, "krona"),
-    "rad": (1.0, "rad"), "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"),
-    "mol": (1.0, "mol"), "mmol": (1e-3, "mol"), "kmol": (1e3, "mol"), "K": (1.0, "K"),
-    "mK": (1e-3, "K"), "cal": (4184.0, "g*m^2/s^2"), "kcal": (4184e3, "g*m^2/s^2"),
+    "day": (86400.0, "s"), "week": (604800.0, "s"), "month": (1.0, "month"),
+    "year": (12.0, "month"), "mg": (1e-3, "g"), "g": (1.0, "g"), "kg": (1e3, "g"), "t": (1e6, "g"),
+    "lb": (453.59237, "g"), "oz": (28.349523125, "g"), "mL": (1e-6, "m^3"), "L": (1e-3, "m^3"),
+    "gal": (3.785411784e-3, "m^3"), "qt": (0.946352946e-3, "m^3"), "pt": (0.473176473e-3, "m^3"),
+    "cup": (0.2365882365e-3, "m^3"), "dollar": (1.0, "dollar"), "cent": (0.01, "dollar"),
+    "euro": (1.0, "euro"), "pound-sterling": (1.0, "gbp"), "jiao": (0.1, "yuan"),
+    "fen": (0.01, "yuan"), "kopek": (0.01, "ruble"), "eurocent": (0.01, "euro"),
+    "centavo": (1.0, "centavo"), "jin": (500.0, "g"), "real": (1.0, "real"),
+    "rupee": (1.0, "rupee"), "yuan": (1.0, "yuan"), "yen": (1.0, "yen"), "ruble": (1.0, "ruble"),
+    "zloty": (1.0, "zloty"), "won": (1.0, "won"), "krona": (1.0, "krona"), "rad": (1.0, "rad"),
+    "unit": (1.0, "unit"), "degC": (1.0, "degC"), "degF": (1.0, "degF"), "mol": (1.0, "mol"),
+    "mmol": (1e-3, "mol"), "kmol": (1e3, "mol"), "K": (1.0, "K"), "mK": (1e-3, "K"),
+    "cal": (4184.0, "g*m^2/s^2"), "kcal": (4184e3, "g*m^2/s^2"),
     "eV": (1.602176634e-16, "g*m^2/s^2"), "keV": (1.602176634e-13, "g*m^2/s^2"),
-    "MeV": (1.602176634e-10, "g*m^2/s^2"), "atm": (101325e3, "g/m/s^2"),
-    "bar": (1e8, "g/m/s^2"), "Wh": (3.6e6, "g*m^2/s^2"), "kWh": (3.6e9, "g*m^2/s^2"),
-    "ha": (1e4, "m^2"), "ug": (1e-6, "g"), "us": (1e-6, "s"), "ns": (1e-9, "s"),
-    "dL": (1e-4, "m^3"), "cL": (1e-5, "m^3"), "THz": (1e12, "/s"),
-    "pF": (Fraction("1e-15"), "A^2*s^4/g/m^2"), "pC": (Fraction("1e-12"), "A*s"),
-    "pA": (Fraction("1e-12"), "A"), "TW": (1e15, "g*m^2/s^3"), "TJ": (1e15, "g*m^2/s^2"),
+    "MeV": (1.602176634e-10, "g*m^2/s^2"), "atm": (101325e3, "g/m/s^2"), "bar": (1e8, "g/m/s^2"),
+    "Wh": (3.6e6, "g*m^2/s^2"), "kWh": (3.6e9, "g*m^2/s^2"), "ha": (1e4, "m^2"), "ug": (1e-6, "g"),
+    "us": (1e-6, "s"), "ns": (1e-9, "s"), "dL": (1e-4, "m^3"), "cL": (1e-5, "m^3"),
+    "THz": (1e12, "/s"), "pF": (Fraction("1e-15"), "A^2*s^4/g/m^2"),
+    "pC": (Fraction("1e-12"), "A*s"), "pA": (Fraction("1e-12"), "A"), "TW": (1e15, "g*m^2/s^3"),
+    "TJ": (1e15, "g*m^2/s^2"),
     **{
         prefix + name: (Fraction(str(factor)) * Fraction(str(scale)), base)
         for name, scale, base in (
@@ -192,10 +177,8 @@ UNITS: dict[str, tuple[float | Fraction, str]] = {
     "pc": (Fraction("3.0856775814913673e16"), "m"), "kpc": (Fraction("3.0856775814913673e19"), "m"),
     "Mpc": (Fraction("3.0856775814913673e22"), "m"), "ly": (9460730472580800, "m"),
     "AU": (149597870700, "m"), "acre": (4046.8564224, "m^2"), "dB": (1.0, "dB"),
-    "bit": (1.0, "bit"), "byte": (8.0, "bit"),
-    "mM": (1.0, "mol/m^3"), "uM": (1e-3, "mol/m^3"),
-    "nM": (1e-6, "mol/m^3"),
-    "mph": (0.44704, "m/s"), "kph": (Fraction(5, 18), "m/s"),
+    "bit": (1.0, "bit"), "byte": (8.0, "bit"), "mM": (1.0, "mol/m^3"), "uM": (1e-3, "mol/m^3"),
+    "nM": (1e-6, "mol/m^3"), "mph": (0.44704, "m/s"), "kph": (Fraction(5, 18), "m/s"),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import UserString
 from collections.abc import Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -22,6 +23,8 @@ MODULE = "solution"
 _MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
+ALL = "*"
+OF_DICTS = ("keys", "values", "items", "get")
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
 
@@ -100,7 +103,7 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
 
     Args:
         item: the object.
-        operation: a special method or an attribute.
+        operation: a special method or an attribute; `ALL` for all that it holds.
         anew: whether an object that derives from plain data answers even for what its class defines
             anew; the tests' side then notes that (`Derived`).
     """
@@ -118,4 +121,22 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
         if isinstance(item, kind):
             items: list[object] = list(islice(item, _MAX_ITEMS + 1))
             return copied(items) if len(items) <= _MAX_ITEMS else None
-    return None
+    return _collected(item) if operation == ALL else None
+
+
+def _collected(item: Any) -> object | None:
+    """Return the items of an object whose class is no collection by name but is used like one: a
+    list of what it has at each place, or a dict of what it has for each item or key. The dict is
+    empty where the object is used like a dict and does not show what it has.
+    """
+    kind: Any = type(item)
+    is_dict = any(hasattr(kind, name) for name in OF_DICTS)
+    with suppress(Exception):
+        if not hasattr(kind, "__getitem__"):
+            return dict(item.items())
+        keys = list(islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1))
+        with suppress(LookupError, TypeError):  # Those that have no such place.
+            if not is_dict and all(item[place] == key for place, key in enumerate(keys)):
+                return keys if len(keys) <= _MAX_ITEMS else None
+        return {key: item[key] for key in keys[:_MAX_ITEMS]}
+    return {} if is_dict else None

@@ -16,7 +16,7 @@ from typing import Any
 from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, refuse, state_of
+from .proxies import Handle, ask, refuse, state_of, still
 
 _MUTABLE = (list, dict, set, deque)
 
@@ -41,7 +41,7 @@ class Derived(Standing):
                 "the tests change data that belongs to an object of the solution"
             )
         value = getattr(self.ludus_handle_, name)
-        return _refreshing(self, value) if isinstance(value, Handle) else value
+        return _refreshing(self, value) if callable(value) else value
 
     def __setattr__(self, name: str, value: object) -> None:
         if "ludus_handle_" in vars(self) and not hasattr(type(self), name):
@@ -102,10 +102,9 @@ def _method(base: type, name: str) -> Callable[..., object]:
         verb = name.strip("_")
 
         def text(self: Derived, *form: str) -> str:
-            # Taken once, until the solution runs again: a text that is another at each look could
-            # be more than one value of the tests and less than another.
-            state = state_of(self.ludus_handle_)
-            answer: object = state.line.once(verb, state.token, *form)
+            # A text that is another at each look could be more than one value of the tests and less
+            # than another.
+            answer = still(self.ludus_handle_, (verb, *form), ask(self.ludus_handle_, verb, *form))
             if type(answer) is not str:
                 raise refuse(self.ludus_handle_, verb)
             return answer

@@ -175,7 +175,7 @@ class TestHarness(TestsLine):
                 self._failure = f"the solution does not define {entry_point!r}, the entry point"
         objects = any(
             isinstance(item, Handle) and state_of(item).kind == "class"
-            for item in self._handles.values()
+            for item in self.handles.values()
         )
         return self._marked(tests) if objects or any(map(_IS.search, sources)) else tests
 
@@ -274,7 +274,7 @@ class TestHarness(TestsLine):
         handle = Handle(self, token)
         state = state_of(handle)
         state.name, state.kind, state.known = name, kind, known
-        self._of_solution[name] = self._handles.setdefault(handle_name, handle)
+        self._of_solution[name] = self.handles.setdefault(handle_name, handle)
 
     def exported(self, names: set[str]) -> list[str]:
         """Return what `from solution import *` gives: the names that the tests use and the solution

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
+from itertools import product
 
 from .idiom_words import FILES, REFUSED
 from .interface import Interface, last_name, variable_of
@@ -27,14 +28,10 @@ _CAPTURING = frozenset(
     ("redirect_stdout", "redirect_stderr", "capsys", "capfd", "capsysbinary", "stdout", "stderr")
 )
 _LENDABLE = {
-    "builtins": frozenset(("input", "print")),
-    "random": frozenset(
-        """random randint randrange choice choices sample uniform gauss getrandbits normalvariate
-        betavariate expovariate triangular""".split()  # noqa: SIM905
-    ),
-    "time": frozenset(
-        ("time", "sleep", "perf_counter", "monotonic", "time_ns", "ctime", "strftime")
-    ),
+    "builtins": ["input", "print"],
+    "random": """random randint randrange choice choices sample uniform gauss getrandbits
+        normalvariate betavariate expovariate triangular""".split(),  # noqa: SIM905
+    "time": ["time", "sleep", "perf_counter", "monotonic", "time_ns", "ctime", "strftime"],
 }
 """Module -> functions that tests may patch: the solution's process then calls the tests'
 function.
@@ -42,13 +39,7 @@ function.
 
 
 SHARED = frozenset(
-    (
-        ("sys", "stdout"),
-        ("sys", "stderr"),
-        ("sys", "stdin"),
-        ("random", "seed"),
-        ("random", "setstate"),
-    )
+    (*product(["sys"], ["stdout", "stderr", "stdin"]), *product(["random"], ["seed", "setstate"]))
 )
 """What else of a module may be the same in both processes, where the tests set or capture it."""
 

@@ -34,8 +34,6 @@ _CLOSE = ("isclose", "allclose", "array_equal")
 _UNCOMPARING = ("assertIs", "assertTrue", "assertFalse", "assertRaises")
 _DECIDED = ("assertIn", "assertNotIn", "assertTrue", "assertFalse")
 """Assertions whose first argument is compared or is true, and is no collection."""
-_DECIDING = (ast.Assert, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp, ast.While, ast.comprehension)
-"""Syntax that takes a value as a truth value."""
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
@@ -186,8 +184,12 @@ class Interface:
         """Methods that plain values have too, and that objects under test answer with data; and
         the predicates that the tests ask of them. On any other object a predicate would be the
         outcome of a test, said by the solution."""
+        self.acted: set[str] = set()
+        """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
         self.shown: set[str] = set()
         """Classes and makers whose results the tests use as objects, whatever the name's case."""
+        self.stated: set[str] = set()
+        """Methods of whose answers the tests never make use."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
         self.kept: set[str] = set()
@@ -397,11 +399,7 @@ class Interface:
 
     def given(self, name: str) -> list[ast.expr]:
         """Return what the tests give a variable."""
-        return [
-            value
-            for value in self._values_given(name)
-            if value is not None and variable_of(value) != name
-        ]
+        return [each for each in self._values_given(name) if each and variable_of(each) != name]
 
     def loose_origin(self, node: ast.AST | None) -> str:
         """Return the origin of an expression, also if the value is calculated from an object."""
@@ -421,7 +419,7 @@ class Interface:
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
-        mapped: set[str] = set()
+        answered: set[str] = set()
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
@@ -432,24 +430,27 @@ class Interface:
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
+                    if call := self._called(node):
+                        is_stated = isinstance(self._parents[call], ast.Expr)
+                        self.acted |= {self.origin(value)} if is_stated else set()
+                        (self.stated if is_stated else answered).add(name)
+                case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+                    self.acted.add(self.origin(value))
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
                     name in _ACCESSORS
                 ):
                     self.said.add(str(said))
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                     objects |= set(map(self.free, getattr(kinds, "elts", [kinds])))
-                case (
-                    ast.Call(func=ast.Name(id="dict"), args=[mapping])
-                    | ast.keyword(arg=None, value=mapping)
-                ):
+                case ast.Call(func=ast.Name(id="dict"), args=[_]) | ast.keyword(arg=None):
                     self.said.add("keys")
-                    mapped.add(self.origin(mapping))
                 case ast.Call(func=ast.expr() as made, args=[], keywords=[]):
                     kept.add(self.free(made))
                 case ast.Compare():
                     alike.add(self._compares_its_like(node))
         arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
         plain = PLAIN_ATTRIBUTES | arrays
+        self.stated -= answered
         compared, calculated = self._compared()
         objects |= alike - compared - calculated
         objects |= {name for name, attributes in uses.items() if attributes - plain}
@@ -466,14 +467,12 @@ class Interface:
         self.kept = (self.classes & kept) - uses.keys()
         of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
         self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.attributes |= {"keys"} if mapped & (self.shown | self.kept) else set()
         self.data_methods |= of_shown & PREDICATES
+        for name in self.classes:
+            self.data_methods |= uses.get(name, set()) - PREDICATES
         for node in self.nodes:
-            if isinstance(node, ast.Attribute):
-                if self._gives_data(node):
-                    self.data_methods.add(node.attr)
-                if self.free(node.value):
-                    self.attributes.add(node.attr)
+            if isinstance(node, ast.Attribute) and self.free(node.value):
+                self.attributes.add(node.attr)
 
     def _called(self, node: ast.AST) -> ast.Call | None:
         """Return the call of an expression, if it is called."""
@@ -490,17 +489,6 @@ class Interface:
         statement = call and isinstance(self._parents.get(call), ast.Expr)
         bare = isinstance(node.value, ast.Call) and not (node.value.args or node.value.keywords)
         return self.origin(node.value)[:1].isupper() and bool(statement or bare)
-
-    def _gives_data(self, node: ast.Attribute) -> bool:
-        """Return whether a method of a class under test returns data that the tests examine.
-
-        That is so in `evens.index(4) == 2`, but not in `name.startswith("a")`, where the result
-        itself is the outcome of the test.
-        """
-        call = self._called(node)
-        if not call or node.attr in PREDICATES or self.origin(node.value) not in self.classes:
-            return False
-        return not isinstance(self._parents.get(call), _DECIDING)
 
     def _compared(self) -> tuple[set[str], set[str]]:
         """Return the names whose results are compared with values or asserted, which make plain
@@ -604,14 +592,6 @@ class Interface:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
-
-    @cached_property
-    def counts_places(self) -> bool:
-        """Whether the tests may take items from objects by their places, one after another."""
-        return any(
-            isinstance(node, ast.Slice) or last_name(node) in ("range", "enumerate")  # type: ignore[arg-type]
-            for node in self.nodes
-        )
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import lru_cache
-from itertools import zip_longest
 from opcode import opmap
 from typing import Any
 
 from . import derived, value_wire
-from .operations import ABILITIES, BINARY, LOOKS, OPERATIONS, ORDERINGS, UNARY
-from .plain_attributes import PREDICATES, READING_METHODS
+from .operations import ABILITIES, BINARY, CHANGES, LOOKS, OPERATIONS, ORDERINGS, UNARY
+from .plain_attributes import CHANGING_METHODS, PREDICATES, READING_METHODS
 from .values import all_plain
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
@@ -62,6 +62,9 @@ class HandleState:
         and by operation (`still`)."""
         self.since = 0
         """When the object began to answer so."""
+        self.is_value = False
+        """Whether a function gave it by itself, and the tests use nothing of it that only an object
+        has."""
 
 
 def state_of(handle: Handle) -> HandleState:
@@ -111,17 +114,18 @@ class Handle:
         # A predicate is the outcome of a test, so that only what the tests have made may answer.
         is_known = state.known and (state.meant or name not in PREDICATES)
         is_named = name in interface.attributes or (is_known and name in interface.data_methods)
-        if state.known and name in READING_METHODS:
+        if name in READING_METHODS:
             plain = as_plain(self, name)
             # A copy of its items knows nothing of a collection's own ways to look something up, and
             # the plain value nothing of a method that its class defines anew.
             is_own = derived.handle_of(plain) is None or name in vars(type(plain))
             if hasattr(plain, name) and not (is_own and is_named):
                 return getattr(plain, name)
-        if not is_named:
-            # Where the tests do not use the name at all, a library looks for something.
-            raise refuse(self, f".{name}") if name in interface.said else AttributeError(name)
+        if not (is_named or name in interface.said):
+            raise AttributeError(name)  # A library looks for something.
         value = ask(self, "attribute", name, source=state.known)
+        if not is_named and callable(value):
+            return _method_of_values(self, name, value)
         if state.kind == "class" and name[:1].isupper() and isinstance(value, Handle):
             what = ask(value, "what")
             if type(what) is tuple and what[0] == "exception" and len(what) == 4:
@@ -156,7 +160,7 @@ class Handle:
         if not state.kind:
             if (plain := as_plain(self, "__hash__")) is not None:
                 return hash(plain)
-            if not state.known or has_own(self, "__hash__") or has_own(self, "__eq__"):
+            if state.is_value or has_own(self, "__hash__") or has_own(self, "__eq__"):
                 raise refuse(self, "hash()")
         return hash(state.token)
 
@@ -206,18 +210,25 @@ class Abilities:
             state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
         verb = "make" if state.known else "call"
+        before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
         # What a class makes is judged as an object, and never as the data that it derives from.
         is_object = isinstance(result, Handle) or hasattr(result, "ludus_token")
         if state.kind == "misplaced" and not is_object:
             raise refuse(self, "a class where a function is asked for")
-        if state.kind == "class" and isinstance(result, Handle):
+        if not isinstance(result, Handle):
+            return result
+        if state.kind == "class":
             state_of(result).called = state.name
+        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
+            state_of(result).is_value = not state_of(result).known
         return result
 
     def __iter__(self: Any) -> Iterator[object]:
         state = state_of(self)
+        if (items := _collection(self)) is not None:
+            return _still_items(self, iter(items))
         iterator = ask(self, "iter", source=state.known)
         if not isinstance(iterator, Iterator):
             raise refuse(self, "an iterator")
@@ -226,9 +237,9 @@ class Abilities:
         return iterator if state.meant else _still_items(self, iterator)
 
     def __contains__(self: Any, item: object) -> bool:
-        if not state_of(self).known:
-            raise refuse(self, "in")
         state = state_of(self)
+        if state.is_value:
+            raise refuse(self, "in")
         if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
         if not hasattr(type(self), "__iter__"):
@@ -262,7 +273,7 @@ class Abilities:
 
     def __radd__(self: Any, other: object) -> object:
         # `sum` begins with 0, which tells the solution nothing of the tests' values.
-        if type(other) is int and other == 0:
+        if type(other) is int and other == 0 and state_of(self).known:
             return forward("radd", self, 0)
         return _pair("add", other, self)
 
@@ -282,10 +293,10 @@ def still(handle: Handle, use: object, answer: Any) -> Any:
     state = state_of(handle)
     if state.meant:  # It is no value, but what the tests have made and look at.
         return answer
-    if state.known and state.since != state.line.acts:
+    if state.since != state.line.acts:
         state.since, state.shown = state.line.acts, {}
     first = state.shown.setdefault(use, answer)
-    compared = first is not answer and (not state.known or all_plain([first, answer]))
+    compared = first is not answer and all_plain([first, answer])
     if compared and first != answer and (first == first or answer == answer):
         raise refuse(handle, "an answer that changes")
     return answer
@@ -295,7 +306,7 @@ def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]
     number = 0
     for number, item in enumerate(iterator, 1):
         yield still(handle, number - 1, item)
-    still(handle, "len", number)
+    still(handle, ("len",), number)
 
 
 def _item(handle: Any, key: Any) -> object:
@@ -305,21 +316,66 @@ def _item(handle: Any, key: Any) -> object:
     # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
     if is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP:
         raise refuse(handle, "in")
+    items = _collection(handle)
+    with suppress(IndexError, KeyError, TypeError):
+        if items is not None and type(key) is not slice:
+            return items[key]
     answer = forward("getitem", handle, key)
-    places = state.line.interface.counts_places  # else an integer may be a key
-    if state.meant or not (state.known and places) or type(key) not in (int, slice):
+    if not is_value or type(key) not in (int, slice):
         return answer
-    if type(key) is int and key < 0 and hasattr(handle, "__len__"):
-        key += len(handle)
-    if type(key) is slice and hasattr(handle, "__iter__"):
-        for given, shown in zip_longest(answer, list(handle)[key], fillvalue=OPERATIONS):  # type: ignore[call-overload]
-            if all_plain([given, shown]) and given != shown:
-                raise refuse(handle, "a part that is another")
-    return answer if type(key) is slice else still(handle, key, answer)
+    if items is None:
+        return answer if type(key) is slice else still(handle, key, answer)
+    with suppress(IndexError):
+        given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
+        shown = list(items)[key]
+        if all_plain([given, shown]) and given != shown:
+            raise refuse(handle, "a part that is another")
+    return answer
+
+
+def _collection(handle: Handle) -> Any:
+    """Return what an object in the place of a collection holds, a list or dict that is taken once
+    for all uses; None for other objects.
+    """
+    state, kind = state_of(handle), type(handle)
+    finds = hasattr(kind, "__getitem__") and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
+    if not finds or state.meant or state.called in state.line.interface.kept:
+        return None
+    plain = as_plain(handle, derived.ALL)
+    return plain if plain and isinstance(plain, (list, dict)) else None
+
+
+def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) -> object:
+    """Return a method of an object of which the tests do not show that it is no value.
+
+    What it is told could be what the tests expect, and what a predicate answers is their outcome.
+    What changes an object, or looks up a key, tells no more than the object has to know.
+    """
+    interface = state_of(handle).line.interface
+    tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
+
+    def call(*arguments: object, **keywords: object) -> object:
+        if name in PREDICATES or ((arguments or keywords) and not tells):
+            raise refuse(handle, f".{name}")
+        asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
+        held = as_plain(handle, derived.ALL) if asks else None
+        answer: Any = method(*arguments, **keywords)
+        agrees = True
+        if isinstance(held, list) and name == "pop":
+            agrees = answer in held
+        elif isinstance(held, dict) and name == "get":
+            agrees = not held or answer == held.get(*arguments)
+        elif isinstance(held, dict) and name != "pop" and (held or name != "keys"):
+            agrees = sorted(map(repr, answer)) == sorted(map(repr, getattr(held, name)()))
+        if not agrees:
+            raise refuse(handle, f".{name}")
+        return answer
+
+    return call
 
 
 def _text(handle: Handle, verb: str, *form: str) -> str:
-    if not state_of(handle).known:
+    if state_of(handle).is_value:
         return "<object of the solution>"
     return str(still(handle, (verb, *form), _exactly(str, handle, verb, *form)))
 
@@ -371,9 +427,10 @@ setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a propert
 def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
-    if state_of(first).known:
-        return state_of(first).line.ask(name, *operands, source=True)
-    return operate_on_plain(name, first, operands)
+    state = state_of(first)
+    if state.is_value and name not in ("getitem", *CHANGES):
+        return operate_on_plain(name, first, operands)
+    return state.line.ask(name, *operands, source=state.known)
 
 
 def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) -> object:
@@ -408,7 +465,7 @@ _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 def as_plain(handle: Handle, operation: str) -> object | None:
     """Return the genuine data of this side that answers in the object's place; None without any."""
     state = state_of(handle)
-    if is_function(handle) or not (state.known or state.called):
+    if is_function(handle):
         return None
     line, taken = state.line, state.plain
     since, plain = taken.get(operation, (-1, None))
@@ -443,9 +500,13 @@ def _unary(name: str) -> Callable[..., object]:
 
 
 def _look(name: str) -> Callable[..., object]:
-    return lambda self, *operands: still(
-        self, (name, *operands) if operands else name, forward(name, self, *operands)
-    )
+    def look(self: Handle, *operands: object) -> object:
+        items = None if name != "len" or state_of(self).is_value else _collection(self)
+        if items is not None:
+            return len(items)
+        return still(self, (name, *operands), forward(name, self, *operands))
+
+    return look
 
 
 def _binary(name: str) -> Callable[[Handle, object], object]:
@@ -472,10 +533,7 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         # A comparison that is written down would be decided by the solution. `sorted` and `max`
         # only put its objects in order.
         written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
-        both_known = (
-            state_of(self).known and isinstance(operand, Handle) and state_of(operand).known
-        )
-        if written or not both_known:
+        if written or not isinstance(operand, Handle):
             return operate_on_plain(name, self, (self, operand))
         return _exactly(bool, self, name, operand)
 

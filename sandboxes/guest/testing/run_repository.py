@@ -71,9 +71,7 @@ def run(request: Request) -> int:
                 rows.append({"id": name, "passed": passed, "detail": shown, "seconds": seconds})
     exit_code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     with os.fdopen(REPORT, "w") as report:
-        for row in rows:
-            report.write(json.dumps(row) + "\n")
-        report.write(json.dumps({"ended": exit_code}) + "\n")
+        report.writelines(f"{json.dumps(row)}\n" for row in [*rows, {"ended": exit_code}])
     return 0
 
 

@@ -129,10 +129,10 @@ class TestsLine:
     def __init__(self, descriptor: int) -> None:
         self._lent: list[object] = []
         """What the tests have passed to the solution and what stays here, by number."""
-        self._handles: dict[str, object] = {}
+        self.handles: dict[str, object] = {}
+        """What the tests have met of the solution, by name."""
         self._meant: dict[str, Handle] = {}
         self._exceptions: dict[type, value_wire.Ready] = {}
-        self._looked: dict[tuple[object, ...], tuple[int, object]] = {}
         self.line = peer.Peer(
             descriptor, self._serve, self._name, self._find, returns_changes=False
         )
@@ -155,7 +155,7 @@ class TestsLine:
         self.line.close()
         values.forget()
         failures.own_names = {}
-        for table in (self.names, self._handles, self._meant, self._exceptions):
+        for table in (self.names, self.handles, self._meant, self._exceptions):
             table.clear()
 
     # --- asking -----------------------------------------------------------------
@@ -194,16 +194,6 @@ class TestsLine:
             return answer
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
-
-    def once(self, verb: str, *arguments: object) -> object:
-        """Return what the solution answers to a request that only looks: the same until it runs
-        again.
-        """
-        since, answer = self._looked.get((verb, *arguments), (-1, None))
-        if since != self.effects:
-            answer = self.ask(verb, *arguments)
-            self._looked[verb, *arguments] = self.effects, answer
-        return answer
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -322,9 +312,9 @@ class TestsLine:
             self.line.ends_later(token)
         if token[0] == "w":
             return remote_iterators.awaited(self, token)
-        existing = self._handles.get(name)
+        existing = self.handles.get(name)
         if existing is None:
-            existing = self._handles[name] = self._standing_for(token)
+            existing = self.handles[name] = self._standing_for(token)
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:

@@ -19,21 +19,8 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from . import derived
-from .values import (
-    BARE,
-    BUILD,
-    EXACT,
-    NOT_SCALAR,
-    READ,
-    Bare,
-    Malformed,
-    is_member,
-    is_small,
-    parts_of,
-    replace,
-    scalar,
-)
+from . import derived, values
+from .values import BARE, EXACT, NOT_SCALAR, Bare, Malformed, is_member, is_small, parts_of, scalar
 
 __all__ = ["MAX_BYTES", "Decoder", "Encoder", "Malformed", "Ready", "Token", "dumps", "loads"]
 
@@ -41,6 +28,7 @@ MAX_BYTES = 16 << 20
 """The most bytes of a message; a longer message is refused."""
 MAX_TOKENS = 4_000_000
 
+BUILD = values.BUILD
 Token = Bare | list[Bare]
 Name = Callable[[object], str]
 """Returns the handle token of an object that stays on this side."""
@@ -184,7 +172,8 @@ class Encoder:
             self.tokens.append(f"={number} {len(parts)}")
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+# Escaped, two surrogates in a row would be read as the one character that they stand for.
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -194,7 +183,7 @@ def dumps(tokens: list[Token]) -> bytes:
     Raises:
         Malformed: the message is too long.
     """
-    data = _encode(tokens).encode()
+    data = _encode(tokens).encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise Malformed(f"the value takes {len(data)} bytes; at most {MAX_BYTES}")
     return data
@@ -207,7 +196,7 @@ def loads(data: bytes) -> list[Token]:
         Malformed: the message is not a JSON list, or has too many tokens.
     """
     try:
-        text = data.decode()
+        text = data.decode("utf-8", "surrogatepass")
         tokens, end = _decode(text)
     except (ValueError, RecursionError) as error:
         raise Malformed("the message is not JSON") from error
@@ -262,13 +251,13 @@ class Decoder:
             self._complete(BUILD[tag](_pop(stack, _number(rest))), stack)
         elif tag in HANDLES:
             stack.append(self._find(token))
-        elif tag in READ:
-            stack.append(READ[tag](rest))
+        elif tag in values.READ:
+            stack.append(values.READ[tag](rest))
         elif tag == "@":
             stack.append(self.containers[_number(rest)])
         elif tag == "=":
             number, count = rest.split(" ")
-            replace(self.containers[_number(number)], _pop(stack, _number(count)))
+            values.replace(self.containers[_number(number)], _pop(stack, _number(count)))
         else:
             raise Malformed(f"unknown tag {tag!r}")
 

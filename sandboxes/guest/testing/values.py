@@ -76,30 +76,24 @@ def _asked(method: str, *arguments: object) -> _Arguments:
     return lambda kind, item: [getattr(kind, method)(item, *arguments)]
 
 
-_BOUNDS, _TEXT, _ISO = _read("start", "stop", "step"), _asked("__str__"), _asked("isoformat")
 _ARGUMENTS: dict[str, _Arguments] = {
     "builtins.complex": _read("real", "imag"),
-    "builtins.range": _BOUNDS,
-    "builtins.slice": _BOUNDS,
-    "decimal.Decimal": _TEXT,
     "fractions.Fraction": _read("numerator", "denominator"),
-    "datetime.datetime": _ISO,
-    "datetime.date": _ISO,
-    "datetime.time": _ISO,
     "datetime.timedelta": _read("days", "seconds", "microseconds"),
     "datetime.timezone": _asked("utcoffset", None),
     "array.array": lambda kind, item: [*_read("typecode")(kind, item), kind.tobytes(item)],
-    "uuid.UUID": _TEXT,
     "re.Pattern": _read("pattern", "flags"),
     "re.Match": lambda kind, item: [*_read("re", "string", "endpos")(kind, item), *kind.span(item)],
+    **dict.fromkeys(("builtins.range", "builtins.slice"), _read("start", "stop", "step")),
+    **dict.fromkeys(map("datetime.{}".format, ("datetime", "date", "time")), _asked("isoformat")),
     **dict.fromkeys(
-        map("pathlib.{}".format, ("PurePosixPath", "PureWindowsPath", "PosixPath")), _TEXT
+        (
+            *("decimal.Decimal", "uuid.UUID", "pathlib.PosixPath"),
+            *map("pathlib.Pure{}Path".format, ("Posix", "Windows")),
+            *map("ipaddress.IPv{}".format, ("4Address", "6Address", "4Network", "6Network")),
+        ),
+        _asked("__str__"),
     ),
-    **{
-        f"ipaddress.IP{version}{kind}": _TEXT
-        for version in ("v4", "v6")
-        for kind in ("Address", "Network")
-    },
 }
 """Classes of the standard library whose objects cross as the arguments that make them again."""
 _SEALED = ("array.array",)

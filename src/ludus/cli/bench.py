@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import re
 import time
 from collections import Counter
@@ -116,9 +117,9 @@ class LoadMeter:
         return not problem
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time that `share` of the operations took at most, in milliseconds."""
+        """Return the shortest time that `share` of the operations took at most, in milliseconds."""
         ordered = sorted(self.latencies_s) or [0.0]
-        return 1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return 1e3 * ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 Work = Callable[[LoadMeter, float], Awaitable[None]]
@@ -136,10 +137,27 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--concurrency must be at least 1, got {options.concurrency}")
     if not 0 < options.seconds < 86400:
         raise ConfigError(f"--seconds must be more than 0, got {options.seconds}")
+    if options.out is not None:
+        refuse_unusable(options.out)
     rows = asyncio.run(bench(options))
     if options.out is not None:
         write(rows, options.out)
     return 0 if any(row.operations for row in rows) else 1
+
+
+def refuse_unusable(file: Path) -> None:
+    """Refuse a file for the rows before anything is measured.
+
+    Raises:
+        ConfigError: the file's folder is missing, or its name is that of the picture.
+    """
+    if not file.parent.is_dir():
+        raise ConfigError(f"cannot write {str(file)!r}: {str(file.parent)!r} is no folder")
+    if file.suffix == ".png":
+        raise ConfigError(
+            f"--out {str(file)!r} is where the picture goes; name a file for the rows, such as "
+            f"{str(file.with_suffix('.json'))!r}"
+        )
 
 
 async def bench(options: BenchOptions) -> list[BenchRow]:
@@ -164,13 +182,13 @@ async def bench(options: BenchOptions) -> list[BenchRow]:
 
 
 async def measure(server: RemoteServer, work: Work, number: int, seconds: float) -> BenchRow:
-    """Return what comes of doing `work` `number` times at a time for `seconds`."""
+    """Return what comes of having `work` under way `number` times at once for `seconds`."""
     meter, before = LoadMeter(), await usage(server)
     cpu_s, started = time.process_time(), time.perf_counter()
     await asyncio.gather(*(work(meter, time.monotonic() + seconds) for _ in range(number)))
     wall_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
     after = await usage(server)
-    every = max(1, len(meter.latencies_s) + meter.errors.total())
+    tried = max(1, len(meter.latencies_s) + meter.errors.total())
     server_s = None
     if before.cpu_s is not None and after.cpu_s is not None:
         server_s = after.cpu_s - before.cpu_s
@@ -184,9 +202,9 @@ async def measure(server: RemoteServer, work: Work, number: int, seconds: float)
         p99_ms=meter.quantile_ms(0.99),
         errors=dict(meter.errors),
         refused=dict(after.refused - before.refused),
-        client_cpu_us=1e6 * cpu_s / every,
-        server_cpu_us=None if server_s is None else 1e6 * server_s / every,
-        bound_per_s=every / busiest_s,
+        client_cpu_us=1e6 * cpu_s / tried,
+        server_cpu_us=None if server_s is None else 1e6 * server_s / tried,
+        bound_per_s=tried / busiest_s,
     )
 
 

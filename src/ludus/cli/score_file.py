@@ -27,6 +27,9 @@ from ludus.wire.address import parse_served
 from .progress import progress_bar
 from .signals import run_interruptible
 
+SHOWN = 5
+"""How many rows without a reward are shown."""
+
 
 def score_answers(
     path: Path, verifier: str, settings: dict[str, Any], *, out: str, url: str
@@ -129,6 +132,10 @@ def show_report(report: ScoringReport, *, out: str, wrong: int, as_json: bool) -
             "rows": report.rows, "mean_reward": report.mean_reward,
             "statuses": report.statuses, "pool_fates": report.fates,
             "per_cpu_second": report.per_cpu_second, "wall_s": report.wall_s,
+            "unscored": [
+                {"row": row.line, "status": verdict.status, "detail": verdict.detail}
+                for row, verdict in report.unscored[:SHOWN]
+            ],
         }  # fmt: skip
         labelled = {
             "accuracy": counts.accuracy, "precision": counts.precision, "recall": counts.recall,
@@ -141,6 +148,11 @@ def show_report(report: ScoringReport, *, out: str, wrong: int, as_json: bool) -
     mean = report.mean_reward
     worth = "no reward" if mean is None else f"mean reward {mean:.4f}"
     print(f"{report.rows} answers ({statuses}), {worth}")
+    for row, verdict in report.unscored[:SHOWN]:
+        why = escaped(shortened(verdict.detail)) or "no reason given"
+        print(f"  line {row.line}: {verdict.status}: {why}")
+    if (more := len(report.unscored) - SHOWN) > 0:
+        print(f"  and {more} more without a reward{'' if out else '; --out FILE has each'}")
     print(f"{report.per_cpu_second:.0f} per CPU-second, {report.wall_s:.1f} s in all")
     if out:
         print(f"verdicts  {out}")

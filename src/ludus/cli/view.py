@@ -87,6 +87,7 @@ def page_of_file(
     measured = {} if result.reward is None else {"mean reward": result.reward}
     measured |= {f"pass@{k}": estimate for k, estimate in result.pass_at.items()}
     facts = {name: " (".join(estimate.cells()) + ")" for name, estimate in measured.items()}
+    facts |= {"passed": f"a return of at least {passing:g}"} if result.pass_at else {}
     facts |= {"episodes": f"{result.episodes - result.failed} of {result.tasks} tasks"}
     facts |= {f"failed: {reason}": str(count) for reason, count in result.failures.items()}
     reader = RunReader(source, source.name, None, tokenizer=tokenizer)

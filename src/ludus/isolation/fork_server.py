@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 import cloudpickle
 import msgspec
 
+from ludus.contract import where
 from ludus.errors import LudusError
 from ludus.wire.faults import fault_of
 
@@ -193,11 +194,12 @@ class _Template:
             part: WorkerPart = cloudpickle.loads(self.setup["make"])()
             description = part.about()
         except BaseException as error:  # also sys.exit(): whatever it is, the owner is told
-            if not isinstance(error, LudusError):
+            if os.environ.get("LUDUS_DEBUG") == "1":
                 traceback.print_exception(error)
             fault = fault_of(error)
             is_ours = isinstance(error, LudusError)
-            reply = {"code": fault.code, "message": fault.message, "ours": is_ours}
+            place = "" if is_ours else f" ({where(error)}; LUDUS_DEBUG=1 shows the traceback)"
+            reply = {"code": fault.code, "message": f"{fault.message}{place}", "ours": is_ours}
             _answer(self.control, asked, reply)
             os._exit(1)
         problems = []

@@ -27,7 +27,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ludus.errors import ConfigError, MissingExtra
+from ludus.errors import ConfigError, MissingExtra, ServerFault
 from ludus.wire.faults import CODES
 
 from .frames import Line, LineClosed
@@ -382,6 +382,8 @@ class Template:
             code = CODES.get(loaded["code"])
             if not loaded["ours"] or code is None:
                 raise ConfigError(f"{spec.label} cannot be loaded: {loaded['message']}")
+            if code.error is ServerFault:  # an error of ludus that has no code, and names the part
+                raise ConfigError(loaded["message"])
             if code.error is MissingExtra:
                 raise MissingExtra(loaded["message"])
             raise code.error(loaded["message"])

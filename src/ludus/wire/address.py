@@ -24,7 +24,7 @@ BACKLOG = 1024
 
 def is_loopback(host: str) -> bool:
     """Say whether `host`, a name or an IP address, can be reached from this machine alone."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -148,17 +148,32 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the arguments that clients are told: plain data whose name does not mark a secret.
+    """Select the arguments that clients are told: plain data whose name does not mark a secret,
+    however deep it stands.
 
-    >>> told_arguments({"n": 2, "api_key": "abc", "model": object()})
-    {'n': 2}
+    >>> told_arguments({"n": 2, "api_key": "abc", "model": object(), "judge": [{"key": "abc"}]})
+    {'n': 2, 'judge': [{}]}
     """
     plain = (str, int, float, bool, list, dict)
     return {
-        name: value
+        name: _told(value)
         for name, value in arguments.items()
-        if isinstance(value, plain) and not any(word in name.lower() for word in SECRET)
+        if isinstance(value, plain) and not _is_secret(name)
     }
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields: dict[Any, Any] = value
+        return {name: _told(inner) for name, inner in fields.items() if not _is_secret(str(name))}
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [_told(item) for item in items]
+    return value
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in SECRET)
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
@@ -183,5 +198,5 @@ def read_value(text: str) -> object:
     """
     try:
         return msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text

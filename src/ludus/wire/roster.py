@@ -73,7 +73,7 @@ class Roster:
                 f"{scheme}://{f'[{one}]' if ':' in one else one}:{port}{below}" for one in hosts
             ]
         if not self.given.startswith(FILE):
-            return _checked(self.given.split(","), f"connect() got {self.given!r}")
+            return _checked(self.given.split(","), "connect()")
         path = Path(self.given.removeprefix(FILE))
         try:
             lines = path.read_text().splitlines()
@@ -85,7 +85,9 @@ class Roster:
 def _checked(texts: list[str], origin: str) -> list[str]:
     urls = [text.strip().rstrip("/") for text in texts if text.strip()]
     if not urls or len(set(urls)) != len(urls):
-        raise ConfigError(f"{origin}: give one or more different addresses, each once")
+        raise ConfigError(
+            f"{origin}: give one or more different addresses, each once, got {','.join(texts)!r}"
+        )
     for url in urls:
         _split(url, origin)
     return urls

@@ -70,11 +70,13 @@ class Tracer:
     """
 
     def __init__(self, url: str, *, exporter: Any = None) -> None:
-        parts = urlsplit(url)
+        refusal = f"a collector's address looks like http://127.0.0.1:4318, got {url!r}"
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # an unclosed bracket
+            raise ConfigError(refusal) from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(
-                f"a collector's address looks like http://127.0.0.1:4318, got {url!r}"
-            )
+            raise ConfigError(refusal)
         try:
             otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
             sdk = import_module("opentelemetry.sdk.trace")

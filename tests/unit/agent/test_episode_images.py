@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,20 @@ def test_images_are_written_once_and_read_back(tmp_path: Path) -> None:
     # equal images share their bytes
     first, last = back[0].trajectories[0], back[-1].trajectories[0]
     assert first.segments[0].prompt_images[0].image is last.state_images[0].image
+
+
+def test_writers_of_the_same_image_at_once_leave_it_whole(tmp_path: Path) -> None:
+    image = ImagePart(data=b"BM" + bytes(8 << 20))
+    trajectory = Trajectory(verdict=Verdict.of(1.0), closing=[shown(image)])
+    written = Episode(task="train/0", trajectories=[trajectory])
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with ThreadPoolExecutor(4) as writers:
+            files = [folder / f"{number}.jsonl" for number in range(4)]
+            list(writers.map(lambda file: write_episodes(file, [written]), files))
+        assert all(read_episodes(file) == [written] for file in files)
+        assert len(list((folder / "images").iterdir())) == 1
 
 
 def test_episodes_without_images_are_plain_lines(tmp_path: Path) -> None:

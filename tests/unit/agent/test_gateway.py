@@ -673,6 +673,7 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
     assert sys.modules[run.__module__].run is run
     torn = tmp_path / "torn.py"
     torn.write_text("def run(:\n")
+    (untold := tmp_path / "untold.py").write_text("def run():\n    return ''\n")
     assert agent_of("os.path:basename") is os.path.basename
     command = agent_of("python -c 'print(7)'")
     assert isinstance(command, AgentCommand)
@@ -680,6 +681,7 @@ def test_a_function_is_found_by_file_or_module_and_a_wrong_name_says_what_is_the
         (f"{file}:walk", "has no function 'walk'"),
         (f"{tmp_path}/none.py:run", "no such file"),
         (f"{torn}:run", r"torn.py"),
+        (f"{untold}:run", r"must take one AgentTask, def run\(task\): too many positional"),
         ("no_such_module_here:run", "No module named"),
     ):
         with pytest.raises(ConfigError, match=words):

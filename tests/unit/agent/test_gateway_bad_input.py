@@ -25,6 +25,7 @@ from ludus.agent.gateway import (
     run_agent,
     service,
 )
+from ludus.agent.gateway.dialects.messages import AnthropicMessages
 from ludus.agent.gateway.programs import _inside
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import make_async
@@ -218,6 +219,14 @@ async def test_tools_whose_names_change_between_turns_open_a_row_for_that_cause(
         segments = rollout.trajectory(Verdict.of(1.0)).segments
         assert [row.cause for row in segments] == ["start", "tools"]
         check_capture(engine, rollout, segments)
+
+
+def test_a_system_text_beside_an_image_is_not_lost() -> None:
+    image = {"type": "image", "source": {"type": "base64", "data": "aaaa"}}
+    system = [{"type": "text", "text": "Be brief."}, image]
+    body = {"max_tokens": 5, "system": system, "messages": [USER]}
+    first, _ = AnthropicMessages().read(body).messages
+    assert (first.role, first.text, len(first.images)) == (Role.SYSTEM, "Be brief.", 1)
 
 
 @pytest.mark.parametrize("command", ["no-such-agent --fast", "./no/agent.py:run", "", "sh 'x"])

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import ludus
-from ludus.agent import Episode, HumanPolicy, Policy, RandomPolicy, ScriptedPolicy, Stop, play
+from ludus.agent import (
+    Episode,
+    HumanPolicy,
+    Policy,
+    RandomPolicy,
+    ScriptedPolicy,
+    Stop,
+    evaluation,
+    play,
+)
 from ludus.agent.evaluation import evaluate, first_tasks, summarise
 from ludus.agent.human_policy import read_line, usage
 from ludus.agent.policy import TextPlayer
@@ -263,6 +272,44 @@ async def test_sessions_are_closed_also_after_a_failure() -> None:
 
     await evaluate(open_session, lambda _: always("0"), tasks=6, concurrency=2)
     assert len(opened) == len(closed) == 3  # two players and the one that lists the tasks
+
+
+async def test_a_session_that_cannot_be_closed_costs_no_episode() -> None:
+    class Unclosable(Coin):
+        def close(self) -> None:
+            raise RuntimeError("stuck")
+
+    episodes = await evaluate(lambda: EnvSession(Unclosable()), lambda _: always("0"), tasks=4)
+    assert len(episodes) == 4
+
+
+async def test_an_evaluation_in_a_call_that_never_returns_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluation, "GIVE_UP_S", 0.1)
+    begun = asyncio.Event()
+
+    class Stuck(Coin):
+        began = False
+
+        async def step(self, action: str) -> Step:  # type: ignore[override]
+            self.began = True
+            begun.set()
+            await asyncio.sleep(600)
+            raise AssertionError("nobody waits so long")
+
+        async def close(self) -> None:
+            if self.began:
+                await asyncio.sleep(600)
+
+    work = asyncio.create_task(
+        evaluate(lambda: EnvSession(Stuck()), lambda _: always("0"), tasks=2)
+    )
+    await begun.wait()
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=60)
+    assert done == {work}
+    assert work.cancelled()
 
 
 async def test_tasks_are_read_page_by_page_and_an_unknown_split_is_refused() -> None:

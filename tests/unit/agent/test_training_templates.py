@@ -173,6 +173,22 @@ def test_a_tokenizer_with_several_templates_is_asked_for_the_one_for_tools() -> 
         template_of(tokenizer)
 
 
+def test_a_tokenizer_without_a_template_is_given_one_by_file_or_name(tmp_path: Path) -> None:
+    tokenizer: Any = build_tokenizer()
+    tokenizer.chat_template = None
+    file = tmp_path / "own.jinja"
+    file.write_text(TRAINING["qwen2_5"].source)
+    for wanted in (str(file), "training:qwen2_5"):
+        shown, report = probe_template(tokenizer, template=wanted)
+        assert template_of(shown) == TRAINING["qwen2_5"].source
+        assert not report.blocking
+    for wanted in ("auto", "stock", "training"):
+        with pytest.raises(
+            ConfigError, match=r"no chat template.*training:NAME, or a \.jinja file"
+        ):
+            probe_template(tokenizer, template=wanted)
+
+
 def test_templates_render_as_transformers_renders_them() -> None:
     talk: list[dict[str, Any]] = [
         {"role": "system", "content": "é <b>"},

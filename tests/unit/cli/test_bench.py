@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ludus.cli.bench import LoadMeter
 from ludus.cli.main import main
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -21,6 +22,13 @@ def bench(url: str, out: Path, *arguments: str) -> list[dict[str, float]]:
     assert main(["bench", url, *quick, *arguments]) == 0
     rows: list[dict[str, float]] = json.loads(out.read_text())
     return rows
+
+
+def test_a_quantile_is_the_shortest_time_that_its_share_took_at_most() -> None:
+    hundred = LoadMeter(latencies_s=[number / 1000 for number in range(100, 0, -1)])
+    assert [hundred.quantile_ms(share) for share in (0.5, 0.95, 0.99)] == [50, 95, 99]
+    assert LoadMeter(latencies_s=[0.001, 0.1]).quantile_ms(0.5) == 1
+    assert LoadMeter().quantile_ms(0.99) == 0
 
 
 def test_rows_add_up_and_errors_have_their_cause(
@@ -54,6 +62,11 @@ def test_what_cannot_be_loaded_is_one_line(
         lost = str(tmp_path / "nowhere" / "bench.json")
         quick = ["--seconds", "0.1", "--concurrency", "1", "--token", "secret", "--out", lost]
         assert main(["bench", url, *quick]) == 2
-        assert "cannot write" in capsys.readouterr().err
+        told = capsys.readouterr()
+        assert "cannot write" in told.err
+        assert not told.out  # before anything is measured
+        picture = str(tmp_path / "bench.png")
+        assert main(["bench", url, *quick[:-1], picture]) == 2
+        assert "bench.json" in capsys.readouterr().err
     assert main(["bench", "http://127.0.0.1:1", "--concurrency", "0"]) == 2
     assert "--concurrency must be at least 1" in capsys.readouterr().err

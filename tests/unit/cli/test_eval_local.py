@@ -65,6 +65,21 @@ def test_the_report_is_that_of_every_policy(
     assert page.read_text().count('"trajectories":[{"role"') == 10
 
 
+@pytest.mark.parametrize(
+    ("passing", "told"),
+    [("1", "passed is a return of at least 1 (--passing)"),
+     ("1.5", "passed is a return of at least 1.5, which no episode has (--passing)")],
+)  # fmt: skip
+def test_what_counts_as_passed_is_said_beside_the_rates(
+    passing: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--policy", "expert", "--tasks", "3", "--passing", passing]
+    assert main(["eval", ENV, *chosen]) == 0
+    assert told in capsys.readouterr().out.splitlines()
+    assert main(["eval", ENV, *chosen, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["passing"] == float(passing)
+
+
 def test_the_same_seed_samples_the_same(model: Path, tmp_path: Path) -> None:
     files = [tmp_path / f"{name}.jsonl" for name in ("a", "b", "c")]
     for file, seed in zip(files, ("3", "3", "4"), strict=True):

@@ -78,3 +78,13 @@ def test_a_run_keeps_the_table_and_says_what_was_repaired(model: Path, tmp_path:
     assert "tools (tools_as_text" in opened.report.notice()
     with pytest.raises(ConfigError, match="no template that ludus knows"):
         open_chat(ModelConfig(template="training"), str(model), tokenizer)
+
+
+def test_a_base_model_is_played_with_a_template_that_is_named(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (model / "chat_template.jinja").unlink()
+    playing = ["eval", "ludus/arithmetic-v0", "--model", str(model), "--tasks", "1"]
+    assert main([*playing, "--max-tokens", "4"]) == 2
+    assert "name one with --model.template" in capsys.readouterr().err
+    assert main([*playing, "--max-tokens", "4", "--template", "training:qwen2_5"]) == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -70,6 +72,55 @@ def test_a_file_that_an_option_names_and_nobody_has_is_told_with_the_option(
     assert main(["score", "own-parts/listed?path=no.json", "--gold", "", "--answer", "tea"]) == 2
     told = capsys.readouterr().err
     assert "verifier 'own-parts/listed' cannot be made with {'path': 'no.json'}" in told
+
+
+UNREADY = """
+import ludus
+
+class Unready(Exception): ...
+
+class NeverReady:
+    def __init__(self, path: str = "") -> None:
+        raise Unready("the index is empty")
+
+@ludus.verifier("own/unready")
+class Verifier(NeverReady):
+    def score(self, sample): return ludus.Verdict.of(1.0)
+
+@ludus.register("own/unready-v0")
+class Env(NeverReady, ludus.TextEnv):
+    system_prompt = "Say anything."
+    def reset(self, *, seed=None, options=None): return "Well?", {}
+    def step(self, action): return "", 1.0, True, False, {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "debug", "lines"),
+    [
+        ("serve own/unready?path=x --port 0", "", 1),
+        ("serve own/unready-v0?path=x --port 0", "", 1),
+        ("score own/unready?path=x --gold a --answer a", "", 1),
+        ("eval own/unready-v0?path=x --policy random --tasks 1", "", 1),
+        ("serve own/unready?path=x --port 0", "1", 9),
+    ],
+)
+def test_a_constructor_that_fails_is_a_line_with_the_options_the_error_and_its_place(
+    tmp_path: Path, words: str, debug: str, lines: int
+) -> None:
+    (tmp_path / "unready.py").write_text(UNREADY)
+    done = subprocess.run(
+        [sys.executable, "-m", "ludus", "--import", "unready.py", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "LUDUS_DEBUG": debug},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    told = done.stderr.splitlines()
+    assert (len(told) == lines) if lines == 1 else (len(told) >= lines), told
+    line = "cannot be made with {'path': 'x'}: Unready: the index is empty (unready.py:8)"
+    assert f"{line}; LUDUS_DEBUG=1 shows the traceback" in told[-1]
 
 
 def test_answers_without_labels_have_no_accuracy(

@@ -53,6 +53,24 @@ def url() -> Iterator[str]:
     thread.join(10)
 
 
+def test_a_row_without_a_reward_is_told_with_its_line_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = [{"gold": "\\frac{1", "response": "1"}] * 7
+    file = written(tmp_path / "rows.jsonl", [{"gold": "2", "response": "2"}, *broken])
+    assert main(["score", "maths", "--file", str(file)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "8 answers (7 invalid, 1 ok), mean reward 1.0000"
+    assert told[1].startswith("  line 2: invalid: the gold ")
+    assert told[1].endswith("cannot be read: its braces do not balance")
+    assert [line.split(":")[0] for line in told[2:6]] == [f"  line {n}" for n in (3, 4, 5, 6)]
+    assert told[6] == "  and 2 more without a reward; --out FILE has each"
+    assert main(["score", "maths", "--file", str(file), "--json"]) == 0
+    unscored = json.loads(capsys.readouterr().out)["unscored"]
+    assert [each["row"] for each in unscored] == [2, 3, 4, 5, 6]
+    assert "braces do not balance" in unscored[0]["detail"]
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_every_row_gets_a_verdict_by_its_own_verifier(
     tmp_path: Path, url: str, remote: bool, capsys: pytest.CaptureFixture[str]

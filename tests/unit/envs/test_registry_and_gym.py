@@ -16,7 +16,7 @@ from ludus.envs.families.arithmetic import Arithmetic
 from ludus.envs.protocol import Reset, Step
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.spaces import TextSpace
-from ludus.errors import ConfigError, EpisodeEnded, InvalidAction, UnknownEnv
+from ludus.errors import ConfigError, ConstructionFailed, EpisodeEnded, InvalidAction, UnknownEnv
 from ludus.messages import user
 
 
@@ -100,8 +100,10 @@ def test_a_type_error_inside_a_constructor_is_not_taken_for_wrong_arguments() ->
             len(3)  # type: ignore[arg-type]
 
     register_env("test/buggy-v0", Buggy)
-    with pytest.raises(TypeError, match="has no len"):
+    told = r"test/buggy-v0 cannot be made: TypeError: .* has no len\(\) \(test_registry_and_gym.py:"
+    with pytest.raises(ConstructionFailed, match=told) as failed:
         build_env("test/buggy-v0")
+    assert isinstance(failed.value.__cause__, TypeError)
 
 
 def test_what_is_no_env_is_refused() -> None:

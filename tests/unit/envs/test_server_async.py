@@ -12,15 +12,17 @@ from collections.abc import AsyncGenerator, Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 import ludus
-from ludus.envs import TextEnv, tool
+from ludus.envs import EnvSession, TextEnv, tool
+from ludus.envs.forking import Nursery
 from ludus.envs.serving.client import RemoteSession
-from ludus.envs.serving.env_wire import Beginning, Create, Step
+from ludus.envs.serving.env_wire import Beginning, Create, Fork, Step
+from ludus.envs.serving.placement import fork_all
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
@@ -217,3 +219,98 @@ async def test_a_close_whose_time_is_over_still_closes_the_environment() -> None
         finally:
             Stubborn.let_go.set()
             await asyncio.wait_for(stepping, 60)
+
+
+class SlowToBuild(TextEnv):
+    """Is being built until it is let go; counts what was built and closed."""
+
+    let_go = threading.Event()
+    built: ClassVar[list[TextEnv]] = []
+    closed: ClassVar[list[TextEnv]] = []
+
+    def __init__(self) -> None:
+        self.let_go.wait(60)
+        self.built.append(self)
+
+    async def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        return "", {}
+
+    async def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", 0.0, True, False, {}
+
+    def close(self) -> None:
+        self.closed.append(self)
+
+
+async def test_an_environment_that_was_given_up_while_it_was_built_is_closed() -> None:
+    SlowToBuild.let_go.set()
+    part = EnvPart(ServedEnv("test/building-v0", factory=SlowToBuild), 1 << 20)
+    SlowToBuild.built.clear()
+    SlowToBuild.let_go.clear()
+
+    async def handled(tag: int, body: bytes) -> int:
+        answer = part.handle(tag, 1, body)
+        return (await answer if isinstance(answer, Awaitable) else answer)[0]
+
+    with ThreadPoolExecutor(1) as thread:
+        part.start(lambda _: thread)
+        create = Create(env="test/building-v0", session="s", reset=Beginning())
+        call = PlayCall(create, 0, "here", Format.MSGPACK)
+        creating = asyncio.create_task(handled(PLAY, msgspec.msgpack.encode(call)))
+        await asyncio.sleep(0.05)
+        assert await asyncio.wait_for(handled(CLOSE, b"s"), 60) == REPLY
+        assert await asyncio.wait_for(creating, 60) != REPLY
+        SlowToBuild.let_go.set()
+        async with asyncio.timeout(60):
+            while not SlowToBuild.closed:
+                await asyncio.sleep(0.01)
+    assert SlowToBuild.closed == SlowToBuild.built
+
+
+@pytest.mark.parametrize("ending", ["diverged", "cancelled"])
+async def test_a_fork_that_is_not_made_leaves_no_session_open(ending: str) -> None:
+    opened: list[TextEnv] = []
+    closed: list[TextEnv] = []
+
+    class Diverging(TextEnv):
+        forks = "replay"
+
+        def __init__(self) -> None:
+            opened.append(self)
+
+        async def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[str, dict[str, Any]]:
+            if len(opened) == 3:
+                await asyncio.sleep(60)  # only the second child's, which nobody waits for
+            return str(len(opened)) if ending == "diverged" else "", {}
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            return "", 0.0, True, False, {}
+
+        def close(self) -> None:
+            closed.append(self)
+
+    async def build() -> EnvSession:
+        return EnvSession(Diverging())
+
+    parent = await build()
+    await parent.reset(seed=1)
+    fork = Fork(session="p", seq=1, children=["a", "b"] if ending == "cancelled" else ["a"])
+    forking = asyncio.create_task(
+        fork_all(parent, fork, Nursery(build, EnvSession), set(fork.children))
+    )
+    if ending == "cancelled":
+        while len(opened) < 3:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        forking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await forking
+    else:
+        made, _ = await forking
+        assert made == {}
+    assert sorted(map(id, closed)) == sorted(map(id, opened[1:]))
+    await parent.close()

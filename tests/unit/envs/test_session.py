@@ -67,6 +67,38 @@ class Shop(TextEnv):
         return ToolResult(content="bye", terminated=True)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "told"),
+    [
+        ("max_turns", "12", "max_turns must be a whole number, or None, got '12'"),
+        ("system_prompt", ("Count.",), r"system_prompt must be a text, got .* \(a comma behind"),
+    ],
+)
+async def test_a_briefing_that_cannot_be_used_is_told_by_what_is_wrong(
+    attribute: str, value: object, told: str
+) -> None:
+    env = Counter()
+    setattr(env, attribute, value)
+    with pytest.raises(CheckFailed, match=told):
+        await EnvSession(env).reset(seed=0)
+
+
+async def test_an_observation_that_nobody_awaited_is_told_as_such() -> None:
+    class Forgets(Counter):
+        async def said(self) -> str:
+            return "said"
+
+        def step(self, action: str) -> Any:
+            coroutine = self.said()
+            coroutine.close()
+            return coroutine, 0.0, True, False, {}
+
+    session = EnvSession(Forgets())
+    await session.reset(seed=0)
+    with pytest.raises(CheckFailed, match=r"got observation of type coroutine: .*is an await miss"):
+        await session.step("go")
+
+
 def calls(*named: tuple[str, dict[str, Any]]) -> Message:
     return assistant(
         "", [ToolCall(name=n, arguments=a, id=f"c{i}") for i, (n, a) in enumerate(named)]

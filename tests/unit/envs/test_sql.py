@@ -88,6 +88,8 @@ async def test_the_example_is_shown_with_its_columns_and_cut() -> None:
         ("SELECT 1", None),
         ("<answer>SELECT 1", None),
         ("<answer>``````</answer>", "``````"),
+        ("<answer>```SQL\nSELECT 1\n```</answer>", "SELECT 1"),
+        ("<answer>```sqlite3\nSELECT 1\n```</answer>", "SELECT 1"),
     ],
 )
 def test_the_query_is_read_from_the_last_answer(text: str, query: str | None) -> None:

@@ -24,7 +24,7 @@ from ludus.envs.families.verilog.simulation import (
     expected_output,
     screened,
 )
-from ludus.envs.tasks import GeneratedTasks
+from ludus.envs.tasks import GeneratedTasks, distinct
 
 KINDS = ["combinational", "clocked"]
 MAKERS = {make.__name__: make for make in (*COMBINATIONAL, *CLOCKED)}
@@ -294,5 +294,13 @@ def test_splits_share_no_module() -> None:
 
 
 def test_difficulty_is_the_number_of_outputs() -> None:
-    tasks = ModuleTasks("train", (1, 4))
+    tasks = ModuleTasks("train", (1, 4), KINDS, (4, 5))
     assert {tasks.at(index).difficulty for index in range(50)} == {1.0, 2.0, 3.0, 4.0}
+
+
+def test_a_module_that_is_drawn_twice_is_one_problem() -> None:
+    drawn = ModuleTasks("test", (1, 1), ["combinational"], (4, 4))
+    tasks = [drawn.at(index) for index in range(30)]
+    questions = [drawn.module(task).question for task in tasks]
+    assert len(set(questions)) < 30
+    assert len(list(distinct(tasks))) == len(set(questions))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import ludus
 from ludus.contract import RuleOutcome
-from ludus.errors import CheckFailed, ConfigError, UnknownVerifier
+from ludus.errors import CheckFailed, ConfigError, InvalidScore, UnknownVerifier
 from ludus.rewards import Sample, make_verifier, register_verifier
 from ludus.rewards.checks import check_verifier, examine_verifier
 from ludus.rewards.exact import exact
@@ -119,6 +120,39 @@ def test_score_in_a_script() -> None:
 async def test_score_under_a_running_loop_with_an_async_verifier() -> None:
     register_verifier("test/async", sound_and_async)
     assert ludus.score("test/async", gold="x", response="x").reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("scored", "told"),
+    [
+        (None, r"own must return a Verdict.* got NoneType: None; is a return missing\?"),
+        (float("nan"), "own must return a finite number, got nan"),
+        (np.float32(0.5), r"got float32: .*; one number of an array is given by \.item\(\)"),
+    ],
+)
+def test_what_a_verifier_returned_is_told_with_the_likely_mistake(scored: Any, told: str) -> None:
+    def own(sample: Sample) -> Any:
+        return scored
+
+    register_verifier("test/own", own)
+    with pytest.raises(InvalidScore, match=told):
+        ludus.score("test/own", response="x")
+
+
+def test_a_reward_that_is_no_number_is_told_with_the_likely_mistake() -> None:
+    async def later() -> float:
+        return 1.0
+
+    coroutine: Any = later()
+    with pytest.raises(TypeError, match=r"a reward is a number, got coroutine: .* await missing\?"):
+        Verdict.of(coroutine)
+    coroutine.close()
+
+
+def test_the_decorator_without_a_name_is_refused_with_an_example() -> None:
+    bare: Any = sound
+    with pytest.raises(ConfigError, match=r"takes a name, @ludus\.verifier\('me/exact'\)"):
+        ludus.verifier(bare)
 
 
 def test_a_late_verdict_is_unavailable_and_no_zero() -> None:

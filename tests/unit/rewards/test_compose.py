@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ludus.errors import ConfigError, UnknownVerifier
+from ludus.errors import ConfigError, RewardUnavailable, ServerFault, UnknownVerifier
 from ludus.rewards.compose import Composition, composed, load_composition, over_group
 from ludus.rewards.protocol import GroupVerifier, Sample, Verifier
 from ludus.verdict import Status, Verdict
@@ -110,6 +110,50 @@ def test_a_part_is_normalised_over_its_group(how: str, expected: list[float]) ->
 def test_a_failure_is_left_out_of_its_groups_normalisation() -> None:
     table = {"parts": [{"name": "a", "normalise": "mean"}]}
     assert rewards(made(table, a=Has("x")), ["x", "lost", "y"]) == [0.5, None, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RewardUnavailable(Verdict.invalid("no gold")), Status.INVALID),
+        (ServerFault("503"), Status.UNAVAILABLE),
+        (KeyError("a bug"), Status.ERROR),
+    ],
+)
+def test_a_part_that_raises_costs_no_other_answer_its_reward(
+    error: Exception, status: Status
+) -> None:
+    class Raising(Has):
+        async def score(self, sample: Sample) -> Verdict:
+            if sample.text == "lost":
+                raise error
+            return await super().score(sample)
+
+    table = {"parts": [{"name": "a", "normalise": "rank"}, {"name": "b"}]}
+    verifier = made(table, a=Raising("x"), b=Has("y"))
+    samples = [Sample(response=text) for text in ("x", "lost", "y")]
+    verdicts = asyncio.run(verifier.score_group(samples))
+    assert [verdict.reward for verdict in verdicts] == [1.0, None, 1.0]
+    assert (verdicts[1].status, verdicts[1].detail[:2]) == (status, "a:")
+
+
+def test_a_groups_verifier_that_raises_or_miscounts_leaves_no_reward() -> None:
+    class Grouped:
+        def __init__(self, given: object) -> None:
+            self.given = given
+
+        def score(self, sample: Sample) -> Verdict:
+            return Verdict.invalid("use score_group")
+
+        async def score_group(self, samples: Sequence[Sample]) -> Any:
+            if isinstance(self.given, Exception):
+                raise self.given
+            return self.given
+
+    table = {"parts": [{"name": "a"}, {"name": "b"}]}
+    for given in (KeyError("a bug"), [Verdict.of(1.0)], None):
+        verifier = made(table, a=Grouped(given), b=Has("x"))
+        assert rewards(verifier, ["x", "y"]) == [None, None]
 
 
 def test_equal_values_have_no_spread() -> None:

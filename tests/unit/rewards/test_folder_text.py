@@ -72,3 +72,34 @@ async def test_an_answer_that_ends_with_the_last_token_it_may_have_has_ended(
     # The last token says nothing: it is the end.
     assert (await written(length))[0] == (await written(length - 1))[0] == whole
     await model.close()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_answers_follow_the_probabilities_and_no_habits_of_the_folder(
+    temperature: float, tmp_path: Path
+) -> None:
+    async def answers() -> list[str]:
+        model = FolderText(tmp_path, "asking")
+        written = [
+            await model.write([user("a")], max_tokens=12, temperature=temperature, seed=seed)
+            for seed in range(3)
+        ]
+        await model.close()
+        return [text for text, _ in written]
+
+    write_tiny_policy(tmp_path)
+    plain = await answers()
+    habits: Any = transformers.GenerationConfig.from_pretrained(str(tmp_path))
+    habits.update(repetition_penalty=5.0, do_sample=True, top_k=1, num_beams=2, max_length=999)
+    habits.save_pretrained(str(tmp_path))
+    assert await answers() == plain
+
+
+async def test_a_sampled_token_may_be_any_of_the_vocabulary(tmp_path: Path) -> None:
+    model = FolderText(write_tiny_policy(tmp_path / "model"), "asking")
+    first = [
+        await model.write([user("a")], max_tokens=1, temperature=100.0, seed=seed)
+        for seed in range(300)
+    ]
+    assert len({text for text, _ in first}) > 60  # transformers' own default takes 50
+    await model.close()

@@ -44,7 +44,7 @@ def no_find(token: str) -> object:
 
 
 VALUES: list[object] = [
-    None, True, 0, -1, 2**53, -(2**200), 0.1, -0.0, 1e308, math.inf, "", "ä\ud800\0", b"\xff", 2 + 3j, (), [], {}, set(),
+    None, True, 0, -1, 2**53, -(2**200), 0.1, -0.0, 1e308, math.inf, "", "ä\ud800\0", "\ud83d" "\ude00", ["\ud83d" "\ude00", "😀\u2028"], b"\xff", 2 + 3j, (), [], {}, set(),
     frozenset({1}), [1, [2, (3,)]], {"a": [1], 2: None}, {(1, 2): {3}}, range(3, 9, 2), Decimal("1.10"), Fraction(1, 3),
     datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.date(2024, 2, 29), datetime.time(1), datetime.timedelta(1, 2, 3),
     deque([1, 2], 5), Counter("aab"), OrderedDict(a=1), Ellipsis, slice(1, None, 2),

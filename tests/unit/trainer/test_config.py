@@ -1,5 +1,6 @@
 """Settings: read, merged, refused."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,13 @@ def test_a_config_survives_its_own_file(tmp_path: Path) -> None:
         ({"rollout": {"temperature": -1}}, "rollout.temperature must not be negative, got -1"),
         ({"trainer": {"updates_per_step": 17}}, "a step has only 16 groups"),
         ({"run": {"keep": 0}}, "run.keep must be positive, got 0"),
+        ({"trainer": {"weight_decay": math.inf}}, "trainer.weight_decay must be finite, got inf"),
+        (
+            {"trainer": {"lora": {"rank": 4, "alpha": math.inf}}},
+            "trainer.lora.alpha must be finite",
+        ),
+        ({"ranks": {"sequence": 0}}, "ranks.sequence must be positive, got 0"),
+        ({"model": {"max_image_pixels": -1}}, "model.max_image_pixels must not be negative"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(

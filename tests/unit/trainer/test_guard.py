@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,6 +214,33 @@ def test_log_probabilities_of_a_sampler_that_are_not_finite_make_no_update(logpr
     assert refusal.reason == "not finite: sampler_logp of 5 of 60 trained tokens"
     assert refusal.names == ["0/train/1 rollout 2"]
     assert all(torch.equal(a, b) for a, b in zip(before, stand(made.learner), strict=True))
+
+
+def by_spread(rewards: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """Advantages over the spread of a group's rewards, which is 0 where these are equal."""
+    made = torch.zeros_like(rewards)
+    for group in groups.unique():
+        own = rewards[groups == group]
+        made[groups == group] = (own - own.mean()) / own.std()
+    return made
+
+
+def test_advantages_that_are_not_finite_are_charged_to_the_function_that_made_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "own", SimpleNamespace(by_spread=by_spread))
+    made = updater({"algorithm": {"advantage": "own:by_spread"}})
+    found = experience()
+    found.rewards[4:8] = 1.0
+    assert step(made, found) == {"refused": 1.0, "updates": 0.0}
+    (refusal,) = made.refusals
+    assert refusal.reason == (
+        "not finite: advantages of 20 of 60 trained tokens, computed by own:by_spread "
+        "(algorithm.advantage of the recipe 'grpo')"
+    )
+    assert refusal.names == [f"0/train/1 rollout {number}" for number in range(4)]
+    assert refusal.remedy.startswith("mend own:by_spread: what it was given is finite")
+    assert "trainer.lr" not in refusal.remedy
 
 
 def test_a_value_head_that_is_not_finite_makes_no_update() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from ludus.errors import ConfigError
 from ludus.trainer.config import LocalConfig, TrainConfig, TrainerConfig
 from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner
+from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.models import capacity
 from ludus.trainer.models.devices import slow_precision, slowdown
 from ludus.trainer.models.tiny import build_model
@@ -164,6 +167,27 @@ def test_free_memory_falls_by_what_is_taken() -> None:
     del taken
     assert 0 < before < 1 << 45
     assert after < before + (1 << 30)  # other processes come and go
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_pages_of_files_that_were_read_are_free(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of 64 MB that has taken 60, of which 50 are pages of files that nobody needs now."""
+    limit, used, stat = (tmp_path / name for name in ("limit", "used", "memory.stat"))
+    limit.write_text(f"{64 << 20}\n")
+    used.write_text(f"{60 << 20}\n")
+    monkeypatch.setattr(capacity, "_CGROUPS", ((limit, used),))
+    assert capacity.free_bytes("cpu") == 4 << 20  # where nothing says what was taken
+    of_groups_below = f"total_inactive_file {50 << 20}\n" if version == 1 else ""
+    own = 0 if version == 1 else 50 << 20
+    stat.write_text(f"inactive_file {own}\nactive_file 7\n{of_groups_below}")
+    assert capacity.free_bytes("cpu") == 54 << 20
+
+
+def test_a_lack_of_memory_is_told_to_another_process_with_its_sizes() -> None:
+    told = pickle.loads(pickle.dumps(OutOfMemory("4 rows", rows=4, tokens=900)))
+    assert (type(told), str(told), told.rows, told.tokens) == (OutOfMemory, "4 rows", 4, 900)
 
 
 def test_float32_needs_no_note_and_a_gpu_neither() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -480,6 +484,10 @@ def test_settings_in_conflict_are_refused_with_the_reason(
         ({"algorithm": {"advantage": "ppo_clip_loss"}}, "no such advantages"),
         ({"algorithm": {"loss_options": {"eps": 0.1}}}, "takes no option 'eps'; did you mean"),
         ({"algorithm": {"lossy": "x"}}, r"unknown field `lossy` - at `\$.algorithm`"),
+        ({"algorithm": {"lossy": "x"}}, r"`\$.algorithm`; did you mean 'loss'\?"),
+        ({"algoritm": {"loss": "x"}}, r"unknown field `algoritm`; did you mean 'algorithm'\?"),
+        ({"shaping": [{"nme": "x"}]}, r"did you mean 'name'\?"),
+        ({"updates": {"zzz": 1}}, r"`zzz` - at `\$.updates`; known: epochs, splits"),
         ({"sampling": {"group_size": "many"}}, r"Expected `int`, got `str`"),
         ({"algorithm": {"loss": "kimi_loss"}}, "kimi_loss needs the option tau"),
     ],
@@ -501,6 +509,49 @@ def test_a_missing_tensor_is_named() -> None:
         resolve(load_recipe("otb")).advantages(rolled(REWARDS, GROUPS, MASK, ROLLOUTS))
     with pytest.raises(ConfigError, match=r"algorithm\.overlong needs truncated"):
         resolve(load_recipe("supo")).correct(Inputs(mask=MASK, rollouts=ROLLOUTS))
+
+
+async def late(rewards: Tensor, groups: Tensor) -> Tensor:
+    return rewards
+
+
+def loss_of_tokens(
+    logp: Tensor, advantages: Tensor, mask: Tensor, *, agg: str = "token_mean"
+) -> tuple[Tensor, Tensor]:
+    return -logp * advantages * mask, mask.sum()
+
+
+RETURNING: dict[str, Callable[..., object]] = {
+    "nothing": lambda rewards, groups: None,
+    "late": late,
+    "rows": lambda rewards, groups, mask: rewards,
+    "few": lambda rewards, groups: rewards[1:],
+    "loss_of_tokens": loss_of_tokens,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nothing", r"own:nothing returned a NoneType \(is a return missing\?\), not a tensor"),
+        ("late", r"own:late returned a coroutine \(the function must be a plain def\)"),
+        ("rows", r"own:rows .* shape \[3\]; it must be \[3, 4\], a number for each token"),
+        ("few", r"own:few .* shape \[2\]; it must be \[3\], a number for each rollout or row"),
+        ("loss_of_tokens", r"shapes \[3, 4\] and \[\]; each must be one number, as aggregate"),
+    ],
+)
+def test_what_a_function_of_ones_own_returns_is_told_with_what_it_must_be(
+    name: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "own", cast(ModuleType, SimpleNamespace(**RETURNING)))
+    place = "loss" if name.startswith("loss") else "advantage"
+    made = resolve(load_recipe("rloo", {"algorithm": {place: f"own:{name}"}}))
+    ones = torch.ones(3, 4)
+    numbers = torch.arange(3)
+    inputs = rolled(torch.ones(3), 0 * numbers, ones, numbers, logp=ones, advantages=ones)
+    called: Callable[..., object] = made.loss if place == "loss" else made.advantages
+    with pytest.raises(ConfigError, match=told):
+        called(inputs)
 
 
 # --- the command ----------------------------------------------------------------------------------

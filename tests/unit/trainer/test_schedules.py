@@ -134,6 +134,15 @@ def test_an_unknown_metric_is_refused_with_the_nearest_name() -> None:
     assert held_out.learned(1, UPDATED) == []  # there may be an evaluation later
 
 
+@pytest.mark.parametrize("measured", [math.nan, math.inf])
+def test_a_metric_that_is_no_number_leaves_its_number_where_it_is(measured: float) -> None:
+    numbers = Numbers({"x": Dual(metric="update/kl", at_most=0.1, rate=1.0, most=math.inf)})
+    assert numbers.learned(1, {"update/kl": measured, **UPDATED}) == []
+    assert numbers.values == {"x": 0.0}
+    numbers.learned(2, {"update/kl": 0.3, **UPDATED})
+    assert numbers.values == {"x": pytest.approx(0.2)}
+
+
 def test_the_state_brings_the_numbers_back() -> None:
     schedules = {
         "a": Dual(metric="m", at_most=0.0, rate=0.1),
@@ -153,6 +162,12 @@ def test_the_state_brings_the_numbers_back() -> None:
     [
         (kl("liner start=1 end=0 steps=3"), "coefficient"),
         (kl("linear start=1 end=0 steps=0"), "steps must be at least 1"),
+        (kl("linear start=NaN end=0 steps=1"), "start must be finite"),
+        (kl("cosine start=0 end=Infinity steps=1"), "end must be finite"),
+        (kl("exponential start=0 end=1 steps=2 base=1"), "base must be positive and other than 1"),
+        (kl("exponential start=0 end=1 steps=2 base=-4"), "base must be positive"),
+        (kl("adaptive_kl target=0.1 horizon=0"), "horizon must be positive"),
+        (kl("follow metric=m start=1 points=[[0,NaN]]"), "points must be finite"),
         (kl("dual metric=update/kl rate=1"), "either at_most or at_least"),
         (kl("dual metric=update/kl rate=1 at_most=1 at_least=0"), "either at_most or at_least"),
         (kl("dual metric=update/kl rate=-1 at_most=1"), "rate must be positive"),

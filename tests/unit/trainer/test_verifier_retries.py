@@ -7,16 +7,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from ludus.agent import Episode, Segment, Trajectory, Turn
-from ludus.errors import Overloaded, ServerFault, Unauthorized
+from ludus.errors import Overloaded, RewardUnavailable, ServerFault, Unauthorized
 from ludus.messages import assistant
-from ludus.rewards import Sample
+from ludus.rewards import Sample, register_verifier
+from ludus.trainer.config import RewardConfig
 from ludus.trainer.rollout import scoring
-from ludus.trainer.rollout.scoring import GAVE_UP, RETRIES, EpisodeScorer, WeightedVerifier
+from ludus.trainer.rollout.scoring import (
+    GAVE_UP,
+    RETRIES,
+    EpisodeScorer,
+    WeightedVerifier,
+    open_verifiers,
+)
 from ludus.verdict import Status, Verdict
 
 DOWN = Verdict.unavailable("the judge is down")
@@ -65,7 +73,8 @@ FINE = Verdict.of(1.0)
 
 
 @pytest.mark.parametrize(
-    "down", [DOWN, ServerFault("503"), Overloaded("full", 0.0), TimeoutError()]
+    "down",
+    [DOWN, ServerFault("503"), Overloaded("full", 0.0), TimeoutError(), RewardUnavailable(DOWN)],
 )
 @pytest.mark.parametrize("times", [1, 2])
 async def test_it_is_asked_again_until_it_answers(down: Any, times: int) -> None:
@@ -95,6 +104,7 @@ async def test_at_most_twice_and_then_the_episode_is_left_out(down: Any) -> None
         Verdict.error("a bug"),
         Verdict.invalid("no gold"),
         Verdict(status=Status.UNAVAILABLE, detail="for good"),
+        RewardUnavailable(Verdict.invalid("no gold")),
         KeyError("a bug"),
         Unauthorized("no token"),
         "yes",
@@ -153,3 +163,18 @@ async def test_a_reward_that_overflows_is_no_reward() -> None:
         Status.ERROR,
         "huge: the reward of all parts is inf",
     )
+
+
+async def test_a_plain_verifiers_time_begins_when_a_thread_is_free_for_it() -> None:
+    class Plain:
+        def score(self, sample: Sample) -> Verdict:
+            time.sleep(0.1)
+            return FINE
+
+    register_verifier("test/plain", Plain)
+    made = [episode() for _ in range(500)]
+    async with AsyncExitStack() as stack:
+        verifiers = await open_verifiers([RewardConfig(name="test/plain", timeout_s=2.0)], stack)
+        scorer = EpisodeScorer(verifiers)
+        await asyncio.gather(*(scorer.score(one, left_s=2.0) for one in made))
+    assert [one.trajectories[0].verdict.reward for one in made] == [2.0] * 500

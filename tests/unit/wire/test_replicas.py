@@ -287,6 +287,25 @@ async def test_a_member_that_is_no_server_of_ours_costs_nothing(
             await asyncio.sleep(0.05)  # until the other is found out
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        (
+            "127.0.0.1:8765",
+            "connect(): a server's address looks like http://127.0.0.1:8765, got '127.0.0.1:8765'",
+        ),
+        ("", "connect(): give one or more different addresses, each once, got ''"),
+        (8765, "connect() takes one or more addresses in one text, separated by commas, got 8765"),
+    ],
+)
+def test_an_address_that_is_none_is_told_once_with_what_it_looks_like(
+    address: Any, told: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ludus.connect(address)
+    assert str(refused.value) == told
+
+
 async def test_a_server_named_by_two_addresses_counts_once() -> None:
     async with serving() as server:
         with pytest.raises(ConfigError, match="each once"):

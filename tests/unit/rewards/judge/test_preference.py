@@ -109,6 +109,32 @@ async def test_a_comparison_that_is_lost_takes_none_from_the_third_answer(
     assert verdicts[1].reward == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.parametrize("scheme", ["all_pairs", "listwise"])
+async def test_no_question_goes_on_when_the_verdicts_are_there(scheme: str) -> None:
+    going_on = 0
+
+    async def refusing_one_order(request: web.Request) -> web.Response:
+        nonlocal going_on
+        text = (await request.json())["messages"][1]["content"]
+        if text.index('"red"') < text.index('"blue"'):
+            return web.json_response({"error": {"message": "content policy"}}, status=400)
+        going_on += 1
+        await asyncio.sleep(0.5)
+        going_on -= 1
+        message = {"role": "assistant", "content": '{"reason": "", "better": "A"}'}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    application = web.Application()
+    application.router.add_post("/v1/chat/completions", refusing_one_order)
+    async with TestServer(application) as server:
+        url = str(server.make_url("/v1"))
+        judge = PreferenceJudge(base_url=url, model="m", scheme=scheme)  # pyright: ignore[reportArgumentType]
+        verdicts = await judge.score_group(samples(["red", "blue"]))
+        assert going_on == 0
+        await judge.close()
+    assert not any(verdict.ok for verdict in verdicts)
+
+
 def test_answers_that_nobody_compared_draw_no_reward_to_the_middle() -> None:
     points = {(0, 1): 1.0, (1, 0): 0.0}
     assert bradley_terry(8, points)[:2] == bradley_terry(2, points)

@@ -1,0 +1,33 @@
+"""Names with arguments, and who is told of them; which hosts are this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from ludus.wire.address import check_host, parse_served, read_value, told_arguments
+from ludus.wire.faults import Refused
+
+
+def test_a_secret_is_told_to_nobody_however_deep_it_stands() -> None:
+    judge = {"url": "http://a", "api_key": "abc", "more": [{"token": "t", "n": 1}, ["password"]]}
+    told = told_arguments({"n": 2, "my_secret": "s", "model": object(), "judge": judge})
+    assert told == {"n": 2, "judge": {"url": "http://a", "more": [{"n": 1}, ["password"]]}}
+    assert judge["api_key"] == "abc"
+
+
+def test_a_value_that_json_cannot_read_is_text() -> None:
+    deep = "[" * 100_000
+    for text in (deep, "NaN", "1e999", "\ud800"):
+        assert read_value(text) == text
+    assert parse_served(f"me/env-v0?x={deep}") == ("me/env-v0", {"x": deep})
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:80", "127.0.0.2:1", "[::1]:80"])
+def test_a_host_of_this_machine_is_let_in(host: str) -> None:
+    check_host(host)
+
+
+@pytest.mark.parametrize("host", ["", "localhost.evil.com", "127.0.0.1.evil.com:80", "10.0.0.1"])
+def test_another_host_is_refused(host: str) -> None:
+    with pytest.raises(Refused):
+        check_host(host)
