@@ -298,7 +298,7 @@ solve a task ("unsolved") earns at most {BOUND} of the expert's reward. Licence:
 
 Three earn more, and why: `number-quiz` pays 0.1 for any number, so that format is learned first.
 The forgeries of `repair` and `files` know the answer and spoil a part of it on which nothing
-depends: numbers in a docstring, lines of a script that 2 of 12 tasks do not need.
+depends: numbers in a docstring, words of a command that 2 of 12 tasks do not need.
 
 """
 OTHERS = f"""\
