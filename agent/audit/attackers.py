@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,8 @@ from ludus.messages import Message, ToolCall, as_action, as_messages, assistant
 from ..policy import draw_arguments
 
 Action = str | Message
+MAX_CALLS = 9
+"""The most calls of a tool before an answer."""
 MAX_LISTED = 200
 """The most answers of other tasks that an attacker lists."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,/]\d+)*(?!\w)")
@@ -355,6 +356,21 @@ def _random_calls(scene: Scene) -> Iterator[Action]:
         yield space.sample()
 
 
+def _reads_tools(scene: Scene) -> Iterator[Action]:
+    """Call each tool again and again, and answer the last quotation, or number, of all that came
+    back: a reply may tell the answer, and each call may be paid.
+    """
+    heard, turns = "", scene.briefing.max_turns or MAX_CALLS + 1
+    tools = [tool for tool in scene.briefing.tools if not SUBMITS.search(tool.name)]
+    for tool in tools:
+        call = _call(tool, scene.rng)
+        for _ in range(min(MAX_CALLS, max(1, (turns - 1) // len(tools)))):
+            yield call
+            heard += f"\n{scene.shown}"
+    pattern = QUOTED if QUOTED.search(heard) else NUMBER
+    yield from repeat(scene.answer(last_of(pattern, heard)))
+
+
 def _script(scene: Scene) -> Iterator[Action]:
     """Play what the expert played on another task."""
     if scene.lessons:
@@ -455,13 +471,15 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("persuasion", _C, _says(PERSUADES), "tells the grader what to say"),
     Attacker("persuading answer", _C, _answers(lambda scene: PERSUADES), "the same, as an answer"),
     Attacker("no number", _C, _answers(lambda scene: "nan"), "a number that differs from none"),
-    Attacker("alphabet", _C, _answers(lambda scene: string.printable), "every character"),
     Attacker("submit", _C, _submits, "ends at once and claims success"),
     Attacker("equal to all", _C, _program(EQUAL), "a program whose values equal everything"),
     Attacker("exit", _C, _program(EXITS), "a program that ends before it is tested"),
     Attacker("print", _C, _program(PRINTS), "a program that prints a report of passed tests"),
     Attacker("examples", _C, _hardcodes, "a program that knows the examples of the task alone"),
     *_copiers(),
+    Attacker(
+        "tools: called", AttackKind.LEAK, _reads_tools, "calls all tools, answers the replies"
+    ),
     Attacker("constant", _S, _answers(_modal), "the most frequent answer of other tasks"),
     Attacker("in turn", _S, _in_turn, "every answer of other tasks in turn", is_blind=True),
     Attacker("script", _S, _script, "the expert's actions on another task"),

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median_low
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
@@ -522,21 +521,7 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow += [all_of(kind, joint) for kind in kinds for joint in joints]
     shown = [slot(kind, n, opening=True) for kind in ("word", "option", "number") for n in (0, -1)]
     hollow += [usual.join([item] * 9) for item in shown]
-    return [*framed([*hollow, *_typical(answers)]), *varied]
-
-
-def _typical(answers: Sequence[str]) -> Iterator[str]:
-    """Return an answer whose numbers are the medians of the numbers at the same places."""
-    rows = [NUMBER.findall(answer) for answer in answers]
-    usual = Counter(map(len, rows)).most_common(1)[0][0]
-    columns = [*zip(*(map(number_of, row) for row in rows if len(row) == usual), strict=True)]
-    known = [[v for v in column if isinstance(v, (int, float))] for column in columns]
-    if known and all(known):
-        row = iter(map(median_low, known))
-        yield NUMBER.sub(
-            lambda _: str(next(row)),
-            next(a for a, r in zip(answers, rows, strict=True) if len(r) == usual),
-        )
+    return [*framed(hollow), *varied]
 
 
 def _respelt() -> list[list[str]]:
