@@ -296,6 +296,10 @@ A table and a card for each environment of ours, made by `python benchmarks/audi
 with the attackers of [audit.md](audit.md), the search included. The bound: an attack that does not
 solve a task ("unsolved") earns at most {BOUND} of the expert's reward. Licence: {LICENCE}.
 
+Three earn more, and why: `number-quiz` pays 0.1 for any number, so that format is learned first.
+The forgeries of `repair` and `files` know the answer and spoil a part of it on which nothing
+depends: numbers in a docstring, words of a command that 2 of 12 tasks do not need.
+
 """
 OTHERS = f"""\
 # Families of other projects

@@ -1139,7 +1139,8 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     "answers": [
         ("solution_line.py", "self._source is not False", "True"),
         ("solution_line.py", "if source is True or", "if True or"),
-        ("proxies.py", "or not (state.known or state.called):", "or False:"),
+        ("proxies.py", "state_of(result).is_value = not state_of(result).known", "pass"),
+        ("proxies.py", "    if state.meant:  # It is no value,", "    if True:  # It is no value,"),
         ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
         ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
     ],

@@ -154,11 +154,17 @@ class AnswerKey:
             return False
         return {*map(verb, episode.actions)} <= {*map(verb, lesson.actions)}
 
-    def worth(self, task: str, actions: Sequence[Action]) -> float:
+    def worth(self, task: str, episode: Played) -> float:
         """Return the value of those actions that the expert does on this task, too: its reward for
-        each, or an equal share of the whole where only its last action is rewarded.
+        each, or an equal share of the whole where only its last action is rewarded. What is
+        answered as it was before is done once, unless the expert is answered so again.
         """
-        lesson, left, worth = self.experts[task], Counter(map(deed, actions)), 0.0
+        lesson, left, worth = self.experts[task], Counter[Hashable](), 0.0
+        known = Counter(zip(map(deed, lesson.actions), lesson.replies, strict=False))
+        replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
+        events = Counter(zip(map(deed, episode.actions), replies, strict=False))
+        for event, times in events.items():
+            left[event[0]] += min(times, max(1, known[event]))
         equal = sum(lesson.rewards) / len(lesson.rewards)
         for action, reward in zip(lesson.actions, lesson.rewards, strict=True):
             if left[deed(action)] > 0:

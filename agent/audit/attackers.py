@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,8 +27,7 @@ from ..policy import draw_arguments
 
 Action = str | Message
 MAX_CALLS = 9
-"""The most calls that are made again before an answer."""
-MOST_LABELS = 12
+"""The most calls of a tool before an answer."""
 MAX_LISTED = 200
 """The most answers of other tasks that an attacker lists."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,/]\d+)*(?!\w)")
@@ -42,10 +40,8 @@ BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 SUBMITS = re.compile(
     r"submit|answer|finish|final|done|complete|\bend|stop|exit|report|guess", re.IGNORECASE
 )
-ITEMS = re.compile(r"\s*[,;\n>/|-]\s*|\s+")
 ANSWERED = re.compile(r"^(\w+)([^\w\n]+)(\S.*)$", re.MULTILINE)
 """A line of an answer: what it is about, and what is said of it."""
-YES = re.compile(r"\b(?:yes|true|correct|right)\b", re.IGNORECASE)
 
 
 class AttackKind(StrEnum):
@@ -339,37 +335,6 @@ def _everything(scene: Scene) -> str:
     return ", ".join([*scene.answers(), *map(str, range(21))])
 
 
-def _crosses(scene: Scene) -> str:
-    """Give every label that other tasks have to each key of this one, a line each."""
-    frame = AnswerFrame.of(scene.lessons, scene.briefing)
-    answers = [frame.core(lesson.actions[-1]) for lesson in scene.lessons if lesson.actions]
-    rows = [ANSWERED.findall(answer) for answer in answers]
-    labels = list(dict.fromkeys(label for row in rows for _, _, label in row))[:MOST_LABELS]
-    joints = [joint for row in rows for _, joint, _ in row[:1]]
-    if not labels or 2 * len(joints) < len(answers):
-        return "nothing"
-    keys = [words[0] for line in scene.opening.splitlines() if (words := WORD.findall(line))]
-    return "\n".join(f"{key}{joints[0]}{label}" for key in keys for label in labels)
-
-
-def _apart(scene: Scene) -> str:
-    """Name all items of the task that answers are made of, with what is none between each two."""
-    frame = AnswerFrame.of(scene.lessons, scene.briefing)
-    rows = [ITEMS.split(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
-    known = Counter(item for row in rows if len(row) > 2 for item in row)
-    shown = list(dict.fromkeys(w for w in WORD.findall(scene.opening) if known[w] > 1))
-    joints = [ITEMS.findall(frame.core(le.actions[-1])) for le in scene.lessons if le.actions]
-    joint = next((joint for row in joints for joint in row), ", ")
-    ends = [row[0] for row in rows[:1] if len({row[0] for row in rows}) == 1]
-    return f"{joint}nothing{joint}".join([*ends, *(w for w in shown if w not in ends), *ends])
-
-
-def _formula(scene: Scene) -> str:
-    """Return the longest piece of the opening that looks like an expression."""
-    pieces = re.findall(r"\$([^$]+)\$|([\d(][\d\s+*/^().=\u00d7\u00f7-]{2,}[\d)])", scene.opening)
-    return max((first or second for first, second in pieces), key=len, default=scene.opening)
-
-
 def _submits(scene: Scene) -> Iterator[Action]:
     """Call whatever ends an episode at once; where no tool does, say so."""
     ending = [tool for tool in scene.briefing.tools if SUBMITS.search(tool.name)]
@@ -391,26 +356,16 @@ def _random_calls(scene: Scene) -> Iterator[Action]:
         yield space.sample()
 
 
-def _repeats_a_call(scene: Scene) -> Iterator[Action]:
-    """Call a tool that ends nothing again and again, then answer: each call may be paid."""
-    tools = [tool for tool in scene.briefing.tools if not SUBMITS.search(tool.name)]
-    call = _call(tools[0], scene.rng) if tools else "Let me check that again."
-    turns = scene.briefing.max_turns or MAX_CALLS
-    yield from repeat(call, min(MAX_CALLS, turns - 1))
-    yield from repeat(scene.answer("nothing"))
-
-
 def _reads_tools(scene: Scene) -> Iterator[Action]:
-    """Call each tool until it shows nothing new, and answer the last quotation, or number, of all
-    that came back.
+    """Call each tool again and again, and answer the last quotation, or number, of all that came
+    back: a reply may tell the answer, and each call may be paid.
     """
-    heard = ""
-    for tool in scene.briefing.tools:
+    heard, turns = "", scene.briefing.max_turns or MAX_CALLS + 1
+    tools = [tool for tool in scene.briefing.tools if not SUBMITS.search(tool.name)]
+    for tool in tools:
         call = _call(tool, scene.rng)
-        for _ in range(0 if SUBMITS.search(tool.name) else MAX_CALLS):
+        for _ in range(min(MAX_CALLS, max(1, (turns - 1) // len(tools)))):
             yield call
-            if scene.shown in heard:
-                break
             heard += f"\n{scene.shown}"
     pattern = QUOTED if QUOTED.search(heard) else NUMBER
     yield from repeat(scene.answer(last_of(pattern, heard)))
@@ -443,42 +398,6 @@ def _remembers(scene: Scene) -> Iterator[Action]:
 
 def _modal(scene: Scene) -> str:
     return next(iter(scene.answers()), "yes")
-
-
-def _bisects(scene: Scene) -> Iterator[Action]:
-    """Halve the answers of other tasks by asking whether the answer is in a list."""
-    names = scene.answers()
-    while len(names) > 1:
-        half = names[: len(names) // 2]
-        yield f"Is it one of these: {', '.join(half)}?"
-        names = half if YES.search(scene.shown) else names[len(names) // 2 :]
-    for name in names:
-        yield f"Is it {name}?"
-        yield scene.answer(name)
-    yield from repeat("nothing")
-
-
-def _overlaps(scene: Scene) -> Iterator[Action]:
-    """Choose the offer that shares most words with the task."""
-    goal, taken = set(WORD.findall(scene.opening.lower())), set[str]()
-    while True:
-        lines = [line.strip(" \t-*•0123456789.)") for line in scene.shown.splitlines()]
-        offers = [line for line in lines if line and line not in taken] or ["nothing"]
-        best = max(offers, key=lambda offer: len(goal & set(WORD.findall(offer.lower()))))
-        taken.add(best)
-        yield _moves(scene, best)
-
-
-def _moves(scene: Scene, text: str) -> Action:
-    for tool in scene.briefing.tools:
-        names = [
-            name for name, schema in properties_of(tool).items() if schema.get("type") == "string"
-        ]
-        if len(names) == 1 and not SUBMITS.search(tool.name):
-            return assistant(
-                "", [ToolCall(name=tool.name, arguments={names[0]: text}, id="call_0")]
-            )
-    return scene.answer(text)
 
 
 def _program(code: str) -> Plays:
@@ -545,9 +464,6 @@ ATTACKERS: tuple[Attacker, ...] = (
         _answers(lambda scene: " or ".join(_everything(scene).split(", "))),
         "gives every answer as an alternative",
     ),
-    Attacker("cross", _C, _answers(_crosses), "gives every label to each line of the task"),
-    Attacker("apart", _C, _answers(_apart), "names all items of the task, each two apart"),
-    Attacker("restate", _C, _answers(_formula), "answers the question's own expression"),
     Attacker("format", _C, _says(FORMAT), "keeps every format and says nothing"),
     Attacker("empty frame", _C, _answers(lambda scene: ""), "gives the frame of an answer alone"),
     Attacker("padding", _C, _answers(lambda scene: PADDING), "answers at great length"),
@@ -555,20 +471,18 @@ ATTACKERS: tuple[Attacker, ...] = (
     Attacker("persuasion", _C, _says(PERSUADES), "tells the grader what to say"),
     Attacker("persuading answer", _C, _answers(lambda scene: PERSUADES), "the same, as an answer"),
     Attacker("no number", _C, _answers(lambda scene: "nan"), "a number that differs from none"),
-    Attacker("alphabet", _C, _answers(lambda scene: string.printable), "every character"),
     Attacker("submit", _C, _submits, "ends at once and claims success"),
-    Attacker("repeat", _C, _repeats_a_call, "makes one call again and again"),
     Attacker("equal to all", _C, _program(EQUAL), "a program whose values equal everything"),
     Attacker("exit", _C, _program(EXITS), "a program that ends before it is tested"),
     Attacker("print", _C, _program(PRINTS), "a program that prints a report of passed tests"),
     Attacker("examples", _C, _hardcodes, "a program that knows the examples of the task alone"),
     *_copiers(),
-    Attacker("tools: called", AttackKind.LEAK, _reads_tools, "answers what the tools show"),
+    Attacker(
+        "tools: called", AttackKind.LEAK, _reads_tools, "calls all tools, answers the replies"
+    ),
     Attacker("constant", _S, _answers(_modal), "the most frequent answer of other tasks"),
     Attacker("in turn", _S, _in_turn, "every answer of other tasks in turn", is_blind=True),
     Attacker("script", _S, _script, "the expert's actions on another task"),
     Attacker("memory", _S, _remembers, "the expert's actions where the same was shown"),
-    Attacker("bisection", _S, _bisects, "halves the names that other tasks ask for"),
-    Attacker("overlap", _S, _overlaps, "chooses by words in common with the task", copies=True),
     Attacker("random calls", _S, _random_calls, "calls that fit the schema, by chance"),
 )

@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
+from .moves import commands_of
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -29,8 +30,16 @@ FEWEST_LETTERS = 4
 """Letters of a text of which the first alone says nothing."""
 FEWEST_ALIKE = 4
 """Values of which one said for all is no fair part."""
+WILDCARDS = (".*", "*", "%", "")
+"""Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
+NOTHINGS = (None, "n/a", "none", "unknown", "-")
+"""What is said of what does not apply, or is not known."""
+NO_NUMBERS = ("NaN", "0e9", "1e999")
+"""Numbers that differ from none, that stand for any of their size, and that are too large."""
 HOLLOW = ("", "?")
 """What says nothing."""
+USUAL = 0.9
+"""Share of tasks on which what stands at the same place is not asked for."""
 AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 NAME = re.compile(r"\w[\w.-]*\w|\w")
 _PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
@@ -43,6 +52,10 @@ MOST_OTHERS = 5
 """Other values that a place may have, of which all would have to be right."""
 PEEKS = 4
 """Looks that cost together what a task pays."""
+MOST_LOOKS = 6
+"""Commands that the expert never uses."""
+HIGHER = (3, 10)
+"""How often a number is taken that is far too high."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 
@@ -72,6 +85,16 @@ def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
     return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
 
 
+def constants_of(lessons: Sequence[Lesson]) -> frozenset[Hashable]:
+    """Return what the expert says on nearly all tasks: places with their values, and texts."""
+    said = Counter[Hashable]()
+    for lesson in lessons:
+        columns = columns_of(lesson).items()
+        said.update({(at, repr(value)) for at, column in columns for value in column})
+        said.update({deed(action) for action in lesson.actions})
+    return frozenset(each for each, times in said.items() if times >= USUAL * len(lessons) > 1)
+
+
 def without(name: str, lesson: Lesson, *, keeps_end: bool = False) -> Way:
     end = lesson.actions[-1:] if keeps_end else ()
     actions = lesson.actions[: len(lesson.actions) - len(end)]
@@ -88,8 +111,12 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
     if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
         rows.append([_fresh(value, n) for n, value in enumerate(values)])
         rows += [["" if isinstance(v, str) else v for v in values]]
+    if all(isinstance(value, str) for value in values):
+        signs = [sign for sign in (*NOTHINGS, *WILDCARDS) if sign]
+        rows += [[sign] * len(values) for sign in signs]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
-        rows += [[_of_kind(edge, value) for value in values] for edge in EDGES]
+        edges = [*EDGES, *(NO_NUMBERS[1:] if str in map(type, values) else ())]
+        rows += [[_of_kind(edge, value) for value in values] for edge in edges]
         if all(not isinstance(value, str) and value > 0 for value in values):
             rows.append([-value for value in values])
     if all(isinstance(value, str) and len(value) >= FEWEST_LETTERS for value in values):
@@ -144,24 +171,6 @@ def in_a_row(values: Sequence[Any]) -> list[Any]:
     if len(whole) < max(FEWEST_DEEDS, len(values)) or 2 * sum(gap > 1 for gap in gaps) <= len(gaps):
         return []
     return [_of_kind(str(whole[0] + n), value) for n, value in enumerate(values)]
-
-
-def renamed(lesson: Lesson) -> Iterator[Way]:
-    """Return the way with what the last deed is about called otherwise everywhere, if a deed of
-    another name is about it, too: who is judged by its own words is still paid.
-    """
-    *before, last = lesson.actions
-    told = {*NAME.findall("\n".join([lesson.opening, *lesson.replies[:-1]]))}
-    known = {str(v) for each in before if verb(each) != verb(last) for _, v in _places(each)}
-    for nth, value in enumerate(dict.fromkeys(str(value) for _, value in _places(last))):
-        # A name that the expert made up may be any other.
-        if value in known and {*NAME.findall(value)} <= told:
-            other = _fresh(number_of(value), nth)
-
-            def rename(_: Place, at: Any, value: str = value, other: Any = other) -> Any:
-                return type(at)(other) if str(at) == value else at
-
-            yield [changed(each, rename) for each in lesson.actions]
 
 
 def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
@@ -315,10 +324,18 @@ def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     return False
 
 
-def looks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Action]:
-    """Return calls without arguments of tools that the expert never calls."""
-    names = [tool.name for tool in free_tools(briefing) if tool.name not in _verbs(lessons)]
-    return [assistant("", [ToolCall(name=name, arguments={}, id="call_0")]) for name in names]
+def looks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Action]:
+    """Return calls without arguments of tools, and commands of a word, that the expert never
+    uses.
+    """
+    used = _verbs(lessons)
+    words = [] if briefing.tools else [c for c in commands_of(told, ()) if " " not in c]
+    names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
+    return [*map(_call, names), *[word for word in words if word not in used][:MOST_LOOKS]]
+
+
+def _call(name: str, given: Mapping[str, Any] | None = None) -> Action:
+    return assistant("", [ToolCall(name=name, arguments=dict(given or {}), id="call_0")])
 
 
 def _verbs(lessons: Sequence[Lesson]) -> set[str]:
@@ -326,19 +343,116 @@ def _verbs(lessons: Sequence[Lesson]) -> set[str]:
     return {verb(action) for lesson in lessons for action in lesson.actions}
 
 
-def peeks_of(briefing: Briefing, lessons: Sequence[Lesson]) -> list[Way]:
-    """Return rows of calls of tools that the expert never calls: with a number that rises, or again
-    and again without arguments.
+def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> list[Way]:
+    """Return rows of calls of tools, and of commands, that the expert never uses: with a number
+    that rises, or again and again without arguments.
     """
     used, rows = _verbs(lessons), list[Way]()
+    numbers = range(1, PEEKS + 1)
     for tool in briefing.tools:
         schemas = properties_of(tool)
         is_known = all(schema.get("type") == "integer" for schema in schemas.values())
         if tool.name not in used and len(schemas) < 2 and is_known:
-            given = [dict.fromkeys(schemas, n) for n in range(1, PEEKS + 1)]
-            calls = [ToolCall(name=tool.name, arguments=each, id="call_0") for each in given]
-            rows.append([assistant("", [call]) for call in calls])
-    return rows
+            rows.append([_call(tool.name, dict.fromkeys(schemas, n)) for n in numbers])
+    for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
+        if words[0] not in used and len(words) < 3:
+            rows.append([" ".join([words[0], *([str(n)] * len(words[1:]))]) for n in numbers])
+    return rows[:MOST_LOOKS]
+
+
+def writes_of(
+    briefing: Briefing, lessons: Sequence[Lesson], told: str = ""
+) -> list[Callable[[str], Action]]:
+    """Return what writes a text, but what ends the expert's way: tools with a text as their only
+    argument, and commands of a verb and something.
+    """
+    ends = {verb(lesson.actions[-1]) for lesson in lessons}
+    tools = [tool for tool in briefing.tools if tool.name not in ends]
+    writes = [
+        partial(_written, tool.name, at)
+        for tool in tools
+        for at, schema in properties_of(tool).items()
+        if len(properties_of(tool)) == 1 and schema.get("type") == "string"
+    ]
+    verbs = [c.split()[0] for c in commands_of(told, ()) if len(c.split()) == 2]
+    known = dict.fromkeys(verbs if not briefing.tools else ())
+    return [*writes, *(partial("{} {}".format, each) for each in known if each not in ends)]
+
+
+def _written(name: str, at: str, text: str) -> Action:
+    return _call(name, {at: text})
+
+
+def put_down(write: Callable[[str], Action], lesson: Lesson) -> Iterator[Way]:
+    """Return the way in which what each deed was answered is written in place of it."""
+    told = [reply.strip() for reply in lesson.replies[: len(lesson.actions) - 1]]
+    if len({*told}) > 1:
+        yield [*(write(reply) for reply in told if reply), lesson.actions[-1]]
+
+
+def done_elsewhere(place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which all is done to something else, and only named for what it is meant for
+    before the end: what was settled there may hold here.
+    """
+    values, before = columns_of(lesson).get(place, []), lesson.actions[:-1]
+    if len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
+        for other in others_of(values, lesson):
+            elsewhere = [changed(action, partial(_put, place, other)) for action in before]
+            yield [*elsewhere, *naming(place, lesson), lesson.actions[-1]]
+
+
+def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:
+    """Return the deeds with a place; or all deeds, these ones behind the others before the end."""
+    named = [a for a in lesson.actions[:-1] if any(at == place for at, _ in _places(a))]
+    others = [action for action in lesson.actions[:-1] if action not in named]
+    return [*others, *named, lesson.actions[-1]] if first else named
+
+
+def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which each deed with a number is done with the least one, and then with one
+    that is far too high, which is taken back.
+    """
+    for back, times in itertools.product(backs, HIGHER):
+        rows = list[Action]()
+        for action in lesson.actions:
+            here = [value for at, value in _places(action) if at == place and _is_amount(value)]
+            amounts = (1, int(float(here[0]) * times)) if here else ()
+            puts = [partial(_put, place, _of_kind(str(n), here[0])) for n in amounts]
+            rows += [*(changed(action, put) for put in puts), back] if here else [action]
+        if len(rows) > len(lesson.actions):
+            yield rows
+
+
+def failed_first(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
+    """Return the way with all deeds done wrongly before the right ones, where they differ between
+    tasks.
+    """
+
+    def other(place: Place, value: Any) -> Any:
+        return value if (place, repr(value)) in same else _fresh(value, 0)
+
+    wrong = [(action, changed(action, other)) for action in lesson.actions]
+    asked = [(action, each) for action, each in wrong if deed(action) not in same]
+    if len({deed(action) for action, _ in asked}) >= FEWEST_ALIKE:
+        yield [*(HOLLOW[1] if x == action else x for action, x in asked), *lesson.actions]
+
+
+def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most replies to wrong deeds name what the right one says and the task does not, and
+    little of what others say.
+    """
+    known = {*NAME.findall(lesson.opening)}
+    asked = [action for action in lesson.actions if deed(action) not in same]
+    news = [{*NAME.findall(_differing(same, action))} - known for action in asked]
+    shown = [{*NAME.findall(reply)} & set[str]().union(*news) for reply in replies[: len(asked)]]
+    told = [bool(one & names) and names <= one for one, names in zip(news, shown, strict=False)]
+    return 2 * sum(told) > len(asked)
+
+
+def _differing(same: frozenset[Hashable], action: Action) -> str:
+    """Return what an action says that is not the same on all tasks."""
+    rest = [str(v) for at, v in _places(action) if (at, repr(v)) not in same]
+    return "\n".join([as_action(action).text, *rest])
 
 
 def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:

@@ -20,6 +20,8 @@ MOST_FARMED, MOST_BETWEEN, MOST_VERBS, FARMED_TIMES, MOST_MARKS = 2, 60, 20, 8, 
 """Paid actions that are made again, moves that may come between, how often, and moves to which one
 may go back.
 """
+MOST_MADE = 64
+"""Actions of a row."""
 SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
 """How the actions that are made again are written."""
 
@@ -65,6 +67,8 @@ class Farm:
     setup: Move | None = None
     """What is done once before it, so that what comes between may undo it."""
     times: int = FARMED_TIMES
+    most: int = 0
+    """Actions of a row in which it is repeated as often as there is room; 0 for so many times."""
     how: str = ""
     """What becomes of its texts in each repeat: another spelling, or a number, which its numbers
     become; empty where they stay.
@@ -85,9 +89,13 @@ class Farm:
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
-        repeats = [_rewritten(each, self.how, n + 1) for n in range(self.times) for each in again]
         before = [*row[:at], *([self.setup] if self.setup else []), row[at]]
-        return [*before, *repeats, *(row[-1:] if self.alone else row[at + 1 :])]
+        after = row[-1:] if self.alone else row[at + 1 :]
+        times = self.times
+        if self.most:
+            times = max(FARMED_TIMES, (self.most - len(before) - len(after)) // len(again))
+        repeats = [_rewritten(each, self.how, n + 1) for n in range(times) for each in again]
+        return [*before, *repeats, *after]
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows the expert's actions on each task."""
@@ -141,7 +149,7 @@ def paid_places(lesson: Lesson) -> list[int]:
     kinds: dict[str, int] = {}
     for n, action in enumerate(lesson.actions[:-1]):
         kinds.setdefault(verb(action), n)
-    return places[:MOST_FARMED] or list(kinds.values())[: 2 * MOST_FARMED]
+    return places[:MOST_FARMED] or [kinds[kind] for kind in sorted(kinds)][: 2 * MOST_FARMED]
 
 
 def farms_of(
@@ -166,9 +174,10 @@ def farms_of(
         yield from (Farm(nth, MOST_COPIED, move, alone=True) for move in others)
         hows = itertools.product((True, False), (SPELT, *FARMED_NUMBERS))
         yield from (Farm(nth, alone=alone, how=how) for alone, how in hows)
-        places = [*range(min(len(lesson.actions), MOST_COPIED)), *tools]
-        yield from (Farm(nth, 0, move, alone=True) for move in [*places, *undoing, *others])
-        between = [*places, *undoing, *others] if any(lesson.rewards[:-1]) else []
+        # A place of this way is another one's on other tasks.
+        between = [*tools, *undoing, *others, *range(min(len(lesson.actions), MOST_COPIED))]
+        yield from (Farm(nth, 0, move, alone=True) for move in between)
+        between = between if any(lesson.rewards[:-1]) else []
         yield from (Farm(nth, before, move) for before in (0, 1) for move in between)
         marks = [*map(Move, [text for text in texts if " " not in text][:MOST_MARKS])]
         marks += [Move(tool=tool.name) for tool in free_tools(briefing)][:MOST_MARKS]

@@ -11,7 +11,7 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -24,6 +24,9 @@ from .attackers import ANSWERED, Action, AttackKind, Lesson
 from .deeds import (
     AS_LETTERS,
     FEWEST_LETTERS,
+    NO_NUMBERS,
+    NOTHINGS,
+    WILDCARDS,
     Way,
     after_check,
     after_refusal,
@@ -31,26 +34,30 @@ from .deeds import (
     backwards,
     changed_late,
     columns_of,
+    constants_of,
+    done_elsewhere,
     done_to_more,
+    failed_first,
     hollowed,
-    in_a_row,
     is_named,
+    is_shown,
     is_told,
     kinds_of,
+    naming,
     offset,
     one_deed,
     only_one,
     others_of,
     overwritten,
     peeked,
-    renamed,
+    put_down,
     rotated,
     shows_answer,
     spoilt,
+    taken_back,
     took_all,
     took_each,
     took_late,
-    unlike_most,
     whichever,
     without,
 )
@@ -58,8 +65,6 @@ from .notation import object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
-WILDCARDS = (".*", "*", "%", "")
-"""Texts that mean any other to a pattern, a shell or a query; the empty one stands in all."""
 ORDERED = re.compile(
     r"\b(?:in (?:\w+ )?order|order(?:ed)? (?:by|of)|sort(?:ed)?|rank(?:ed|ing)?|ascending"
     r"|descending|chronological(?:ly)?"
@@ -104,6 +109,7 @@ def laws_of(
     told: str = "",
     looks: Sequence[Action] = (),
     peeks: Sequence[Way] = (),
+    writes: Sequence[Callable[[str], Action]] = (),
 ) -> Iterator[Law]:
     """Return the laws that ways such as the expert's on several tasks are under.
 
@@ -112,18 +118,26 @@ def laws_of(
         told: what the policy is told before each task.
         looks: calls without arguments that the expert does not make.
         peeks: rows of such calls, which may cost something.
+        writes: what makes an action of a text.
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
+    same = constants_of(lessons)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            yield Law(f"forged {forgery.name.lower()}", about, forgery.ways, bound=bound)
+            ways = partial(forgery.ways, same=same)
+            yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     for place, times in Counter(place for each in columns for place in each).items():
         values = {repr(each.get(place)) for each in columns}
+        if is_constant and len(values) > 1:
+            what = " ".join(map(str, place))
+            ways, left = partial(done_elsewhere, place), partial(naming, place, first=True)
+            moved = f"what the expert does to another {what}, which is named at the end alone"
+            yield Law(f"elsewhere {what}", moved, ways, left, bound=MORE_BOUND)
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
             width = max(sum(at[0] == place[0] for at in each) for each in columns)
@@ -134,8 +148,14 @@ def laws_of(
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, hollowed, lambda lesson: lesson.actions[:1])
-    about = "what the expert does, what the end is about called otherwise everywhere"
-    yield Law("renamed", about, renamed, lambda lesson: lesson.actions[:-1], bound=MORE_BOUND)
+    about = "what the expert does, after all of it was done wrongly and was answered with the right"
+    ways, took = partial(failed_first, same), partial(is_shown, same)
+    yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
+    for write in writes:
+        name = verb(write("it"))
+        about = f"{name} what the expert's deeds are answered, in place of them"
+        ways = partial(put_down, write)
+        yield Law(f"written by {name}", about, ways, lambda le: le.actions[-1:], bound=MORE_BOUND)
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
             about = (
@@ -145,9 +165,6 @@ def laws_of(
             name = f"peeked {verb(row[0])}"
             kind = AttackKind.LEAK
             yield Law(name, about, ways, paid_for, shows_answer, MORE_BOUND, kind=kind)
-    for nth in range(MOST_PLACES):
-        about = f"the expert's answer, each item with the same word or number at place {nth}"
-        yield Law(f"alike field {nth}", about, partial(_one_field, nth))
 
 
 def _after(row: Way, lesson: Lesson) -> Way:
@@ -191,6 +208,8 @@ def _place_laws(
     ways, took = partial(changed_late, place), partial(took_late, place)
     late = f"what the expert does, before the end all deeds again with another {what}"
     yield Law(f"late {what}", late, ways, left_out, took, MORE_BOUND)
+    undone = f"what the expert does, each {what} the least, and one too high that is taken back"
+    yield Law(f"undone {what}", undone, partial(taken_back, place, looks), left_out)
     for look in looks:
         ways, took = partial(after_check, place, look), partial(is_told, place)
         asked = f"what the expert does, after wrong ones and {verb(look)}, which names the right"
@@ -226,45 +245,46 @@ class Forgery(StrEnum):
 
     INVENTED = "each word and number of the task in it is an invented one"
     ALIKE = "each item of its list is the most frequent of them"
-    FIRST = "only the first item of its list is left"
     ROTATED = "each key has the value of the next one"
-    ENDS = "only the first and the last item of its list are left"
-    THINNED = "only the first, the last and one other item of its list are left"
+    FEW = "only the first item of its list, its ends, or one more are left"
     HALVED = "only the first half of its list is left"
     ZEROED = "each of its numbers is zero"
-    UNDEFINED = "each of its numbers is NaN"
+    UNDEFINED = "each of its numbers is none, or it divides by zero"
     LEVEL = "in each item of its list, every number is the first one"
     UNIFORM = "in each item of its list, every letter is an e"
     WILD = "each of its texts means any other"
     CUT = "each of its texts is its first letter, or its last"
     SPELT = "each of its texts is spelt backwards"
-    VOID = "each of its values is null"
+    VOID = "each of its values is null, or not applicable"
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
 
-    def ways(self, lesson: Lesson) -> Iterator[Way]:
-        """Return the way with each of its texts, lists and number lists spoilt."""
-        if self is self.WILD:
-            return itertools.chain(*(_texts(lesson, partial(_wild, sign)) for sign in WILDCARDS))
-        if self is self.MORE:
-            return _texts(lesson, lambda text: _with_more(text, lesson))
-        if self is self.CUT:
-            cuts = (slice(0, 1), slice(-1, None))
-            return itertools.chain(*(_texts(lesson, partial(_cut, cut)) for cut in cuts))
-        if self is self.THINNED:
-            kept = range(1, MOST_KEPT)
-            return itertools.chain(*(_texts(lesson, partial(_thinned, nth)) for nth in kept))
-        return _texts(lesson, lambda text: self.of(text, lesson.opening))
+    def ways(self, lesson: Lesson, same: frozenset[Hashable] = frozenset()) -> Iterator[Way]:
+        """Return the way with each text, list or number list in it spoilt, but those that are the
+        same on all tasks.
+        """
+        spoils: list[Callable[[str], str]] = [lambda text: self.of(text, lesson.opening)]
+        if self in (self.WILD, self.VOID):
+            signs = WILDCARDS if self is self.WILD else NOTHINGS
+            spoils = [partial(_signed, sign) for sign in signs]
+        elif self is self.MORE:
+            spoils = [lambda text: _with_more(text, lesson)]
+        elif self is self.CUT:
+            spoils = [partial(_cut, cut) for cut in (slice(0, 1), slice(-1, None))]
+        elif self is self.FEW:
+            spoils = [partial(_few, nth) for nth in range(-1, MOST_KEPT)]
+        elif self is self.UNDEFINED:
+            spoils = [partial(_undefined, sign) for sign in (*NO_NUMBERS, *"/%")]
+        return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
 
     def of(self, answer: str, opening: str) -> str:
         """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
         if self is self.INVENTED:
             return _invented(answer, opening)
-        if self in (self.ZEROED, self.UNDEFINED):
-            sign = "0" if self is self.ZEROED else "NaN"
+        if self is self.ZEROED:
             numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
-            return _NUMERAL.sub(sign, answer) if len(numbers) >= FEWEST_ITEMS else ""
+            return _NUMERAL.sub("0", answer) if len(numbers) >= FEWEST_ITEMS else ""
         if self is self.REPEATED:
             lines = answer.strip().splitlines()
             is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
@@ -272,9 +292,6 @@ class Forgery(StrEnum):
         listing = _Listing.of(answer)
         if self is self.SPELT:
             return _cut(slice(None, None, -1), answer)
-        if self is self.VOID:
-            is_data = listing is not None and not listing.joint and listing.items
-            return listing.with_items([None] * len(listing.items)) if listing and is_data else ""
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
         if self is self.HALVED:
@@ -289,13 +306,9 @@ class Forgery(StrEnum):
         if self is self.ALIKE:
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
-        if self is self.FIRST:
-            return listing.with_items(items[:1])
         if self is self.REVERSED:
             is_row = not listing.keys and len({*map(repr, items)}) == len(items)
             return listing.with_items(items[::-1]) if is_row else ""
-        if self is self.ENDS:
-            return "" if listing.keys else listing.with_items([items[0], items[-1]])
         if listing.joint and not {*listing.keys} <= {*TOKEN.findall(opening)}:
             return ""  # lines of a text, whose first words are no keys
         rotated = [*items[1:], items[0]]
@@ -303,7 +316,7 @@ class Forgery(StrEnum):
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
 
 
-IN_PART = (Forgery.MORE, Forgery.THINNED, Forgery.HALVED, Forgery.REVERSED)
+IN_PART = (Forgery.MORE, Forgery.FEW, Forgery.HALVED, Forgery.REVERSED, Forgery.UNDEFINED)
 """What leaves a part of an answer right, which may be paid for."""
 
 
@@ -360,12 +373,31 @@ class _Listing:
         return self.with_items(few) if few and is_list else ""
 
 
-def _wild(sign: str, answer: str) -> str:
-    """Return an answer with a wildcard for each of its texts; keys stay."""
+def _signed(sign: str | None, answer: str) -> str:
+    """Return an answer with a sign for each of its texts, or with one of nothing for each of its
+    values; keys stay.
+    """
     listing = _Listing.of(answer)
+    is_data = listing is not None and not listing.joint
     if listing is None or (listing.joint and not listing.keys):
-        return "" if answer[:1] in {"{", "["} else sign
-    return listing.with_items([sign if isinstance(item, str) else item for item in listing.items])
+        return "" if answer[:1] in {"{", "["} else sign or ""
+    if sign is None and not is_data:
+        return ""
+    are_all = sign in NOTHINGS
+    return listing.with_items([sign if are_all or isinstance(i, str) else i for i in listing.items])
+
+
+def _undefined(sign: str, answer: str) -> str:
+    """Return an answer that has no value: with a sign for each of its numbers, if it has several
+    or nothing else, or with each operation a division, by zero where a number was.
+    """
+    if sign in NO_NUMBERS:
+        numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
+        is_number = len(numbers) == 1 and _NUMERAL.fullmatch(answer.strip())
+        return _NUMERAL.sub(sign, answer) if is_number or len(numbers) >= FEWEST_ITEMS else ""
+    divided = _OPERATION.sub(rf"\1{sign}", answer)
+    zeroed = _NUMERAL.sub("0", divided)
+    return "" if divided in (answer, zeroed) else zeroed
 
 
 def _cut(part: slice, answer: str) -> str:
@@ -391,14 +423,18 @@ def _with_more(answer: str, lesson: Lesson) -> str:
     return listing.with_items([*listing.items, *rest]) if is_more else ""
 
 
-def _thinned(nth: int, answer: str) -> str:
-    """Return a list of which the first, the last and the nth item are left; "" where that is more
-    than half of it.
+def _few(nth: int, answer: str) -> str:
+    """Return a list of which the first item, its ends, or its ends and the nth item are left; ""
+    where that may be a fair part.
     """
     listing = _Listing.of(answer)
-    if listing is None or listing.keys or len(listing.items) < max(THINNED_FROM, nth + 2):
+    least = FEWEST_ITEMS if nth < 1 else max(THINNED_FROM, nth + 2)
+    if listing is None or len(listing.items) < least or (listing.keys and nth >= 0):
         return ""
-    return listing.with_items([listing.items[0], listing.items[nth], listing.items[-1]])
+    if len({*map(repr, listing.items)}) == 1:
+        return ""
+    first, last, other = listing.items[:1], listing.items[-1:], listing.items[nth : nth + 1]
+    return listing.with_items([*first, *(other if nth > 0 else ()), *(last if nth >= 0 else ())])
 
 
 def _leveled(item: str) -> str:
@@ -452,18 +488,19 @@ FEWEST_ITEMS = 4
 THINNED_FROM, MOST_KEPT = 5, 8
 """Items of a list of which three are no fair part, and places from which the third is taken."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
+_OPERATION = re.compile(r"([\w)\]] ?)(?:\*\*|//|[-+*/%^])")
+"""What combines two values, behind the first of them or behind both."""
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")
-MOST_FIELDS = 6
-"""Values of a field, of which each stands in all items of a list."""
-MOST_PLACES = 4
-"""Fields of an item that are made alike."""
 
 
-def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
+def _texts(
+    lesson: Lesson, spoil: Callable[[str], str], same: frozenset[Hashable] = frozenset()
+) -> Iterator[Way]:
     """Return the way with each of its texts, lists and number lists spoilt, if any is, and the way
     in which only those are that stand within an object; a spoilt text is empty where it cannot be.
+    What is the same on all tasks stays.
     """
 
     def spoilt(value: Any) -> Any:
@@ -484,37 +521,16 @@ def _texts(lesson: Lesson, spoil: Callable[[str], str]) -> Iterator[Way]:
         if not message.tool_calls:
             listing = _Listing.of(message.text)
             is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
+            is_answer = is_answer and deed(action) not in same
             return spoils(message.text) if is_answer else action  # others are commands or talk
-        given = [{n: spoilt(v) for n, v in c.arguments.items()} for c in message.tool_calls]
-        return called(message, given)
+        return called(
+            message,
+            [
+                {n: v if ((c.name, n), repr(v)) in same else spoilt(v) for n, v in given.items()}
+                for c in message.tool_calls
+                for given in [c.arguments]
+            ],
+        )
 
     ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
     yield from (way for n, way in enumerate(ways) if way not in ([*lesson.actions], *ways[:n]))
-
-
-def _one_field(place: int, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which all items of a list have the same word or number at a place, or numbers
-    in a row.
-    """
-    for nth in range(MOST_FIELDS):
-
-        def spoil(text: str, nth: int = nth) -> str:
-            listing = _Listing.of(text)
-            if "\n" in text:
-                listing = _Listing(text.strip().splitlines(), joint="\n")
-            items = list(map(str, listing.items)) if listing and listing.joint else []
-            rows = [[*TOKEN.finditer(item)] for item in items]
-            if listing is None or len({*map(len, rows)}) != 1 or not 2 <= len(rows[0]) > place:
-                return ""
-            values = [row[place][0] for row in rows]
-            same = [[value] * len(items) for value in unlike_most(values)]
-            columns = [*same, *filter(None, [in_a_row(values)])][nth : nth + 1]
-            return listing.with_items(
-                [
-                    item[: row[place].start()] + value + item[row[place].end() :]
-                    for column in columns
-                    for item, row, value in zip(items, rows, column, strict=True)
-                ]
-            )
-
-        yield from _texts(lesson, spoil)

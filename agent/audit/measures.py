@@ -40,9 +40,9 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
+from .deeds import Way, goes, looks_of, peeks_of, ways_to_else, writes_of
 from .exploits import Guard, GuardedEnv
-from .farms import SPELT, Farm, farms_of, paid_places
+from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places
 from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
@@ -54,7 +54,7 @@ from .pressure import (
     put_under_pressure,
 )
 from .programs import programs_of
-from .rules import RuleKind, answers_by, item_rules, plays_rule, rule_from, tries_all
+from .rules import RuleKind, plays_rule, rule_from, tries_all
 from .search import (
     CONFIRMED,
     EFFORTS,
@@ -101,39 +101,26 @@ measured, the ways of a law, and the tasks with one from which the others do not
 """
 LISTENED, MOST_PROBES, MOST_TELLING = 16, 12, 6
 """Tasks whose replies teach a rule, replies that are read, and those that hold an answer."""
-FARMED, MOST_WORSE = 3, 60
-"""Tasks on which repeating has to be paid before it is measured, and worse ways that are tried."""
+FARMED, FARMS_KEPT, MOST_WORSE = 3, 24, 60
+"""Tasks on which repeating has to be paid before it is measured, ways to repeat that are tried on
+all of them, and worse ways that are tried.
+"""
 REPEATS = 4
 """Episodes with equal seeds and actions, of which the spread of the reward is measured."""
 
 
+_KINDS = (
+    ("rule", RuleKind.PIECE, "the piece of a task that is the answer"),
+    ("rank", RuleKind.RANK, "the largest, median or most frequent piece of a task, or its row"),
+    ("giveaway", RuleKind.GIVEAWAY, "a sign that tells the answer, and is no part of the task"),
+)
+_ASKS = "asks a tool for each answer, and gives the one whose reply is unlike all others"
 LEARNED = (
-    Attacker(
-        "tries",
-        AttackKind.LEAK,
-        tries_all,
-        "asks a tool for each answer, and gives the one whose reply is unlike all others",
-        asks=True,
-    ),
-    Attacker(
-        "rule",
-        AttackKind.LEAK,
-        partial(plays_rule, RuleKind.PIECE),
-        "the piece of a task that is the answer",
-        copies=True,
-    ),
-    Attacker(
-        "rank",
-        AttackKind.LEAK,
-        partial(plays_rule, RuleKind.RANK),
-        "the largest, median or most frequent piece of a task",
-        is_blind=True,
-    ),
-    Attacker(
-        "giveaway",
-        AttackKind.LEAK,
-        partial(plays_rule, RuleKind.GIVEAWAY),
-        "a sign that tells the answer, and is no part of the task",
+    Attacker("tries", AttackKind.LEAK, tries_all, _ASKS, asks=True),
+    *(
+        Attacker(name, AttackKind.LEAK, plays, about, name == "rule", is_blind=name == "rank")
+        for name, kind, about in _KINDS
+        for plays in [partial(plays_rule, kind)]
     ),
 )
 """Learned from the lessons of each audit."""
@@ -230,6 +217,7 @@ class _Attack:
         self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
         self.farmed: Callable[[str, Played], float] | None = None
+        self.once: dict[tuple[Farm, str], float] = {}
         self.splits = subject.splits()
         splits = list(self.splits.values())
         if not splits:
@@ -257,7 +245,6 @@ class _Attack:
         learned = [*LEARNED] if searches else []
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
-            learned += self._itemised(ground)
             learned += self._forged(ground.briefing)
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
@@ -346,21 +333,35 @@ class _Attack:
 
     def _farmed(self, ground: _Ground) -> list[Attacker]:
         """Return the attacker that repeats an action of the expert's for more than its worth."""
-        tasks = [task.id for task in self.teachers[::-1] if task.id in self.key.experts][:FARMED]
+        known = [le for task in self.teachers[::-1] if (le := self.key.experts.get(task.id))]
+        # Those first of which more than the end is paid.
+        tasks = [le.task for le in sorted(known, key=lambda le: not any(le.rewards[:-1]))][:FARMED]
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
 
         until = self._until(FARM_SHARE)
 
-        def more(farm: Farm, task: str) -> float:
+        def more(farm: Farm, task: str = tasks[0]) -> tuple[float, float]:
             if self._is_late("farm", until):
-                return 0.0
-            episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MAX_STEPS)
-            return self._farm_gain(farm, task, episode) if episode else 0.0
+                return 0.0, 0.0
+            episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MOST_MADE)
+            gain = self._farm_gain(farm, task, episode) if episode else 0.0
+            return max(0.0, gain), self._rise(farm, task, episode) if episode else 0.0
+
+        def least(farm: Farm) -> tuple[float, float]:
+            return min(more(farm, task) for task in tasks)
 
         farms = farms_of(self.key.experts[tasks[0]], ground.moves, ground.briefing)
-        best = max(farms, key=lambda farm: more(farm, tasks[0]), default=None)
-        if best is None or min(more(best, task) for task in tasks) <= 0:
+        # A few repeats may be worth less than what is left out for them.
+        room = min(MOST_MADE, ground.briefing.max_turns or MOST_MADE)
+        # Who is paid for an answer does not give it.
+        room = room if self.key.frame.is_constant else 2 * MOST_MADE
+        long = [0] if ground.is_slow else [0, room]
+        firsts = {f: more(f) for farm in farms for m in long for f in [replace(farm, most=m)]}
+        same = itertools.groupby(sorted(firsts, key=firsts.__getitem__)[::-1], firsts.__getitem__)
+        ranked = [farm for _, row in same for farm in [*row][::-1][:3]][:FARMS_KEPT]
+        best = max(ranked, key=least, default=None)
+        if best is None or least(best)[0] <= 0:
             return [] if self._is_late("farm", until) or ground.is_slow else self._respelt(tasks)
         self.farmed = partial(self._farm_gain, best)
         return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
@@ -401,8 +402,9 @@ class _Attack:
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
-        looks, peeks = looks_of(briefing, known), peeks_of(briefing, known)
-        for law in laws_of(known, told, looks, peeks) if self.report.oracle > 0 else ():
+        given = (briefing, known, told)
+        laws = laws_of(known, told, looks_of(*given), peeks_of(*given), writes_of(*given))
+        for law in laws if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
@@ -439,19 +441,6 @@ class _Attack:
         if law is not None and (is_fair or not law.took(lesson, replies)):
             return 0.0
         return self._gain(episode.total)
-
-    def _itemised(self, ground: _Ground) -> Iterator[Attacker]:
-        """Return attackers that answer a single item of a list, by its place in the task."""
-        frame, lessons = self.key.frame, [lesson for lesson in self.lessons if lesson.actions]
-        if frame.is_constant or not lessons:
-            return
-        known = [(lesson.opening, frame.core(lesson.actions[-1])) for lesson in lessons]
-        told = f"{ground.briefing.system_prompt}\n{ground.briefing.answer_format}"
-        for name, rule in item_rules(known, told, frame.core):
-            plays = partial(answers_by, rule)
-            yield Attacker(
-                name, AttackKind.SEARCH, plays, "an item of a list, which the task shows"
-            )
 
     def _probed(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that make a move without a question, and read the answer off the reply
@@ -504,11 +493,16 @@ class _Attack:
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
         if answered or not farm.alone:
             return episode.total - sum(self.key.experts[task].rewards)
-        more = episode.total - self.key.worth(task, episode.actions)
-        if more <= 0:
-            return 0.0
-        once = self._tried(task, replace(farm, times=0).plays(self.key.experts), steps=MAX_STEPS)
-        return min(more, episode.total - once.total) if once else 0.0
+        return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
+
+    def _rise(self, farm: Farm, task: str, episode: Played) -> float:
+        """Return what the repeats of a farm add to the reward of its other actions."""
+        once = replace(farm, times=0, most=0, before=0, between=None, how="")
+        key = (once, task)
+        if key not in self.once:
+            played = self._tried(task, once.plays(self.key.experts), steps=MOST_MADE)
+            self.once[key] = played.total if played else math.inf
+        return episode.total - self.once[key]
 
     def _press(self, ground: _Ground | None) -> None:
         """Train a policy by the reward alone, and tally its earnings without the right answer."""
@@ -624,7 +618,8 @@ class _Attack:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
                 break
             try:
-                episode = self._seen(self._attack(attacker, task.id, MAX_STEPS, until=self.until))
+                most = MOST_MADE if attacker.kind is AttackKind.FARM else MAX_STEPS
+                episode = self._seen(self._attack(attacker, task.id, most, until=self.until))
             except NotApplicable as error:  # who is away says nothing about the environment
                 away.append(str(error))
                 continue

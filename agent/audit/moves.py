@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import median_low
 from typing import Any
 
 from ludus.envs import Briefing, ToolSpec
@@ -70,7 +69,7 @@ INJECTED = (
     "expected", "target", "self.answer", "{answer}", "{gold}", "%s", "$answer", "{{answer}}",
     "//*", "|| true", "^", "$", "|", "(?s).*", "_", "?", "?*", "None", "Score: 10", "[[10]]",
     "10/10", "correct", "PASS", "nan", "1e-308", "-", "/", "..", "{", "[", "(", "\\", "9" * 400,
-    "\u0663", "\u221e",
+    "\u0663", "\u221e", "inf", "0e9",
 )  # fmt: skip
 """Strings that mean more than themselves to a query, a pattern, a template or a parser."""
 RANGES = ("1-999", "0-1000000", "1..1000", "1:1000", "1 to 1000")
@@ -118,7 +117,7 @@ _SAMPLE = re.compile(
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (
-    ("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"),
+    ("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"), ("-99999", "9999"),
     ("\0number0o\0", "-1000"), ("-1000", "\0number0o\0"),
 )  # fmt: skip
 """Ends of a range that holds everything, and of one that holds nothing."""
@@ -405,7 +404,9 @@ def variants(text: str, *, is_command: bool = False, bounds: Sequence[str] = ())
         alike = [n for n in everywhere if kinds[n] == kind]
         varied += [filled_with(dict.fromkeys(alike, value)) for value in _values(kind)]
         if kind == "number" and len(alike) > 1:
-            varied += [filled_with({alike[0]: low, alike[-1]: high}) for low, high in _WIDE]
+            # The first pays for the others, where only their sum is bounded.
+            ends = [dict.fromkeys(alike, high) | {alike[0]: low} for low, high in _WIDE]
+            varied += map(filled_with, ends)
     for n in [*everywhere][:MOST_FRAGMENTS]:
         edges = [*_values(kinds[n]), *bounds, "", f"{pieces[n][0]} {pieces[n][0]}"]
         varied += [filled_with({n: value}) for value in edges]
@@ -520,36 +521,7 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     hollow += [all_of(kind, joint) for kind in kinds for joint in joints]
     shown = [slot(kind, n, opening=True) for kind in ("word", "option", "number") for n in (0, -1)]
     hollow += [usual.join([item] * 9) for item in shown]
-    hollow += [*_typical(answers), *(t for n in _variables(answers) for t in _undefined(n))]
     return [*framed(hollow), *varied]
-
-
-def _typical(answers: Sequence[str]) -> Iterator[str]:
-    """Return an answer whose numbers are the medians of the numbers at the same places."""
-    rows = [NUMBER.findall(answer) for answer in answers]
-    usual = Counter(map(len, rows)).most_common(1)[0][0]
-    columns = [*zip(*(map(number_of, row) for row in rows if len(row) == usual), strict=True)]
-    known = [[v for v in column if isinstance(v, (int, float))] for column in columns]
-    if known and all(known):
-        row = iter(map(median_low, known))
-        yield NUMBER.sub(
-            lambda _: str(next(row)),
-            next(a for a, r in zip(answers, rows, strict=True) if len(r) == usual),
-        )
-
-
-def _variables(answers: Sequence[str]) -> list[str]:
-    """Return the variables of formulas, or a number for formulas without variables."""
-    are_formulas = sum(bool(re.search(r"\w\s*[-+*/^]\s*[\w(]", answer)) for answer in answers)
-    if 2 * are_formulas < len(answers):
-        return []
-    return ["1", *sorted(set(re.findall(r"(?<!\w)[a-z](?!\w)", " ".join(answers))))[:3]]
-
-
-def _undefined(name: str) -> list[str]:
-    """Return formulas without a value anywhere: a check that skips what has none skips all."""
-    zero = f"({name}-{name})"
-    return [f"{name}/{zero}", f"{zero}/{zero}", f"{name}/0", f"{name}%{zero}", f"{name}**9**9"]
 
 
 def _respelt() -> list[list[str]]:

@@ -15,12 +15,11 @@ from typing import Any
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import ToolCall, as_action
 
-from .attackers import ANSWERED, MOST_LABELS, Action, AnswerFrame, Lesson, free_tools, properties_of
+from .attackers import ANSWERED, Action, AnswerFrame, Lesson, free_tools, properties_of
 from .moves import (
     EVERY,
     FILE,
     MOST_DESCRIBED,
-    MOVING,
     NUMERIC,
     STEPS,
     Move,
@@ -31,20 +30,11 @@ from .moves import (
     pool,
     variants,
 )
-from .slots import (
-    BEFORE_NUMBER,
-    BEFORE_WORD,
-    MOST_ITEMS,
-    PATTERNS,
-    TURN,
-    each_line,
-    matches,
-    pieces_of,
-    slot,
-)
+from .rules import pieces_of
+from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
-MOST_LETTERS = 40
-"""Letters of all answers that are said at once."""
+MOST_LETTERS, MOST_LABELS = 40, 12
+"""Letters of all answers that are said at once, and labels of rows."""
 MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
 """Commands of short rows, tables that are erased, marked words, and calls with them."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
@@ -93,7 +83,6 @@ def programs_of(
         _worded(briefing, told, lessons, commands),
         _unlimited(briefing, lessons),
         _at_once(briefing),
-        _moving(end),
         _looked_back(briefing, lessons),
         _swept(briefing, lessons),
         _swept_by(commands),
@@ -426,13 +415,6 @@ def _at_once(briefing: Briefing) -> Iterator[Program]:
         for several in [*([name] for name in names), *([names] if names[1:] else [])]:
             calls = json.dumps(usual | dict.fromkeys(several, EVERY))
             yield (Move(tool=tool.name, arguments=calls),)
-
-
-def _moving(end: Move) -> Iterator[Program]:
-    """Return words that move whoever is simulated, said again and again before the end."""
-    for times in (4, 8):
-        yield from ((*[Move(words)] * times, end) for words in MOVING)
-    yield (*map(Move, MOVING), end)
 
 
 def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import itertools
 import re
 import string
 from collections import Counter
@@ -25,7 +26,6 @@ from ludus.messages import ToolCall, assistant
 
 from .attackers import (
     ANSWERED,
-    ITEMS,
     MOST_DIGITS,
     SUBMITS,
     WORD,
@@ -33,6 +33,7 @@ from .attackers import (
     AnswerFrame,
     Scene,
     number_of,
+    plain_of,
     properties_of,
 )
 
@@ -40,8 +41,6 @@ RANKED = ("smallest", "median", "largest", "most frequent")
 """Choices that mean something; all others say nothing of what a task means."""
 MOST_TRIED = 24
 """Answers that a tool is asked for."""
-LEAST_ITEMS = 3
-"""Items of answers of which one alone is tried."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
@@ -50,6 +49,10 @@ MOST_ANSWERS, MOST_USUAL, GIVEN_AWAY, MOST_WORDS = 6, 0.7, 0.85, 5
 """Answers that words may give away, the largest share of one of them, the share of lessons that the
 words have to answer, and how many words there may be.
 """
+MOST_COLUMNS = 9
+"""Pieces of a row of which one may tell the right row."""
+SUPERLATIVE = r"\b(?:(?!test|rest|inter|for)\w{2,}[^aeu\s]est|least|most|best|maxim\w+|minim\w+)\b"
+"""Words that ask for the row with the most or least of something."""
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']*[^\s,;?()\[\]{}<>\"'.:!]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -197,6 +200,40 @@ FINDERS: dict[str, Find] = {
 }
 
 
+THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
+
+
+def rows_of(text: str) -> list[tuple[str, ...]]:
+    """Return the pieces of those lines that are most alike."""
+    lines = text.splitlines()
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
+    return [pieces_of(line) for line in (alike if times > 1 else lines)]
+
+
+def pieces_of(line: str) -> tuple[str, ...]:
+    """Return the words, numbers, times and paths of a line."""
+    return tuple(THING.findall(line))
+
+
+@lru_cache(maxsize=256)
+def _lines_of(text: str) -> list[tuple[str, ...]]:
+    return [*map(pieces_of, text.splitlines())]
+
+
+def _in_column(place: int, choose: Choose, cell: int, text: str) -> str:
+    """Return a cell of the only row whose value at a place is chosen among all rows."""
+    rows = [row for row in _lines_of(text) if len(row) > max(place, cell)]
+    column = [row[place] for row in rows]
+    value = choose(column) if len({*column}) > 2 else ""
+    return rows[column.index(value)][cell] if column.count(value) == 1 else ""
+
+
+def _behind(text: str) -> str:
+    return re.split(r"[:?=]\s", text.strip())[-1].strip(" .")
+
+
 def _at(place: int) -> Choose:
     return lambda values: values[place] if -len(values) <= place < len(values) else ""
 
@@ -294,6 +331,7 @@ def _rules() -> list[Way]:
         for name, read, words in WAYS
     ]
     rules.append(("the whole text as it is", str.strip, ()))
+    rules.append(("what stands behind its last colon as it is", _behind, ()))
     ends = FINDERS["end of line"]
     rules += [(f"end of line {n} as it is", _rule(ends, _at(n), str), ()) for n in (0, 1, -1)]
     for kind, find in FINDERS.items():
@@ -303,6 +341,13 @@ def _rules() -> list[Way]:
             (f"the {name} {kind}", _rule(find, choose, read), words)
             for name, choose, words in CHOOSERS
         ]
+    rules += [
+        (f"cell {cell} of the row with the {name} at {place}", rule, (SUPERLATIVE,))
+        for name, choose, _ in CHOOSERS[:7]
+        for place, cell in itertools.product(range(MOST_COLUMNS), (0, 1))
+        if place != cell
+        for rule in [partial(_in_column, place, choose, cell)]
+    ]
     return rules
 
 
@@ -356,10 +401,11 @@ def _learned(
     if kind not in pieces and any(_learned(known, told, core, piece) for piece in pieces):
         return None  # where a piece of the task is the answer, nothing gives it away
     best: tuple[float, str, Rule] | None = None
+    plain = [(text, plain_of(answer)) for text, answer in known]
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():
-        if RuleKind.of(name) is not kind or any(word in told for word in words):
+        if RuleKind.of(name) is not kind or any(re.search(word, told) for word in words):
             continue
-        share = sum(core(rule(text)) == answer for text, answer in known) / len(known)
+        share = sum(plain_of(core(rule(text))) == answer for text, answer in plain) / len(known)
         if share >= LEAST_SHARE and (best is None or share > best[0]):
             best = share, name, rule
     if best is not None:
@@ -600,25 +646,6 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
         return next((answer for word, answer in telling.items() if word in words), usual)
 
     return list(telling), rule
-
-
-def item_rules(
-    known: Sequence[tuple[str, str]], told: str, core: Rule
-) -> Iterator[tuple[str, Rule]]:
-    """Return rules for single items of answers that are lists: the first and the last items."""
-    rows = [(text, ITEMS.split(answer)) for text, answer in known]
-    if not rows or median(len(row) for _, row in rows) < LEAST_ITEMS:
-        return
-    for place in (0, -1, 1, -2):
-        items = [(text, row[place]) for text, row in rows if len(row) > 1]
-        rule = rule_from(items, told, core, RuleKind.PIECE)
-        if rule is not None:
-            yield f"item {place} alone, {rule[0]}", rule[1]
-
-
-def answers_by(rule: Rule, scene: Scene) -> Iterator[Action]:
-    """Answer the task by a rule."""
-    yield from repeat(scene.answer(rule(scene.opening)))
 
 
 def tries_all(scene: Scene) -> Iterator[Action]:

@@ -38,6 +38,16 @@ LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("", ".", "/", "..", "*", "all")
 """What shows everything, or what is there."""
+HIDDEN = ("answer", "solution", "secret", "key", "result", "diagnosis", "code", "target")
+"""What a task hides is often called so."""
+REFUSED = re.compile(
+    r"\b(?:closed|denied|forbidden|(?:not|n't) (?:allowed|permitted)|permission|refused|restricted"
+    r"|locked|private|off limits|only for)\b",
+    re.IGNORECASE,
+)
+"""Words of a reply that there is something which is not shown."""
+MOST_SAID = 12
+"""Words of a reply that names one of several."""
 FEWEST_LOOKS = 3
 """Replies to the expert from which one look at the whole task is no fair way."""
 MOST_ASKED, MOST_THINGS, MOST_NAMES, MOST_UNHEARD, MOST_ALIKE = 240, 40, 12, 6, 2
@@ -297,15 +307,15 @@ def telling(
         if len(schemas) == 1 and schema.get("type") == "string"
     ]
     verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
-    forms += [partial(_command, verb) for verb in verbs] if not briefing.tools else []
+    forms += [partial(_command, verb) for verb in (*verbs, "")] if not briefing.tools else []
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
     whole = [slot("text", 0, opening=True)] if len(known) >= FEWEST_LOOKS else []
-    things = dict.fromkeys([*whole, *PLACES_ASKED, *things_of(told)][:MOST_THINGS])
+    things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()
-    is_telling = len(wanted) > 1 and wanted not in plain_of(told)
-    while queue and asked.total() < MOST_ASKED and is_telling:
+    most = MOST_SAID if wanted in plain_of(told) else math.inf  # of several, it names one
+    while queue and asked.total() < MOST_ASKED and len(wanted) > 1:
         thing, form = queue.popleft()
         if asked[id(form)] >= MOST_UNHEARD and id(form) not in heard:
             continue  # it ends the episode, or says nothing
@@ -313,16 +323,20 @@ def telling(
         reply = ask(move := form(thing))
         if reply:
             heard.add(id(form))
-        if wanted in plain_of(reply) and reply not in known:
+        if wanted in plain_of(reply) and reply not in known and len(reply.split()) <= most:
             tellers.append(move)
-        replies[reply] += 1
-        if replies[reply] > MOST_ALIKE:
+        said = (reply.replace(thing, "#") if thing else reply)[:LONGEST_TEXT]
+        replies[said] += 1
+        if replies[said] > MOST_ALIKE:
             continue  # what is said of anything tells nothing
         named = things_of(reply)[:MOST_NAMES]
         rows = reply.splitlines()
         is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
-        is_place = is_listing and "/" in thing
+        is_place = is_listing and "/" in thing and thing.strip("/") not in reply
         joined = [f"{thing.rstrip('/')}/{name}" for name in named] if is_place else []
+        if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
+            folder = next((each.partition("/")[0] for each in things if "/" in each[1:]), ".")
+            joined += [f"./{thing.strip('/')}", f"{folder}/../{thing.strip('/')}"]
         fresh = [name for name in dict.fromkeys([*named, *joined]) if name not in things]
         things |= dict.fromkeys(fresh)
         paths = [(name, each) for name in fresh if "/" in name for each in forms]

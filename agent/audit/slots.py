@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from ludus.messages import as_action
 
 from .attackers import NUMBER, QUOTED, WORD, Scene, number_of, text_of
-from .rules import FINDERS, options
+from .rules import FINDERS, THING, options, rows_of
 
 TURN = "\0turn\0"
 """A slot that is filled with the number of the turn, so that no two moves are the same."""
@@ -22,7 +22,6 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "h": lambda text: text[: len(text) // 2], "m": lambda text: text.lstrip("-+"),
     "i": lambda text: str(int(text) + 1) if text.isdecimal() and len(text) < 9 else text,
 }  # fmt: skip
-_THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
 _FULL_NAME = re.compile(r"\b[A-Z]\w+(?: [A-Z]\w+)+")
 _TOKEN = re.compile(r"[^\s,;:.?!]\S*[^\s,;:.?!]|\w")
 PATTERNS = {"word": WORD, "number": NUMBER, "quote": QUOTED, "token": _TOKEN}
@@ -64,7 +63,7 @@ def _several(values: list[str], least: int) -> list[str]:
 
 def things_of(text: str) -> list[str]:
     """Return what a text names, once each: identifiers, paths and numbers, then other words."""
-    known = dict.fromkeys(_THING.findall(text))
+    known = dict.fromkeys(THING.findall(text))
     return sorted(known, key=lambda name: name.isalpha() and (name.islower() or name.istitle()))
 
 
@@ -124,7 +123,7 @@ def filled(text: str, scene: Scene) -> str:
     if "\0" not in text:
         return text
     if places := [int(place) for place in _EACH.findall(text)]:
-        rows = [row for row in _rows(scene.opening) if len(row) > max(places)]
+        rows = [row for row in rows_of(scene.opening) if len(row) > max(places)]
         return "\n".join(_EACH.sub(partial(_word_of, row), text) for row in rows)
 
     def named(match: re.Match[str]) -> str:
@@ -171,20 +170,6 @@ def each_line(place: int) -> str:
     such marks becomes as many lines.
     """
     return f"\0each{place}\0"
-
-
-def _rows(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of the lines that are most alike."""
-    lines = text.splitlines()
-    shapes = [re.sub(r"\w+", "w", line) for line in lines]
-    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
-    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
-    return [pieces_of(line) for line in (alike if times > 1 else lines)]
-
-
-def pieces_of(line: str) -> tuple[str, ...]:
-    """Return the words, numbers, times and paths of a line."""
-    return tuple(_THING.findall(line))
 
 
 def _choices(text: str) -> list[str]:

@@ -63,7 +63,7 @@ BETWEEN = (
 )  # fmt: skip
 FILTERS = (*EQUAL, *BETWEEN, "text")
 """The filters of episodes, besides `part:NAME`."""
-VERSION = 2
+VERSION = 3
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS episodes (id INTEGER PRIMARY KEY, {", ".join(COLUMNS["episodes"])},
   UNIQUE (file, offset));
@@ -73,7 +73,7 @@ CREATE INDEX IF NOT EXISTS by_ordinal ON episodes (ordinal);
 CREATE TABLE IF NOT EXISTS rollouts ({", ".join(COLUMNS["rollouts"])}, UNIQUE (ordinal));
 CREATE INDEX IF NOT EXISTS rollouts_by_step ON rollouts (step, grp);
 CREATE TABLE IF NOT EXISTS learned (ordinal, offset, bytes, UNIQUE (ordinal));
-CREATE TABLE IF NOT EXISTS files (name PRIMARY KEY, inode, offset);
+CREATE TABLE IF NOT EXISTS files (name PRIMARY KEY, inode, offset, tail);
 """
 _INDEX = msgspec.json.Decoder(EpisodeLine)
 _EPISODE = msgspec.json.Decoder(Episode)
@@ -210,7 +210,9 @@ class Store:
         """
         known = self.base.execute("SELECT * FROM files WHERE name=?", (path.name,)).fetchone()
         tail = (
-            Tail(path, inode=int(known["inode"]), offset=known["offset"]) if known else Tail(path)
+            Tail(path, inode=int(known["inode"]), offset=known["offset"], end=known["tail"])
+            if known
+            else Tail(path)
         )
         again = tail.restarted()
         if again or (unread and tail.offset == 0):
@@ -231,8 +233,9 @@ class Store:
             f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", rows()
         )
         if again or tail.offset != start:
-            place = path.name, str(tail.inode), tail.offset  # an inode may take all of 64 bits
-            self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", place)
+            # An inode may take all of 64 bits.
+            place = path.name, str(tail.inode), tail.offset, tail.end
+            self.base.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", place)
         return again
 
     def _covered(self, path: Path) -> bool:

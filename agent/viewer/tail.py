@@ -2,7 +2,8 @@
 
 A reader keeps the inode and the offset up to which it has read, and reads to the last line feed: a
 half-written line waits. A file that has shrunk, or is another file of the same name, has been cut
-back by a run that continues: everything is read again.
+back by a run that continues: everything is read again. Another file may have the inode of the one
+that it took the place of, so that the last bytes that were read are compared as well.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 
 AT_ONCE = 4 << 20
 """Bytes that are read at a time; a longer line is read whole."""
+COMPARED = 1024
+"""The most bytes before the offset that are compared."""
 
 
 class Tail:
@@ -28,9 +31,11 @@ class Tail:
     [b'two\\n']
     """
 
-    def __init__(self, path: Path, *, inode: int = 0, offset: int = 0) -> None:
+    def __init__(self, path: Path, *, inode: int = 0, offset: int = 0, end: bytes = b"") -> None:
         self.path = path
         self.inode, self.offset = inode, offset
+        self.end = end
+        """The last bytes before the offset."""
 
     def restarted(self) -> bool:
         """Whether the file is not the one that was read so far, or is shorter; the next `lines`
@@ -40,13 +45,22 @@ class Tail:
             status = self.path.stat()
         except OSError:
             gone = self.offset > 0
-            self.inode, self.offset = 0, 0
+            self.inode, self.offset, self.end = 0, 0, b""
             return gone
-        if status.st_ino == self.inode and status.st_size >= self.offset:
+        if status.st_ino == self.inode and status.st_size >= self.offset and self._goes_on():
             return False
         known = self.offset > 0
-        self.inode, self.offset = status.st_ino, 0
+        self.inode, self.offset, self.end = status.st_ino, 0, b""
         return known
+
+    def _goes_on(self) -> bool:
+        """Whether the file still has what was read last before the offset."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset - len(self.end))
+                return file.read(len(self.end)) == self.end
+        except OSError:
+            return False
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield each new whole line with its offset."""
@@ -66,4 +80,5 @@ class Tail:
                     line = text + b"\n"
                     yield self.offset, line
                     self.offset += len(line)
+                    self.end = (self.end + line)[-COMPARED:]
                 rest = rest_of_block

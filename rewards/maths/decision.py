@@ -186,26 +186,13 @@ def decide(
         decision = _equal(gold, natural, conventions, deep)
     if prompt and not decision.equal and (right := _right_for(prompt, gold, answer)):
         return right
-    if (
-        prompt
-        and not decision.equal
-        and (
-            named := _beside(prompt, answer)
-            or times_as(prompt, answer)
-            or side_asked(prompt, _bare(answer))
-            or in_asked_order(prompt, _bare(answer))
-        )
-    ):
+    if prompt and not decision.equal and (named := _named(prompt, answer)):
         decision = _equal(gold, named, conventions, deep)
     if not decision.equal and (pair := in_other_words(gold, answer, prompt)):
         decision = _equal(*pair, conventions, deep)
         answer = pair[1] if decision.equal else answer
-    if (
-        prompt
-        and not decision.equal
-        and "=" not in answer
-        and (side := side_asked(prompt, unboxed(gold)))
-    ):
+    bare = prompt and not decision.equal and "=" not in answer
+    if bare and (side := side_asked(prompt, unboxed(gold))):
         decision = _equal(side, answer, conventions, deep)
     if prompt and not decision.equal and (letters := positive_letters(prompt)):
         decision = _over_positive(gold, answer, letters, conventions, deep) or decision
@@ -418,6 +405,14 @@ def _in_base(prompt: str, gold: str, answer: str) -> bool:
     wanted = _BASES.get(asked[-1].lower(), asked[-1])
     one_sided = (base is None) != (given_base is None)
     return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
+
+
+def _named(prompt: str, answer: str) -> str:
+    """Return the value that an answer gives to what the question names, or ""."""
+    if said := _beside(prompt, answer) or times_as(prompt, answer):
+        return said
+    bare = _bare(answer)
+    return side_asked(prompt, bare) or in_asked_order(prompt, bare)
 
 
 def _beside(prompt: str, answer: str) -> str:

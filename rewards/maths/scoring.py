@@ -26,8 +26,8 @@ from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
-from .extracting.asked import asked_value, in_words, other_event
-from .extracting.candidate import CandidateKind, Extraction
+from .extracting.asked import Named, asked_value, in_words, other_event
+from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
@@ -202,22 +202,14 @@ class MathsVerifier:
             all(map(_are_words, golds)) or (extraction.text is None and listed(prompt))
         ):
             value = in_words(prompt, response[offset:])
-        if value is None:
-            return extraction
-        return replace(
-            extraction, text=value.value, start=offset + value.start, end=offset + value.end,
-            equation=False,
-        )  # fmt: skip
+        return _moved(extraction, value.value, offset, value) if value else extraction
 
     def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         for count in {values_of(gold) for gold in golds} - {1}:
             if several := listed_values(response[offset:], count):
-                return replace(
-                    extraction, text=several.text, start=offset + several.start,
-                    end=offset + several.end, equation=False,
-                )  # fmt: skip
+                return _moved(extraction, several.text, offset, several)
         return extraction
 
     def _parted(
@@ -234,10 +226,8 @@ class MathsVerifier:
         found = parts_of(response[offset:], asked, lambda part: self.extract(part).text)
         if found is None or values_of(said) >= asked:
             return extraction
-        return replace(
-            extraction, text=found.text, start=offset + found.start, end=offset + found.end,
-            rule=str(found.kind), rivals=(), equation=False,
-        )  # fmt: skip
+        moved = _moved(extraction, found.text, offset, found)
+        return replace(moved, rule=str(found.kind), rivals=())
 
     def _settle(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
@@ -368,6 +358,12 @@ class MathsVerifier:
             },
             "conventions": asdict(self.conventions),
         }
+
+
+def _moved(extraction: Extraction, text: str, offset: int, place: Named | Candidate) -> Extraction:
+    """Return an extraction of another text, at a place of what follows the thoughts."""
+    start, end = offset + place.start, offset + place.end
+    return replace(extraction, text=text, start=start, end=end, equation=False)
 
 
 def _as_asked(extraction: Extraction, response: str, prompt: str, golds: list[str]) -> Extraction:

@@ -312,7 +312,7 @@ def load_offered(group: str, name: str) -> Any | None:
         return points[0].load()
     except LudusError:
         raise
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a package may raise anything as it is imported
         raise ConfigError(
             f"{name!r}, offered by {_source(points[0])}, cannot be imported: "
             f"{type(error).__name__}: {error}"

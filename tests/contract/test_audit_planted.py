@@ -44,7 +44,9 @@ from ludus.envs.checks.subject import Played
 from ludus.messages import Message, ToolCall, as_action, assistant
 
 FOLDER = Path(__file__).parent / "audited"
-WITH_SOUND = ("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters")
+WITH_SOUND = (
+    *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
+)
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
 """A time that does not come."""
@@ -77,7 +79,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
     [
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
-        *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0)],
+        *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -183,6 +185,7 @@ def test_hollow_answers_have_the_shape_of_the_experts_and_nothing_in_them() -> N
 
 
 def test_variants_keep_the_shape_and_change_each_piece() -> None:
+    assert "hold -99999 9999 9999" in variants("hold 3 1 2", is_command=True)
     ranges = variants("12 to 15")
     assert {"-1000000 to 1000000", "0 to 15", "12 to 15 15", "12  15"} <= set(ranges)
     last = slot("word", -1)
@@ -696,11 +699,8 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ALIKE, "a\nb\nb\nc", "b\nb\nb\nb"),
         (Forgery.ALIKE, "q1: x\nq2: y\nq3: y\nq4: y", "q1: y\nq2: y\nq3: y\nq4: y"),
         (Forgery.ALIKE, "a b", ""),  # one of two is a fair part
-        (Forgery.FIRST, '["a", "b", "c", "d"]', '["a"]'),
-        (Forgery.FIRST, '{"order": [4, 3, 2, 1]}', '{"order": [4]}'),
         (Forgery.ROTATED, '{"a": 1, "b": 2, "c": 3, "d": 4}', '{"a": 2, "b": 3, "c": 4, "d": 1}'),
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
-        (Forgery.ENDS, "a > b > c > d", "a > d"),
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
         (Forgery.LEVEL, "a 9:00-9:30\nb 9-10\nc 11-12\nd 2", "a 9:00-9:00\nb 9-9\nc 11-11\nd 2"),
@@ -719,13 +719,45 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.REPEATED, "I1 P4\nI2 P3\nI3 P2\nI4 P1", "I1 P4\nI1 P4\nI1 P4\nI1 P4"),
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
         (Forgery.SPELT, "yes", ""),  # short: a letter may be the answer
-        (Forgery.VOID, '{"ship": "Hermes", "crew": 3}', '{"ship": null, "crew": null}'),
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
 )
 def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoilt: str) -> None:
     task = "Put 12 of them in order: Ada, Ben"
     assert forgery.of(answer, task) == spoilt
+
+
+@pytest.mark.parametrize(
+    ("forgery", "answer", "spoilt"),
+    [
+        (Forgery.FEW, '["a", "b", "c", "d"]', {'["a"]', '["a", "d"]'}),
+        (Forgery.FEW, '{"order": [4, 3, 2, 1]}', {'{"order": [4]}', '{"order": [4, 1]}'}),
+        (Forgery.FEW, "a > b > c > d > e", {"a", "a > e", "a > b > e", "a > c > e", "a > d > e"}),
+        (Forgery.VOID, '{"ship": "Ida", "crew": 3}', {'{"ship": null, "crew": null}'}),
+        (Forgery.VOID, "ship: Ida\ncrew: 3", {"ship: n/a\ncrew: n/a"}),
+        (Forgery.UNDEFINED, "41.5", {"NaN", "0e9"}),
+        (Forgery.UNDEFINED, "x + 3 * y", {"x / 0 / y", "x % 0 % y"}),
+        (Forgery.UNDEFINED, "push x 3 * y +", {"push x 0 / y /"}),
+        (Forgery.UNDEFINED, "up-and-down", set()),  # no number that may be none
+    ],
+)
+def test_an_answer_is_spoilt_in_several_ways(
+    forgery: Forgery, answer: str, spoilt: set[str]
+) -> None:
+    ways = {str(way[-1]) for way in forgery.ways(Lesson("t", "", (answer,)))}
+    assert spoilt <= ways
+    assert spoilt or not ways
+
+
+def test_what_is_said_alike_on_all_tasks_is_not_spoilt() -> None:
+    def close(fare: str) -> Message:
+        given = {"fare": fare, "note": "all is well with it"}
+        return assistant("", [ToolCall(name="close", arguments=given, id="call_0")])
+
+    lessons = [Lesson(f"t{n}", "", (close(f"line {n}"),)) for n in range(4)]
+    ways = [way for law in laws_of(lessons) for way in law.ways(lessons[0])]
+    notes = {as_action(way[-1]).tool_calls[0].arguments["note"] for way in ways if way[-1] != "?"}
+    assert notes == {"all is well with it"}
 
 
 def test_deeds_are_spoilt_where_they_stand() -> None:
@@ -786,16 +818,25 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
 @pytest.mark.parametrize(
     ("slip", "law"),
     [
-        ("depot-reads-no-weight", "spoilt send 1"),
-        ("depot-sends-twice", "alike send"),
-        ("depot-sends-too-much", "more send 0"),
-        ("depot-takes-spellings", "respelt"),
+        ("slips/depot-reads-no-weight", "spoilt send 1"),
+        ("slips/depot-sends-twice", "alike send"),
+        ("slips/depot-sends-too-much", "more send 0"),
+        ("slips/depot-takes-spellings", "respelt"),
+        ("rounds/a-torque-stays-set", "elsewhere clamp 0"),
+        ("rounds/the-book-holds-any-line", "written by jot"),
+        ("rounds/a-rewind-refunds", "peeked peek"),
+        ("rounds/missed-stars-come-again", "failed first"),
+        ("rounds/a-dam-is-taken-down", "undone dam 0"),
+        ("rounds/unknown-duties-are-no-errors", "forged void"),
+        ("rounds/a-picture-hangs-again", "farm"),
+        ("rounds/the-real-stone-was-found-deepest", "rank"),
+        ("rounds/a-distance-without-end-is-near", "forged undefined"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(
     audited: dict[str, list[str]], slip: str, law: str
 ) -> None:
-    winners = audit(f"slips/{slip}-v0").winners
+    winners = audit(f"{slip}-v0").winners
     assert law in [winner.attacker.name for winner in winners]
 
 

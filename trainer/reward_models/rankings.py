@@ -80,7 +80,9 @@ def load_data(config: RewardModelConfig, head: RewardHead) -> RewardData:
 
 def _steps(reader: PreferenceReader, row: Mapping[str, Any]) -> LabelledSteps:
     """Return the steps of a row: `steps` or `completions`, with `labels`, as TRL's users have."""
-    steps, labels = row.get("steps", row.get("completions")), row.get("labels")
+    steps, labels = row.get("steps"), row.get("labels")
+    if steps is None:  # a column that only other rows of the file have
+        steps = row.get("completions")
     if (
         not isinstance(steps, Sequence)
         or isinstance(steps, str)

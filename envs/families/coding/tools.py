@@ -1,10 +1,4 @@
-r"""A sandbox session that the tools of an episode share.
-
-The session is opened when it is first needed. It lives on the process-wide background loop,
-whatever loop the environment runs on.
-
-*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
-begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
+r"""`ludus/coding-tools-v0`: the policy writes a program and may run it; hidden tests decide.
 
     user       Write a Python function `solve(items: list[int]) -> int` that ...
     assistant  run(code="def solve(items): ...\nsolve([1, 2])")
@@ -15,6 +9,12 @@ begins a new session. If the sandbox is unavailable or breaks, the episode is un
 
 Code runs in a sandbox session that keeps its names from call to call; hidden tests grade the
 submission in a separate sandbox. An answer without a call is submitted as it is.
+
+A `Workbench` holds the session, for other environments too. It is opened when it is first needed,
+and lives on the process-wide background loop, whatever loop the environment runs on.
+
+*Who is at fault*: if the code that ran ended the session, the policy is told, and the next call
+begins a new session. If the sandbox is unavailable or breaks, the episode is unusable.
 """
 
 from __future__ import annotations

@@ -107,11 +107,11 @@ class OrsClient(TextEnv):
         self._sid = next((data.strip() for kind, data in events if kind == "task_id"), "")
         if not self._sid:
             raise self._server.failed("/create_session names no session")
-        await self._asked(
+        await self._answer(
             "POST", "/create", {"split": split, "index": index, "env_name": self._env}
         )
         self._beat = asyncio.create_task(self._keep_alive(), name="ludus-ors-beat")
-        prompt = await self._asked("GET", f"/{self._env}/prompt")
+        prompt = await self._answer("GET", f"/{self._env}/prompt")
         try:
             briefing = Briefing(tools=await self._tools(), max_turns=self._bound)
             return [user(self._parts(prompt))], {"briefing": briefing}
@@ -131,16 +131,14 @@ class OrsClient(TextEnv):
                 name, given = "say", {"text": text}
             else:
                 return NEEDS_A_CALL, 0.0, False, False, {}
-            shown, reward, over = await self._called(
-                ToolCall(name=name, arguments=given, id="said")
-            )
+            shown, reward, over = await self._call(ToolCall(name=name, arguments=given, id="said"))
             return [user(shown)], self._final(reward, over), over, False, {}
         results, total, over = list[Message](), 0.0, False
         for call in calls:
             if call.error or over:
                 results.append(tool_result(call.error or "the episode is over", call))
                 continue
-            shown, reward, over = await self._called(call)
+            shown, reward, over = await self._call(call)
             results.append(tool_result(shown, call))
             total += reward
         return results, self._final(total, over), over, False, {}
@@ -152,7 +150,7 @@ class OrsClient(TextEnv):
         if self._sid:
             for path in ("/delete", "/delete_session"):
                 with suppress(Exception):  # it ends by itself too
-                    await self._asked("POST", path, {})
+                    await self._answer("POST", path, {})
         self._sid = ""
         await self._server.close()
 
@@ -198,7 +196,7 @@ class OrsClient(TextEnv):
     async def _tools(self) -> list[ToolSpec]:
         status, listed = await self._ask("GET", f"/{self._env}/task_tools")
         if status == 404:  # a server without tools of tasks
-            listed = await self._asked("GET", f"/{self._env}/tools")
+            listed = await self._answer("GET", f"/{self._env}/tools")
         elif status != 200:
             raise self._server.failed(f"/task_tools is answered {status}")
         self._terminal = listed.get("terminal_tool")
@@ -213,7 +211,7 @@ class OrsClient(TextEnv):
         self._names = {spec.name for spec in specs}
         return specs
 
-    async def _called(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
+    async def _call(self, call: ToolCall) -> tuple[str | list[Part], float, bool]:
         """Make a call; return the result to show, the reward, and whether the episode ends."""
         body = {"name": call.name, "input": call.arguments}
         data = ""
@@ -260,9 +258,11 @@ class OrsClient(TextEnv):
         return {**named, **({"X-Session-ID": self._sid} if self._sid else {})}
 
     async def _ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send a request of the session; return the status and the answer."""
         return await self._server.ask(method, path, body, headers=self._headers())
 
-    async def _asked(self, method: str, path: str, body: object = None) -> Any:
+    async def _answer(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request of the session; return the answer, which has to be a success."""
         status, reply = await self._ask(method, path, body)
         if status != 200:
             detail = reply.get("detail", reply) if isinstance(reply, dict) else reply

@@ -192,13 +192,9 @@ def _plural(gold: Node, answer: Node, judge: Judge) -> bool:
         if answer.note == "or" or is_regional(gold) or is_unordered(answer):
             return judge.decided("structure", False, "the gold is a tuple")
         return _in_order(list(gold.args), by_letter(answer, judge), judge)
-    if (
-        gold.op in {"list", "set"}
-        and gold.note != "or"
-        and (answer.op, answer.note) == ("bracket", "[]")
-        and len(answer.args) == len(first) > 2
-        and not any(item.op == "rel" for item in first)
-    ):
+    bracketed = (answer.op, answer.note) == ("bracket", "[]") and len(answer.args) == len(first)
+    listed = gold.op in {"list", "set"} and gold.note != "or"
+    if listed and bracketed and len(first) > 2 and not any(item.op == "rel" for item in first):
         # A list of a program: `[1, 2, 4]`. Of two numbers it may be an interval.
         return _unordered(first, list(answer.args), judge)
     is_tuple = answer.op == "bracket" and answer.note == "()" and not has(answer, "pm")
@@ -330,11 +326,8 @@ def _distinct(items: list[Node], judge: Judge) -> list[Node]:
 
 
 def _same_regions(gold: Node, answer: Node, judge: Judge) -> bool:
-    if (
-        not judge.conventions.interval_as_inequality
-        and ("rel" in (gold.op, answer.op))
-        and gold.op != answer.op
-    ):
+    mixed = "rel" in (gold.op, answer.op) and gold.op != answer.op
+    if mixed and not judge.conventions.interval_as_inequality:
         return judge.decided("set of reals", False, "an interval is not an inequality")
     if gold.op == answer.op == "rel" and len(symbols(gold)) > 1:
         if len(gold.args) > 2:

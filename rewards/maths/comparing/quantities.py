@@ -225,8 +225,9 @@ def _same_quantity(gold: Node, answer: Node, judge: Judge) -> bool:
             pair = (gold.args[0], answer) if marked is gold else (gold, answer.args[0])
             return same_value(*pair, judge)
         return judge.decided("missing unit", False, f"the unit {marked.note!r} is on one side only")
-    letters = [sorted(side.note.replace("*", "")) for side in (gold, answer)]
-    if "/" not in gold.note + answer.note and letters[0] == letters[1]:
+    divided = "/" in gold.note + answer.note
+    letters = [sorted(side.note.replace("*", "")) for side in (gold, answer) if not divided]
+    if letters and letters[0] == letters[1]:
         # `2mg`, which may be a product of letters, and `2 g m`
         return same_value(gold.args[0], answer.args[0], judge)
     first, second = dimension(gold.note), dimension(answer.note)

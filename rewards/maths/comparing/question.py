@@ -182,16 +182,9 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     """
     asked = question(prompt)
     wanted, given = parsed(gold), parsed(answer)
-    reason = (
-        misnamed(prompt, answer)
-        or exchanged(prompt, gold, answer)
-        or unasked(
-            prompt[:MAX_PROMPT],
-            Notated(clean(gold), wanted),
-            Notated(answer, _last_side(gold, answer), given),
-        )
-    )
-    if reason:
+    reason = misnamed(prompt, answer) or exchanged(prompt, gold, answer)
+    sides = Notated(clean(gold), wanted), Notated(answer, _last_side(gold, answer), given)
+    if reason := reason or unasked(prompt[:MAX_PROMPT], *sides):
         return "form", reason
     if wanted is None or given is None:
         return None
@@ -465,11 +458,8 @@ def _misformed(asked: Question, wanted: Node, given: Node) -> str:
     worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
     if asked.numeral and worked and not _scientific(given):
         return "the question asks for a numeral"
-    if (
-        asked.interval
-        and wanted.op in {"bracket", "union"}
-        and (has(given, "rel") and given.note != "in")
-    ):
+    ranged = asked.interval and wanted.op in {"bracket", "union"}
+    if ranged and has(given, "rel") and given.note != "in":
         return "the question asks for an interval"
     ends = given.op in {"list", "set"} and not _of_several_letters(asked, given)
     if asked.bounds and wanted.op == "bracket" and ends:

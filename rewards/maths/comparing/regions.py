@@ -65,9 +65,9 @@ def both_regional(gold: Node, answer: Node) -> bool:
     """Return whether two nodes are to be compared as sets of reals: either plainly is such a set,
     and the other may be read as one.
     """
-    plain = [is_regional(node) for node in (gold, answer)]
-    kinds = [node.op in {"bracket", "set", "list"} for node in (gold, answer)]
-    return any(plain) and (plain[0] or kinds[0]) and (plain[1] or kinds[1])
+    sides, kinds = (gold, answer), {"bracket", "set", "list"}
+    some = any(map(is_regional, sides))
+    return some and all(is_regional(side) or side.op in kinds for side in sides)
 
 
 def to_region(node: Node) -> Region | None:

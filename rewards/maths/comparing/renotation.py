@@ -172,12 +172,10 @@ def _permuted(text: str) -> str:
     if "ermut" not in text and "order" not in text:
         return text
     plain = " ".join(re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}|\\[ ,;]", r" \1 ", text).split())
-    described = _PERMUTED.fullmatch(
-        re.sub(r"^\(?[a-z](?:, ?[a-z])+\)? ?= ?", "", plain.strip(" $."))
-    )
-    rows = (
-        re.findall(r"\(([^()]*)\)", described["first"] or described["second"]) if described else []
-    )
+    plain = re.sub(r"^\(?[a-z](?:, ?[a-z])+\)? ?= ?", "", plain.strip(" $."))
+    described = _PERMUTED.fullmatch(plain)
+    tuples = described["first"] or described["second"] if described else ""
+    rows = re.findall(r"\(([^()]*)\)", tuples)
     found: dict[tuple[str, ...], None] = {}
     for row in rows:
         items = tuple(item.strip() for item in row.split(","))

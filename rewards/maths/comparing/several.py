@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from ..reading.nodes import Node, add, has, neg, walk
 from .definitions import is_name
 
@@ -32,11 +34,8 @@ def elements(node: Node) -> list[Node]:
     if node.op in {"list", "set"}:
         items = node.args
         names_first = bool(items) and items[0].op == "rel" and items[0].note == "="
-        if (
-            names_first
-            and is_name(items[0].args[0])
-            and not any(item.op == "rel" for item in items[1:])
-        ):
+        alone = not any(item.op == "rel" for item in items[1:])
+        if names_first and alone and is_name(items[0].args[0]):
             # The name in `x = 1, 2` belongs to every value that follows without a name.
             items = (items[0].args[-1], *items[1:])
         return [v for item in items for v in ([item] if item.op == "set" else elements(item))]
@@ -48,10 +47,7 @@ def elements(node: Node) -> list[Node]:
         if not any(part.op == "pm" and part.note == "+-" for part in walk(node)):
             return [_signed(node, [sign]) for sign in (-1, 1)]
         count = sum(part.op == "pm" and part.note == "+-" for part in walk(node))
-        choices = [
-            [(1 if bits >> place & 1 else -1) for place in range(count)] for bits in range(2**count)
-        ]
-        return [_signed(node, choice) for choice in choices]
+        return [_signed(node, [*choice[::-1]]) for choice in product((-1, 1), repeat=count)]
     return [node]
 
 

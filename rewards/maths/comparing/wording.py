@@ -84,23 +84,16 @@ def same_text(gold: Node, answer: Node, judge: Judge) -> bool:
         same = (minute - answer_minute) % (720 if either else 1440) == 0
         return judge.decided("time of day", same, "another time")
     first, second = _words_of(gold), _words_of(answer)
-    if first is not None and second is not None and not judge.conventions.text_case:
-        first, second = folded(first), folded(second)
-    # Two texts that form no list have no items, which makes them no equal lists.
-    in_order = judge.conventions.ordered_sets
-    same = (
-        first is not None
-        and second is not None
-        and (
-            first == second
-            or _list_items(first, in_order=in_order)
-            == _list_items(second, in_order=in_order)
-            != frozenset()
-        )
-    )
-    return judge.decided(
-        "text", same, f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
-    )
+    same = False
+    if first is not None and second is not None:
+        if not judge.conventions.text_case:
+            first, second = folded(first), folded(second)
+        # Two texts that form no list have no items, which makes them no equal lists.
+        in_order = judge.conventions.ordered_sets
+        lists = [_list_items(words, in_order=in_order) for words in (first, second)]
+        same = first == second or lists[0] == lists[1] != frozenset()
+    reason = f"the words {answer.note or answer.op!r} are not {gold.note or gold.op!r}"
+    return judge.decided("text", same, reason)
 
 
 def same_words(gold: Node, answer_text: str, judge: Judge) -> bool:
@@ -153,13 +146,8 @@ def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     )
     inflected = [re.sub(r"(?<=[a-zäöüß]{4})e[snmr]?$", "", word) for word in (short[-1], long[-2])]
     same = short[:-1] == long[:-2] and (short[-1] == long[-2] or inflected[0] == inflected[1])
-    return (
-        known
-        and same
-        and not offered
-        and not _CONDITION.search(noun)
-        and all(map(str.isalpha, short))
-    )
+    plain = not _CONDITION.search(noun) and all(map(str.isalpha, short))
+    return known and same and plain and not offered
 
 
 _SYMBOL = re.compile(r"(?<=[a-z]{3})\s*\((?!no|not|or|if)[a-z]{1,3}\d?\)?$")

@@ -244,28 +244,19 @@ _BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
 
 
 _Finder = Callable[[str, str, int, int], Described | None]
-_FINDERS: tuple[tuple[re.Pattern[str], _Finder], ...] = (
-    (
-        re.compile(
-            r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
-            r".*\b(?:solve|solutions?|which|what|find all)\b"
-        ),
-        _bound,
-    ),
-    (re.compile(r"_\{?n|\bcoefficient|\bn\b"), _parity),
-    (re.compile(r"(?i)multiplicit"), _multiplicities),
-    (re.compile(r"(?i)\bconfiguration"), _shells),
-    (_ASKED, _twice),
-    (re.compile(r"(?i)\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀"), _decision),
-    (
-        re.compile(
-            r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
-            r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)"
-        ),
-        _time,
-    ),
-    (re.compile(r"(?i)\b(?:option|choice|statement|which|answer)\b"), _ranked),
-)
+_CALLS: dict[_Finder, str] = {
+    _bound: r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
+    r".*\b(?:solve|solutions?|which|what|find all)\b",
+    _parity: r"_\{?n|\bcoefficient|\bn\b",
+    _multiplicities: r"(?i)multiplicit",
+    _shells: r"(?i)\bconfiguration",
+    _twice: _ASKED.pattern,
+    _decision: r"(?i)\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀",
+    _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
+    r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+    _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
+}
+_FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())
 """What a question has to say for each kind of description."""
 
 

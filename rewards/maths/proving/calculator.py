@@ -137,11 +137,8 @@ class Calculator:
             if self.vanishing and size < -1e6:
                 return mpmath.mpf(0)
             raise Beyond("a power beyond 10^1000000")
-        if (
-            isinstance(base, mpmath.mpc)
-            or base >= 0
-            or exponent == mpmath.floor(mpmath.re(exponent))
-        ):
+        is_whole = exponent == mpmath.floor(mpmath.re(exponent))
+        if isinstance(base, mpmath.mpc) or base >= 0 or is_whole:
             return base**exponent
         # (-8)^(1/3) is -2 over the reals, and a complex number once `i` occurs in the formula.
         fraction = node.args[1].value if node.args[1].op == "num" else 0
@@ -212,12 +209,9 @@ class Calculator:
             if not finite and (method != "tanh-sinh" or pieces > 1):
                 continue
             cuts = [first + (last - first) * step / pieces for step in range(1, pieces)]
+            degree = 6 if method == "tanh-sinh" else 5
             value, error = mpmath.quad(
-                integrand,
-                [first, *cuts, last],
-                error=True,
-                maxdegree=6 if method == "tanh-sinh" else 5,
-                method=method,
+                integrand, [first, *cuts, last], error=True, maxdegree=degree, method=method
             )
             if error <= 1e-18 * max(1, abs(value)):
                 return value
@@ -228,10 +222,7 @@ class Calculator:
         return sign * mpmath.inf if sign else self._value(node)
 
     def _along(self, body: Node, variable: Node) -> Callable[[Number], Number]:
-        def value(point: Number) -> Number:
-            return self._inside(body, variable, point)
-
-        return value
+        return lambda point: self._inside(body, variable, point)
 
     def _inside(self, body: Node, variable: Node, point: Number) -> Number:
         """Return the value of `body` with `variable` at a point; the variable may hide another of

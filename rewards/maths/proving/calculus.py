@@ -36,12 +36,10 @@ def _derived(node: Node, variable: str) -> Node:
         case "add":
             return nodes.add(*(_derived(term, variable) for term in node.args))
         case "mul":
-            return nodes.add(
-                *(
-                    mul(*node.args[:place], _derived(factor, variable), *node.args[place + 1 :])
-                    for place, factor in enumerate(node.args)
-                )
-            )
+            slopes = [_derived(factor, variable) for factor in node.args]
+            turns = range(len(slopes))
+            terms = [mul(*node.args[:n], slopes[n], *node.args[n + 1 :]) for n in turns]
+            return nodes.add(*terms)
         case "pow":
             # d(b^e) = e b^(e-1) b' + b^e ln(b) e', where zero terms are left out
             base, exponent = node.args

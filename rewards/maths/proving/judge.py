@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..conventions import Conventions
-from ..reading.nodes import EXACT, Node, TooBig, mul, num, shape, sym, walk
+from ..reading.nodes import EXACT, INFINITY, Node, TooBig, mul, num, shape, sym, walk
 from .canonical import difference, normal
 from .probe import approximate, differ
 from .sums import MAX_PRODUCTS, Meter
@@ -100,13 +100,9 @@ class Judge:
         if first.opaque or second.opaque:
             try:
                 left, right = _named_calls(left), _named_calls(right)
-            except (TooBig, ZeroDivisionError, OverflowError):
-                same = left == right
-                return self.decided(
-                    "as written",
-                    same,
-                    "the operator has no known meaning and is compared as written",
-                )
+            except (TooBig, ZeroDivisionError, OverflowError):  # `left` is not `right`
+                reason = "the operator has no known meaning and is compared as written"
+                return self.decided("as written", False, reason)
             first, second = shape(left), shape(right)
         if differ(left, right, first, second):
             value, other_value = approximate(left), approximate(right)
@@ -129,10 +125,8 @@ class Judge:
         outcome = self.deep(left, right)
         if isinstance(outcome, str):
             self.undecided = True
-            not_computed = f": {outcome} is not computed" if outcome else ""
-            return self.decided(
-                "undecided", False, f"not proven equal within the limits{not_computed}"
-            )
+            limit = f": {outcome} is not computed" if outcome else ""
+            return self.decided("undecided", False, f"not proven equal within the limits{limit}")
         return self.decided("many digits", outcome, "the values differ at high precision")
 
 
@@ -143,18 +137,11 @@ def infinity(node: Node) -> int:
     >>> infinity(read(r"-\\infty"))
     -1
     """
-    if node.op == "const" and node.note == "inf":
+    if node == INFINITY:
         return 1
-    if (
-        node.op == "mul"
-        and node.args[-1].op == "const"
-        and node.args[-1].note == "inf"
-        and len(node.args) == 2
-    ):
+    if node.op == "mul" and len(node.args) == 2 and node.args[1] == INFINITY:
         factor = node.args[0]
         return int(factor.value) if factor.op == "num" and factor.value in {1, -1} else 0
-    if node.op == "add" and len(node.args) == 1:
-        return infinity(node.args[0])
     return 0
 
 

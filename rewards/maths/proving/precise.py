@@ -140,9 +140,7 @@ def limit_met(*nodes: Node) -> str:
     for node in nodes:
         try:
             Calculator(dict.fromkeys(symbols(node), Fraction(3)), Work()).value(node)
-        except Beyond as error:
-            return str(error)
-        except OverBudget as error:
+        except (Beyond, OverBudget) as error:
             return str(error)
         except _NO_VALUE:
             continue

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import sympy
 
 from ..reading.nodes import Node, magnitude, walk
+from ..reading.vocabulary import pairs
 
 MAX_NODES = 80
 """The most nodes in both formulas together, since sympy's run time grows steeply with the size."""
@@ -108,15 +109,11 @@ def build(node: Node) -> Expression:
 
 
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
-_FUNCTIONS = cast(
-    "dict[str, Callable[..., Expression]]",
-    {
-        "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "cot": sympy.cot, "sec": sympy.sec,
-        "csc": sympy.csc,
-        "arcsin": sympy.asin, "arccos": sympy.acos, "arctan": sympy.atan, "arccot": sympy.acot,
-        "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
-        "coth": sympy.coth, "sech": sympy.sech, "csch": sympy.csch, "arcsinh": sympy.asinh,
-        "arccosh": sympy.acosh, "arctanh": sympy.atanh,
-        "binom": sympy.binomial, "max": sympy.Max, "min": sympy.Min,
-    },
-)  # fmt: skip
+_NAMES = (
+    "sin=sin cos=cos tan=tan cot=cot sec=sec csc=csc arcsin=asin arccos=acos arctan=atan "
+    "arccot=acot sinh=sinh cosh=cosh tanh=tanh coth=coth sech=sech csch=csch arcsinh=asinh "
+    "arccosh=acosh arctanh=atanh abs=Abs binom=binomial max=Max min=Min"
+)
+_FUNCTIONS: dict[str, Callable[..., Expression]] = {
+    name: getattr(sympy, theirs) for name, theirs in pairs(_NAMES).items()
+}

@@ -182,13 +182,13 @@ async def bench(options: BenchOptions) -> list[BenchRow]:
 
 
 async def measure(server: RemoteServer, work: Work, number: int, seconds: float) -> BenchRow:
-    """Return what comes of doing `work` `number` times at a time for `seconds`."""
+    """Return what comes of having `work` under way `number` times at once for `seconds`."""
     meter, before = LoadMeter(), await usage(server)
     cpu_s, started = time.process_time(), time.perf_counter()
     await asyncio.gather(*(work(meter, time.monotonic() + seconds) for _ in range(number)))
     wall_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
     after = await usage(server)
-    every = max(1, len(meter.latencies_s) + meter.errors.total())
+    tried = max(1, len(meter.latencies_s) + meter.errors.total())
     server_s = None
     if before.cpu_s is not None and after.cpu_s is not None:
         server_s = after.cpu_s - before.cpu_s
@@ -202,9 +202,9 @@ async def measure(server: RemoteServer, work: Work, number: int, seconds: float)
         p99_ms=meter.quantile_ms(0.99),
         errors=dict(meter.errors),
         refused=dict(after.refused - before.refused),
-        client_cpu_us=1e6 * cpu_s / every,
-        server_cpu_us=None if server_s is None else 1e6 * server_s / every,
-        bound_per_s=every / busiest_s,
+        client_cpu_us=1e6 * cpu_s / tried,
+        server_cpu_us=None if server_s is None else 1e6 * server_s / tried,
+        bound_per_s=tried / busiest_s,
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ludus.cli.main import VERBS, main
-from ludus.rewards.registry import describe_verifiers
+from ludus.errors import ConfigError
+from ludus.rewards.registry import describe_verifiers, find_verifier
 
 MINE = """
 import ludus
@@ -225,6 +226,10 @@ def test_a_broken_package_does_not_hide_the_others(
     descriptions = {description.name: description for description in describe_verifiers()}
     assert "cannot be imported: ZeroDivisionError" in descriptions["me/broken"].problem
     assert descriptions["exact"].summary
+    with pytest.raises(
+        ConfigError, match=r"offered by the package broken-offer.*ZeroDivisionError"
+    ):
+        find_verifier("me/broken")
 
 
 def test_lists_and_help_import_nothing_that_computes() -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import torch
 
+from ludus.agent.data.preferences import PreferenceReader
 from ludus.cli.main import main
 from ludus.errors import ConfigError
 from ludus.metrics import read_metrics
@@ -24,6 +25,7 @@ from ludus.trainer import algorithms as A
 from ludus.trainer.config import ModelConfig, RewardModelConfig, RunConfig, TrainerConfig
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.reward_models.measures import CARD, RewardModelCard
+from ludus.trainer.reward_models.rankings import _steps
 from ludus.trainer.reward_models.training import run_reward
 
 
@@ -190,6 +192,16 @@ async def test_steps_are_learned_and_served(model: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_file_may_name_the_column_of_steps_in_either_way() -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "q", "steps": ["a", "b"], "completions": None, "labels": [1, 0]},
+        {"prompt": "q", "steps": None, "completions": ["a", "b"], "labels": [1, 0]},
+        {"prompt": "q", "completions": ["a", "b"], "labels": [True, False]},
+    ]
+    read = [_steps(PreferenceReader(Path()), row) for row in rows]
+    assert [(one.steps, one.labels) for one in read] == [(["a", "b"], [True, False])] * 3
+
+
 async def test_a_run_that_was_cut_ends_as_one_that_was_not(model: Path, tmp_path: Path) -> None:
     data = lines(tmp_path / "pairs.jsonl", planted(80))
 
