@@ -240,7 +240,6 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         is_side = (
             is_side
             or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
-            or (_SHARES.match(clause) and not _PER.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
         if not is_side or not _STATES.search(body, start, joint.start()):
@@ -272,8 +271,6 @@ _ROUNDS = re.compile(
     r"|environ|redonde|aproxim|arredond|approssim|округл|приблиз)|近似|四捨五入|保留|约|約|반올림",
     re.IGNORECASE,
 )
-_SHARES = re.compile(r"which (?:makes|gives|is|leaves|means) [^,;]*\b(?:per|each)\b")
-_PER = re.compile(r"(?i)\b(?:per|each)\b")
 _CLAUSE = re.compile(
     r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
 )
