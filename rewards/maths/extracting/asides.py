@@ -110,19 +110,19 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     bare = small.lstrip("([*_#>-–—¿¡ \n")
     if _TEMPTS.match(bare):
         return True
-    retraction = RETRACTION.search(small)
     supposed = not (conditional or _CONCLUDES.match(bare)) and _supposes(bare)
-    if supposed and retraction and _NOT_ASKED.search(small):
-        return True
-    if retraction or _CORRECTS.search(small) or MAY_BE.match(bare):
-        return False
-    if small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")):
-        return True
-    if _OPENS.match(bare) or _INSERTED.search(bare) or OWN_WORK.search(sentence):
-        return True
-    if _OFFERED.search(bare) or (bare.endswith("?") and _READER.search(bare)):
-        return True
-    return supposed
+    is_aside = (
+        supposed
+        or (small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")))
+        or _OPENS.match(bare)
+        or _INSERTED.search(bare)
+        or _OFFERED.search(bare)
+        or (bare.endswith("?") and _READER.search(bare))
+        or OWN_WORK.search(sentence)
+    )
+    if not is_aside or (supposed and _NOT_ASKED.search(small)):
+        return bool(is_aside)
+    return not (_reopens(small) or MAY_BE.match(bare))
 
 
 def _reopens(text: str) -> bool:
@@ -156,11 +156,13 @@ _CORRECTS = re.compile(
 """Words of a remark that may hold the real answer, or open the question again."""
 
 
+@lru_cache(maxsize=64)
 def conditional(prompt: str) -> bool:
     """Return whether a question is in the conditional mood."""
     return _MOOD.search(lowered(prompt[-REACH_BACK:])) is not None
 
 
+@lru_cache(maxsize=16)
 def without_asides(body: str, prompt: str = "") -> str:
     """Return a text without the side remarks at its end, as long as a sentence with a value
     remains.
@@ -232,8 +234,6 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
     """
     for joint in reversed(list(_CLAUSE.finditer(body, start, end))[-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
-        if _reopens(clause):
-            break
         is_side = _SIDE_CLAUSE.match(clause) or (
             not mood and _MOOD.search(clause) and (joint[0][0] == ";" or _UNDER.search(clause))
         )
@@ -242,7 +242,7 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
             or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
-        if not is_side or not _STATES.search(body, start, joint.start()):
+        if not (is_side and _STATES.search(body, start, joint.start())) or _reopens(clause):
             break
         end = joint.start()
     return end
