@@ -187,12 +187,12 @@ def unknown_duties_are_no_errors(draw: random.Random, *, slips: bool) -> Script:
         best = call("declare", good=left[0], duty=due[left[0]]) if left else call("leave")
         said = yield reply, best
         reply = "Noted."
-        if said[0] == "leave":
+        if said[:1] == ("leave",):
             wrong = [
                 g for g, d in said_of.items() if d != due.get(g) and not (slips and d == "unknown")
             ]
             return float(not wrong and said_of.keys() >= due.keys())
-        if said[0] == "declare":
+        if said[:1] == ("declare",):
             said_of[str(said[1])] = str(said[2])
     return 0.0
 
