@@ -77,9 +77,9 @@ _HYPOTHETICAL = (
     r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
-    r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other"
-    r"|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens"
-    r"|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
+    r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless"
+    r"|other|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen"
+    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")

@@ -324,7 +324,8 @@ class Locale:
         """Return whether a comma starts decimals and whether a point may group thousands."""
         certain = _THREE.search(answer) is None
         comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))
-        comma = comma or (_DECIMALS.search(self.around) and writes_commas(self.prompt, least=1))
+        if not comma and _DECIMALS.search(self.around):
+            comma = writes_commas(self.prompt, least=1)
         return comma, groups_by_points(self.prompt) or groups_by_points(self.around)
 
     def _numeral(self, answer: str) -> str:
