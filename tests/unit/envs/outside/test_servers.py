@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from ludus.envs import make_async
+from ludus.envs.outside.servers.exchange import PeerServer
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Status, Verdict
@@ -109,6 +110,22 @@ async def test_a_server_that_is_down_is_unavailable() -> None:
     assert verdict.status is Status.UNAVAILABLE
     assert verdict.retryable
     assert "/schema" in verdict.detail
+
+
+async def test_an_answer_in_pieces_is_read_whole() -> None:
+    async def tell(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        for piece in (b'{"text": "', *[b"x" * 50_000] * 4, b'"}'):
+            await answer.write(piece)
+            await asyncio.sleep(0.01)
+        return answer
+
+    async with served({("GET", "/long"): tell}) as url:
+        server = PeerServer("kind", url, 10)
+        status, told = await server.ask("GET", "/long")
+        await server.close()
+    assert (status, len(told["text"])) == (200, 200_000)
 
 
 async def test_a_late_answer_is_never_that_of_another_step() -> None:
