@@ -90,7 +90,7 @@ def _exit_code(stop: SystemExit) -> int:
         if isinstance(code, int):
             return code & 0xFF if abs(code) < 1 << 63 else 0xFF
         if stream := getattr(sys, "stderr", None) or sys.__stderr__:
-            print(code, file=stream)  # noqa: T201 - this is what sys.exit("text") does
+            print(code, file=stream)
     return 1
 
 

@@ -187,6 +187,40 @@ async def test_a_server_of_another_version_is_told(schema: Any) -> None:
     assert "is it a server of OpenEnv 0.2 or newer?" in verdict.detail
 
 
+@pytest.mark.parametrize("observation", [None, [], {"tools": None}])
+async def test_a_server_that_lists_no_tools_is_told(observation: Any) -> None:
+    async def answer(asked: dict[str, Any]) -> Any:
+        return seen("begin" if asked["type"] == "reset" else observation)
+
+    async with openenv(answer, schema={"action": {"properties": None}}) as url:
+        verdict = await failure(url)
+    assert verdict.status is Status.ERROR
+    assert "it lists no tools" in verdict.detail
+
+
+async def test_a_server_that_reads_nothing_more_is_unavailable() -> None:
+    async def stall(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.receive()
+        await ws.send_str(json.dumps(seen("begin")))
+        assert isinstance(request.transport, asyncio.ReadTransport)
+        request.transport.pause_reading()
+        await asyncio.sleep(1.0)
+        request.transport.abort()
+        return ws
+
+    async def tell(_: web.Request) -> web.Response:
+        return web.json_response(SCHEMA)
+
+    async with served({("GET", "/schema"): tell, ("GET", "/ws"): stall}) as url:
+        env = make_async(f"openenv/{url}", timeout_s=0.3)
+        await env.reset(seed=0)
+        with pytest.raises(RewardUnavailable, match=r"no answer to step within 0\.3 s"):
+            await env.step("x" * 20_000_000)
+        await env.close()
+
+
 async def test_an_action_that_the_server_refuses_is_the_policys() -> None:
     async def refuses(asked: dict[str, Any]) -> dict[str, Any]:
         if asked["type"] == "step" and asked["data"]["message"] == "bad":
