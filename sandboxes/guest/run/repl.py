@@ -62,8 +62,8 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
         return {"ok": False}
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        program.flush(sys.stdout)
-        program.flush(sys.stderr)
+        program.flush("stdout")
+        program.flush("stderr")
     return {"ok": True}
 
 
