@@ -1,5 +1,5 @@
 # pyright: basic
-"""Keeps what the driver of a run on a cluster knows of the run's processes, and writes it to a file.
+"""Keeps what the driver of a run on a cluster knows of the run's processes, in a file, too.
 
 The file is `processes.json` in the run folder, which `ludus watch` reads.
 """

@@ -44,7 +44,7 @@ MARKS: dict[str, object] = {"_ludus_type": type_of, "_ludus_instance": is_instan
 
 
 def rewritten(source: str, interface: Interface) -> ast.Module:
-    """Return the syntax tree of tests in which such places are calls of the functions of `MARKS`."""
+    """Return the syntax tree of tests in which such places call the functions of `MARKS`."""
     rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
     return ast.fix_missing_locations(rewritten_tree)
 

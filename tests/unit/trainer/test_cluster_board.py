@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="the extra cluster installs Ray")
+pytest.importorskip("ray", reason="the extra cluster installs Ray")
 
+import ray
 from ray.exceptions import GetTimeoutError
 
 from ludus.trainer.cluster import board
