@@ -256,7 +256,8 @@ class ChatPlayer(WindowPlayer):
         rows, offer = self._wire.request(view, tools)
         if offer and turn.kind is TurnKind.SUMMARY:
             fields = {**fields, "tool_choice": "none"}
-        seed = self._seed * 1_000 + self._asked
+        # Servers take 31 bits: numpy's generators 32, some interfaces a signed integer.
+        seed = (self._seed * 1_000 + self._asked) & 0x7FFFFFFF
         completion = await self._model.ask(rows, offer, seed, **fields)
         self._asked += 1
         turn.message = self._wire.read(completion, tools)

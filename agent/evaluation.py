@@ -35,9 +35,7 @@ GIVE_UP_S = 5.0
 SEED_STRIDE = 1_000_003
 """A sampling seed is a multiple of this, drawn for a task, and the index of the sample."""
 SEED_BITS = 22
-"""Bits of that multiple. A chat policy's requests carry about 1,000 times the seed, which is then
-still exact as a number of JSON.
-"""
+"""Bits of that multiple."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,11 +16,10 @@ from ludus.agent import Engine, Episode, EpisodeLimits, Sampling, TokenPolicy
 from ludus.agent.chat import ChatFormat
 from ludus.agent.context import ContextManager, make_context
 from ludus.agent.gateway import AgentLimits, AgentMaker, RolloutLimits, agent_of
-from ludus.agent.loop import EpisodeMaker
 from ludus.agent.rows import TokenWriter
 from ludus.errors import ConfigError
 
-from .config import RolloutConfig, TrainConfig
+from .config import TrainConfig
 from .engines.policy_text import EngineText, hand_over
 from .learning.learner import Learner, PolicyLearner
 from .learning.texts import GivenTexts, texts_of
@@ -196,10 +195,7 @@ async def _open_claimed(
     source = source_of(config)
     stack.push_async_callback(source.close)
     config = replace(config, env=await source.named())  # a run is known by what was really played
-    changed = refuse_changes(claim.path, config, algorithm.recipe) if config.run.resume else []
-    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
-    stack.callback(folder.close)
-    keep_recipe(folder.path, algorithm.recipe)
+    folder, changed = _open_folder(claim, config, algorithm.recipe, stack)
     await refuse_empty(source, {config.split: "split", config.eval.split: "eval.split"})
     verifiers = await open_verifiers(config.reward, stack)
     keep_judges(folder.path, verifiers)
@@ -230,12 +226,11 @@ async def _open_claimed(
     stack.push_async_callback(context.close)
     exploring = _policy(config, engine, chat_format, context, config.rollout.temperature)
     greedy = _policy(config, evaluating, chat_format, context, config.eval.temperature)
-    playing = await _agent(config, exploring, stack) if config.agent else None
-    judged = await _agent(config, greedy, stack) if config.agent else None
-    collector = _collector(config.rollout, source, exploring, training_scorer, playing)
+    collector = await _collector(config, source, exploring, training_scorer, stack)
+    evaluator = await _collector(config, source, greedy, scorer.without_groups(), stack)
     roles = RolePolicies()
     if sampling is not None:
-        of_roles = RolesStart(
+        start_of_roles = RolesStart(
             config=config,
             algorithm=algorithm,
             plan=plan,
@@ -244,9 +239,7 @@ async def _open_claimed(
             version=first_step,
             checkpoint=start,
         )
-        roles = await open_roles(of_roles, stack)
-        await _let_sampling_ask(collector, config, sampling, source, exploring, roles, stack)
-    evaluator = _collector(config.rollout, source, greedy, scorer.without_groups(), judged)
+        roles = await _open_asked(start_of_roles, collector, sampling, source, stack)
     await check_context(config, collector)
     return Parts(
         config=config,
@@ -276,6 +269,17 @@ async def _open_claimed(
         ),
         closing=stack,
     )
+
+
+def _open_folder(
+    claim: RunClaim, config: TrainConfig, recipe: Recipe, stack: AsyncExitStack
+) -> tuple[RunFolder, list[str]]:
+    """Return the folder of a run, and which settings differ from those of a resumed run."""
+    changed = refuse_changes(claim.path, config, recipe) if config.run.resume else []
+    folder = RunFolder(claim.path, config, claim=claim, settings=config.run)
+    stack.callback(folder.close)
+    keep_recipe(folder.path, recipe)
+    return folder, changed
 
 
 @dataclass(frozen=True)
@@ -380,16 +384,18 @@ def _policy(
     )
 
 
-async def _let_sampling_ask(
+async def _open_asked(
+    start: RolesStart,
     collector: Collector,
-    config: TrainConfig,
     sampling: SamplingPolicy,
     source: EnvSource,
-    policy: TokenPolicy,
-    roles: RolePolicies,
     stack: AsyncExitStack,
-) -> None:
-    """Give the collector what a sampling policy may ask for: experts, policies of roles, trees."""
+) -> RolePolicies:
+    """Give the collector what a sampling policy may ask for: policies of roles, experts, trees;
+    return the policies of roles.
+    """
+    config, policy = start.config, start.policy
+    roles = await open_roles(start, stack)
     expert: Expert | MixedExperts | None = None
     if sampling.needs_expert:
         several = config.environment
@@ -400,6 +406,7 @@ async def _let_sampling_ask(
         policy, collector.limits, expert, roles.playing, frozen=roles.frozen
     )
     collector.trees = TreeMaker(source, policy, collector.limits, collector.places)
+    return roles
 
 
 def open_follower(config: TrainConfig, model_path: str, start: Path | None) -> Updater:
@@ -540,13 +547,16 @@ async def _agent(config: TrainConfig, policy: TokenPolicy, stack: AsyncExitStack
     return await stack.enter_async_context(maker)
 
 
-def _collector(
-    rollout: RolloutConfig,
+async def _collector(
+    config: TrainConfig,
     source: EnvSource,
     policy: TokenPolicy,
     scorer: EpisodeScorer,
-    maker: EpisodeMaker | None,
+    stack: AsyncExitStack,
 ) -> Collector:
+    """Return what plays with `policy`, and start the agent of the settings, if there is one."""
+    rollout = config.rollout
+    maker = await _agent(config, policy, stack) if config.agent else None
     return Collector(
         source,
         policy,

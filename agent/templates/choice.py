@@ -80,10 +80,6 @@ class Recognition(msgspec.Struct, frozen=True):
     """See `ReleasedTemplate.brief_tools`."""
 
 
-UNTEMPLATED = Recognition("", "no chat template")
-"""What is known of a model that brings none."""
-
-
 def normalised(template: str) -> str:
     """Return a template without comments, and without white space at the ends of lines."""
     lines = _COMMENT.sub("", template.replace("\r\n", "\n")).split("\n")
@@ -317,48 +313,59 @@ def probe_template(
     Raises:
         ConfigError: the choice names no template, or none for the model's own.
     """
-    own_source = source_of(tokenizer)
-    recognition = UNTEMPLATED if own_source is None else recognise(own_source)
-
-    def probe_source(
-        source: str, origin: Origin, paired_format: str
-    ) -> tuple[Tokenizer, TemplateReport]:
-        shown_tokenizer = _with(tokenizer, source)
-        is_paired = wanted_format == AUTO and paired_format in TOOL_FORMATS
-        tool_format_name = paired_format if is_paired else wanted_format
-        report = probe(
-            shown_tokenizer,
-            wanted_format=tool_format_name,
-            origin=origin,
-            stop_ids=stop_ids,
-            shows_images=shows_images,
-        )
-        return shown_tokenizer, report
-
-    def probe_training(training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
-        name = f"{TRAIN}:{training.name} ({KEPT})"
-        checked = "" if training.verified else "; its first prompt is unverified"
-        origin = Origin(name, digest_of(training.source), f"found {recognition.said}{checked}")
-        source = with_sentences(training.source, own_source or "")
-        return probe_source(source, origin, training.tool_format)
-
+    probing = _Probing(tokenizer, wanted_format, stop_ids, shows_images)
     if template.startswith(_NAMED):
-        return probe_training(training_template(template.removeprefix(_NAMED)))
+        return probing.of_training(training_template(template.removeprefix(_NAMED)))
     if template not in (AUTO, STOCK, TRAIN):
         source = _read_template(template)
-        return probe_source(source, _origin(template, source), "")
-    own_source = template_of(tokenizer)  # these begin with the model's own
+        return probing.of_source(source, _origin(template, source))
+    own_source = template_of(tokenizer)
+    recognition = recognise(own_source)
     if template == TRAIN:
-        return probe_training(_training_of_family(recognition))
+        return probing.of_training(_training_of_family(recognition))
     # Where the model's own template is one of the training templates, its tool format is known and
     # need not be found out.
     own_training = own_template(own_source)
     paired_format = own_training.tool_format if own_training is not None else ""
-    origin = _origin(STOCK, own_source)
-    stock_tokenizer, stock_report = probe_source(own_source, origin, paired_format)
-    if template == AUTO and recognition.family and _needs_another(stock_report):
-        return probe_training(TRAINING[recognition.family])
-    return stock_tokenizer, stock_report
+    own = probing.of_source(own_source, _origin(STOCK, own_source), paired_format)
+    if template == AUTO and recognition.family and _needs_another(own[1]):
+        return probing.of_training(TRAINING[recognition.family])
+    return own
+
+
+@dataclass(frozen=True, slots=True)
+class _Probing:
+    """Probes templates for a model; the fields are arguments of `probe_template`."""
+
+    tokenizer: Tokenizer
+    wanted_format: str
+    stop_ids: Sequence[int]
+    shows_images: bool
+
+    def of_source(
+        self, source: str, origin: Origin, paired_format: str = ""
+    ) -> tuple[Tokenizer, TemplateReport]:
+        """Probe a template, with the tool format that is known to go with it, if any is."""
+        shown_tokenizer = _with(self.tokenizer, source)
+        is_paired = self.wanted_format == AUTO and paired_format in TOOL_FORMATS
+        report = probe(
+            shown_tokenizer,
+            wanted_format=paired_format if is_paired else self.wanted_format,
+            origin=origin,
+            stop_ids=self.stop_ids,
+            shows_images=self.shows_images,
+        )
+        return shown_tokenizer, report
+
+    def of_training(self, training: TrainingTemplate) -> tuple[Tokenizer, TemplateReport]:
+        """Probe a training template, with the sentences of the model's own template."""
+        own_source = source_of(self.tokenizer)
+        found = "no chat template" if own_source is None else recognise(own_source).said
+        name = f"{TRAIN}:{training.name} ({KEPT})"
+        checked = "" if training.verified else "; its first prompt is unverified"
+        origin = Origin(name, digest_of(training.source), f"found {found}{checked}")
+        source = with_sentences(training.source, own_source or "")
+        return self.of_source(source, origin, training.tool_format)
 
 
 def _training_of_family(recognition: Recognition) -> TrainingTemplate:

@@ -99,11 +99,8 @@ class EnvPart(WorkerPart):
     def handle(self, tag: int, thread_number: int, body: bytes) -> Answer | Awaitable[Answer]:
         """Play an operation, close a session, or list tasks."""
         if tag & ~AS_JSON == PAGE:
-            try:
-                page = self._served.page(msgspec.msgpack.decode(body, type=TaskQuery))
-            except BaseException as error:
-                return _broken(error, "", 0)
-            return REPLY, msgspec.msgpack.encode(page)
+            # To list tasks may take seconds, while other sessions of the event loop wait.
+            return asyncio.to_thread(self._page, body) if self.is_async else self._page(body)
         if tag & ~AS_JSON == CLOSE:
             work = self._close(body.decode())
         elif tag & ~AS_JSON == FORK:
@@ -112,6 +109,13 @@ class EnvPart(WorkerPart):
             format = Format.JSON if tag & AS_JSON else Format.MSGPACK
             work = self._play(READ[format].decode(body), thread_number)
         return work if self.is_async else run_sync(work)
+
+    def _page(self, body: bytes) -> Answer:
+        try:
+            page = self._served.page(msgspec.msgpack.decode(body, type=TaskQuery))
+        except BaseException as error:
+            return _broken(error, "", 0)
+        return REPLY, msgspec.msgpack.encode(page)
 
     async def _play(self, call: PlayCall, thread_number: int) -> Answer:
         name = call.play.session

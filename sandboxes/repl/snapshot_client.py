@@ -49,13 +49,14 @@ class SnapshotClient:
     """A client of the snapshot server; sends one request at a time.
 
     The client starts the server with the first request, and again with the first request after the
-    server's end. Snapshots end with the server.
+    server's end, until the client is closed. Snapshots end with the server.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._turn = asyncio.Lock()
+        self._closed = False
 
     @classmethod
     def of(cls, sandbox: SlotSandbox) -> SnapshotClient:
@@ -89,6 +90,8 @@ class SnapshotClient:
     async def _ask(self, data: bytes) -> _Answer:
         """Send a request and read the answer; a fault becomes an answer, and ends the server."""
         async with self._turn:
+            if self._closed:  # nobody would end a server that is started now
+                return {"reason": "fault", "text": "the sandbox is closed"}, []
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
                     if self._line is None or not self.pid:
@@ -124,8 +127,9 @@ class SnapshotClient:
     async def close(self) -> None:
         """End the snapshot server, and so all frozen snapshots. A second call does nothing.
 
-        A request that waits for its answer fails at once.
+        Requests that wait fail at once.
         """
+        self._closed = True
         if self._process:
             self._process.kill()  # which ends the line that a request reads from
         async with self._turn:

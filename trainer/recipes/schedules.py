@@ -220,35 +220,36 @@ def _read(value: Mapping[str, object], where: str) -> Schedule:
         schedule: Schedule = msgspec.convert(dict(value), _SCHEDULE)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}") from None
-    problem = _not_finite(schedule)
-    if problem:
-        pass
-    elif isinstance(schedule, Dual):
-        if (schedule.at_most is None) is (schedule.at_least is None):
-            problem = "a bound is either at_most or at_least"
-        elif not schedule.least <= schedule.start <= schedule.most:
-            problem = f"start = {schedule.start:g} is outside of [least, most]"
-        elif not schedule.rate > 0:
-            problem = f"rate must be positive, got {schedule.rate:g}"
-    elif isinstance(schedule, Follow):
-        places = [place for place, _ in schedule.points]
-        if not places or places != sorted(set(places)):
-            problem = "points must be pairs (metric, value) in rising order of the metric"
-    elif isinstance(schedule, Linear) and (schedule.steps < 1 or schedule.after < 0):
-        problem = f"steps must be at least 1 and after at least 0, got {schedule.steps} and " + str(
-            schedule.after
-        )
-    elif isinstance(schedule, Exponential) and not (schedule.base > 0 and schedule.base != 1):
-        problem = f"base must be positive and other than 1, got {schedule.base:g}"
-    elif isinstance(schedule, AdaptiveKL) and not (schedule.target > 0 and schedule.horizon > 0):
-        problem = (
-            f"target and horizon must be positive, got {schedule.target:g} and {schedule.horizon:g}"
-        )
-    elif isinstance(schedule, Stairs) and (schedule.every < 1 or not schedule.gamma > 0):
-        problem = "every must be at least 1 and gamma positive"
-    if problem:
+    if problem := _not_finite(schedule) or _problem(schedule):
         raise ConfigError(f"{where}: {problem}")
     return schedule
+
+
+def _problem(schedule: Schedule) -> str:
+    """Return why no run can follow a schedule of finite numbers; empty if a run can."""
+    match schedule:
+        case Dual():
+            if (schedule.at_most is None) is (schedule.at_least is None):
+                return "a bound is either at_most or at_least"
+            if not schedule.least <= schedule.start <= schedule.most:
+                return f"start = {schedule.start:g} is outside of [least, most]"
+            if not schedule.rate > 0:
+                return f"rate must be positive, got {schedule.rate:g}"
+        case Follow(points=points):
+            places = [place for place, _ in points]
+            if not places or places != sorted(set(places)):
+                return "points must be pairs (metric, value) in rising order of the metric"
+        case Linear(steps=steps, after=after) if steps < 1 or after < 0:
+            return f"steps must be at least 1 and after at least 0, got {steps} and {after}"
+        case Exponential(base=base) if not (base > 0 and base != 1):
+            return f"base must be positive and other than 1, got {base:g}"
+        case AdaptiveKL(target=target, horizon=horizon) if not (target > 0 and horizon > 0):
+            return f"target and horizon must be positive, got {target:g} and {horizon:g}"
+        case Stairs(every=every, gamma=gamma) if every < 1 or not gamma > 0:
+            return "every must be at least 1 and gamma positive"
+        case _:
+            pass
+    return ""
 
 
 def _not_finite(schedule: Schedule) -> str:

@@ -25,10 +25,11 @@ from msgspec.structs import replace
 
 from ludus.agent import Episode, Trajectory
 from ludus.envs.serving.connect import RemoteServer, connect
-from ludus.errors import Overloaded, RemoteError, RewardUnavailable, UnknownVerifier
+from ludus.errors import Overloaded, UnknownVerifier
 from ludus.messages import Message
 from ludus.rewards import GroupVerifier, Sample, Verifier, make_verifier
 from ludus.rewards.measured import KnownJudge, judges_of
+from ludus.rewards.protocol import failed, is_bug
 from ludus.secret import Secret
 from ludus.verdict import Status, Verdict
 from ludus.wire.address import parse_served
@@ -194,17 +195,15 @@ async def _ask(
                 retries,
             )
     except Exception as error:
-        why = f"{weighted.name}: {type(error).__name__}: {error}"
-        if isinstance(error, RewardUnavailable):
-            told = f"{weighted.name}: {error.verdict.detail}"
-            return _Answer(replace(error.verdict, detail=told), retries)
-        if isinstance(error, RemoteError) and error.retryable:
-            wait_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
-            return _Answer(Verdict.unavailable(why), retries, wait_s)
-        if isinstance(error, TimeoutError):
-            return _Answer(late if clock.expired() else Verdict.unavailable(why), retries)
-        logger.exception("verifier %s failed", weighted.name)
-        return _Answer(Verdict.error(why), retries)
+        if isinstance(error, TimeoutError) and clock.expired():
+            return _Answer(late, retries)
+        if is_bug(error):
+            logger.exception("verifier %s failed", weighted.name)
+        verdict = failed(weighted.name, error)
+        if not verdict.detail.startswith(weighted.name):
+            verdict = replace(verdict, detail=f"{weighted.name}: {verdict.detail}")
+        wait_s = error.retry_after_s if isinstance(error, Overloaded) else 0.0
+        return _Answer(verdict, retries, wait_s)
 
 
 def mean_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:

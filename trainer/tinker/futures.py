@@ -172,10 +172,13 @@ class OrderedJobs:
                 so late that those behind it failed.
         """
         if number < self.next:
-            why = "numbers begin at 1"
-            if number >= 1:
-                why = "it was done, and its result is gone, or later ones have given it up"
-            refusal = Refused(f"seq_id {number} is not to be had: {why}", "malformed")
+            why = (
+                "it was done and its result is gone, or it came after requests that had waited for "
+                "it failed"
+                if number >= 1
+                else "numbers begin at 1"
+            )
+            refusal = Refused(f"seq_id {number} cannot be done: {why}", "malformed")
             self.promises.settle(promise, PromiseOutcome(error=str(refusal)))
             raise refusal
         self._waiting[number] = promise, job

@@ -134,9 +134,6 @@ class Interface:
         self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._functions: dict[str, list[ast.FunctionDef]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.FunctionDef):
-                self._functions.setdefault(node.name, []).append(node)
         self.module = module
         self.modules: set[str] = set()
         """The names under which the tests import the module of the solution."""
@@ -154,14 +151,8 @@ class Interface:
         """Parameter of a function of the tests -> the arguments that calls by name give it."""
         self._values: dict[str, list[ast.expr | None]] = {}
         self._helpers: dict[str, list[ast.expr | None]] = {}
-        for node in self.nodes:
-            self._read_binding(node)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._read_parameters(node)
-        symbols = [symbol for table in tables(sources) for symbol in table.get_symbols()]
-        imported = {symbol.get_name() for symbol in symbols if symbol.is_imported()}
-        self._assigned = imported - self._taken - self.modules
-        self._assigned |= {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+        self._read_bindings()
+        self._assigned = self._assigned_in(sources)
         """The names in `bound` that are more than parameters."""
         self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         """Names to which the tests themselves assign a value."""
@@ -223,6 +214,22 @@ class Interface:
         return helpers if self.modules or self.names - helpers.keys() else {}
 
     # --- what names are bound to ----------------------------------------------
+
+    def _read_bindings(self) -> None:
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                self._functions.setdefault(node.name, []).append(node)
+        for node in self.nodes:  # calls are given to functions, wherever these are defined
+            self._read_binding(node)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                self._read_parameters(node)
+
+    def _assigned_in(self, sources: tuple[str, ...]) -> set[str]:
+        """Return the names that the tests assign, or import from elsewhere than the solution."""
+        symbols = [symbol for table in tables(sources) for symbol in table.get_symbols()]
+        imported = {symbol.get_name() for symbol in symbols if symbol.is_imported()}
+        assigned = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+        return (imported - self._taken - self.modules) | assigned
 
     def _read_binding(self, node: ast.AST) -> None:
         """Record what a node gives to names of the tests, and takes from the solution's module."""
@@ -416,6 +423,37 @@ class Interface:
 
         `function`: a name that is neither; `reference`: what the reference solution defines.
         """
+        uses, objects, alike, kept = self._seen_uses()
+        arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
+        plain = PLAIN_ATTRIBUTES | arrays
+        compared, calculated = self._compared()
+        objects |= alike - compared - calculated
+        objects |= {name for name, attributes in uses.items() if attributes - plain}
+        if function not in uses:
+            objects.discard(function)
+        objects |= {name for name, kind in reference.items() if kind == "class"} - compared
+        objects &= self.names
+        self.makers |= objects
+        undecided = self.names - self.makers - compared - {function}
+        undecided = {n for n in undecided if n[:1].isupper() and reference.get(n) != "def"}
+        self.unclear = undecided & calculated
+        self.classes |= objects | (undecided - calculated)
+        self.shown |= self.makers
+        self.kept = (self.classes & kept) - uses.keys()
+        of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
+        self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
+        self.data_methods |= of_shown & PREDICATES
+        for name in self.classes:
+            self.data_methods |= uses.get(name, set()) - PREDICATES
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and self.free(node.value):
+                self.attributes.add(node.attr)
+
+    def _seen_uses(self) -> tuple[dict[str, set[str]], set[str], set[str], set[str]]:
+        """Note what the tests say, do and state; return the attributes that they use of each
+        origin, the names that are used as classes or makers, those whose results are compared with
+        each other, and those whose results are kept or made of nothing.
+        """
         uses: dict[str, set[str]] = {}
         objects: set[str] = set()
         alike: set[str] = set()
@@ -448,31 +486,8 @@ class Interface:
                     kept.add(self.free(made))
                 case ast.Compare():
                     alike.add(self._compares_its_like(node))
-        arrays = ARRAY_ATTRIBUTES if self.bound & {"np", "numpy"} else frozenset()
-        plain = PLAIN_ATTRIBUTES | arrays
         self.stated -= answered
-        compared, calculated = self._compared()
-        objects |= alike - compared - calculated
-        objects |= {name for name, attributes in uses.items() if attributes - plain}
-        if function not in uses:
-            objects.discard(function)
-        objects |= {name for name, kind in reference.items() if kind == "class"} - compared
-        objects &= self.names
-        self.makers |= objects
-        undecided = self.names - self.makers - compared - {function}
-        undecided = {n for n in undecided if n[:1].isupper() and reference.get(n) != "def"}
-        self.unclear = undecided & calculated
-        self.classes |= objects | (undecided - calculated)
-        self.shown |= self.makers
-        self.kept = (self.classes & kept) - uses.keys()
-        of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
-        self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.data_methods |= of_shown & PREDICATES
-        for name in self.classes:
-            self.data_methods |= uses.get(name, set()) - PREDICATES
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute) and self.free(node.value):
-                self.attributes.add(node.attr)
+        return uses, objects, alike, kept
 
     def _called(self, node: ast.AST) -> ast.Call | None:
         """Return the call of an expression, if it is called."""

@@ -532,8 +532,10 @@ def _show(name: str, options: EvalOptions, result: Evaluation) -> None:
     console.print(f"{options.policy} on {name}, {options.split}", soft_wrap=True, markup=False)
     console.print(table)
     if result.pass_at:
-        none = ", which no episode has" if not result.pass_at[max(result.pass_at)].value else ""
-        console.print(f"passed is a return of at least {result.passing:g}{none} (--passing)")
+        none = "" if result.pass_at[max(result.pass_at)].value else "; none did"
+        console.print(
+            f"an episode passes with a return of at least {result.passing:g} (--passing){none}"
+        )
     if result.failed:
         console.print(f"{result.failed} episodes failed and are in no number above:", markup=False)
         for reason, count in result.failures.items():

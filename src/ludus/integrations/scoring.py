@@ -82,12 +82,16 @@ async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
 
 
 _turns = itertools.count()
-_started: list[WorkerThreads] = []
+_threads_of: dict[asyncio.AbstractEventLoop, WorkerThreads] = {}
+"""The threads by the background loop that their results return to: a forked child has another loop,
+and none of its parent's threads.
+"""
 
 
 async def _threads() -> WorkerThreads:
-    """Return the threads on which plain verifiers score, for the background loop."""
-    if not _started:
-        _started.append(WorkerThreads(name="ludus-verifier"))
-        await _started[0].start()  # does not yield, so that nobody finds threads not started
-    return _started[0]
+    """Return the threads on which plain verifiers score, for the background loop that runs."""
+    loop = asyncio.get_running_loop()
+    if loop not in _threads_of:
+        _threads_of[loop] = WorkerThreads(name="ludus-verifier")
+        await _threads_of[loop].start()  # does not yield, so that nobody finds threads not started
+    return _threads_of[loop]

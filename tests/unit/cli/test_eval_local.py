@@ -67,8 +67,8 @@ def test_the_report_is_that_of_every_policy(
 
 @pytest.mark.parametrize(
     ("passing", "told"),
-    [("1", "passed is a return of at least 1 (--passing)"),
-     ("1.5", "passed is a return of at least 1.5, which no episode has (--passing)")],
+    [("1", "an episode passes with a return of at least 1 (--passing)"),
+     ("1.5", "an episode passes with a return of at least 1.5 (--passing); none did")],
 )  # fmt: skip
 def test_what_counts_as_passed_is_said_beside_the_rates(
     passing: str, told: str, capsys: pytest.CaptureFixture[str]

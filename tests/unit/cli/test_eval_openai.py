@@ -91,7 +91,8 @@ def test_a_served_model_is_measured_and_its_episodes_are_shown(
     assert made["pass_at"]["2"]["value"] == 1.0
     # Wilson, 6 of 6: the lower end is 1 / (1 + z^2 / 6), z = 1.95996
     assert made["pass_at"]["1"]["low"] == pytest.approx(1 / (1 + 1.959964**2 / 6), abs=1e-6)
-    # Six tasks, two samples and two turns: each request has a seed of its own.
+    # Six tasks, two samples and two turns: each request has a seed of its own, of 31 bits.
+    assert all(0 <= one["seed"] < 2**31 for one in requests)
     assert len({(one["seed"], len(one["messages"])) for one in requests}) == 24
     assert requests[0]["tools"][0]["function"]["name"] == "calculator"
     assert len(out.read_text().splitlines()) == 12

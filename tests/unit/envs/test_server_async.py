@@ -21,12 +21,13 @@ import ludus
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.forking import Nursery
 from ludus.envs.serving.client import RemoteSession
-from ludus.envs.serving.env_wire import Beginning, Create, Fork, Step
+from ludus.envs.serving.env_wire import Beginning, Create, Fork, Step, TaskQuery
 from ludus.envs.serving.placement import fork_all
 from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.envs.serving.sessions import SessionLimits
-from ludus.envs.serving.worker import CLOSE, PLAY, REPLY, EnvPart, PlayCall
+from ludus.envs.serving.worker import CLOSE, PAGE, PLAY, REPLY, EnvPart, PlayCall
+from ludus.envs.tasks import GeneratedTasks, Task, TaskSet
 from ludus.errors import RequestTimeout, ServerFault, SessionGone
 from ludus.messages import ToolCall, assistant
 from ludus.wire.codec import Format
@@ -267,6 +268,30 @@ async def test_an_environment_that_was_given_up_while_it_was_built_is_closed() -
             while not SlowToBuild.closed:
                 await asyncio.sleep(0.01)
     assert SlowToBuild.closed == SlowToBuild.built
+
+
+async def test_other_sessions_go_on_while_tasks_are_listed() -> None:
+    loop_went_on = threading.Event()
+
+    class SlowTasks(GeneratedTasks):
+        def at(self, index: int) -> Task:
+            if not loop_went_on.wait(10):
+                raise TimeoutError("the event loop stood still")
+            return super().at(index)
+
+    class SlowToList(SlowToBuild):
+        def __init__(self) -> None:
+            pass
+
+        def tasks(self, split: str) -> TaskSet:
+            return SlowTasks(split)
+
+    part = EnvPart(ServedEnv("test/listing-v0", factory=SlowToList), 1 << 20)
+    asyncio.get_running_loop().call_later(0.05, loop_went_on.set)
+    query = TaskQuery(split="train", limit=3)
+    listing = part.handle(PAGE, 1, msgspec.msgpack.encode(query))
+    assert isinstance(listing, Awaitable)
+    assert (await asyncio.wait_for(listing, 60))[0] == REPLY
 
 
 @pytest.mark.parametrize("ending", ["diverged", "cancelled"])

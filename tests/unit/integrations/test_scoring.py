@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -80,6 +82,31 @@ def test_a_plain_verifiers_time_begins_when_a_thread_is_free_for_it() -> None:
     late = verdicts_of(Plain(), [*hanging, SAMPLE], timeout_s=1.5)
     open_gate.set()
     assert [verdict.status for verdict in late] == [Status.UNAVAILABLE] * 64 + [Status.OK]
+
+
+FORKED = """
+import os
+from ludus.integrations.scoring import verdicts_of
+from ludus.rewards import Sample
+from ludus.verdict import Verdict
+class Plain:
+    def score(self, sample):
+        return Verdict.of(1.0)
+def scored():
+    return [verdict.reward for verdict in verdicts_of(Plain(), [Sample(response="x")] * 2)]
+before = scored()
+child = os.fork()
+if not child:
+    os._exit(scored() != before)
+print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), scored() == before)
+"""
+
+
+def test_a_fork_scores_with_plain_verifiers_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[1.0, 1.0] 0 True\n", "")
 
 
 @ludus.register("test/picture-first-v0")
