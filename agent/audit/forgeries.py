@@ -372,7 +372,8 @@ def _undefined(sign: str, answer: str) -> str:
     or nothing else, or with each operation a division, by zero where a number was.
     """
     if sign in deeds.NO_NUMBERS:
-        return sign if _NUMERAL.fullmatch(answer.strip()) else _numbered(sign, answer)
+        is_number = _NUMERAL.fullmatch(answer.strip()) and float(answer)
+        return sign if is_number else _numbered(sign, answer)
     divided = _OPERATION.sub(rf"\1{sign}", answer)
     zeroed = _NUMERAL.sub("0", divided)
     return "" if divided in (answer, zeroed) else zeroed

@@ -218,12 +218,13 @@ def pieces_of(line: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def compared(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of lines; nothing where these differ in one number alone, since the task
-    can ask for nothing else.
+    """Return the pieces of lines; nothing where these are a name and a number each, since the task
+    can ask for nothing but that number.
     """
     columns = [{*column} for column in zip(*rows_of(text), strict=False)]
-    numbers = [column for column in columns if len(column) > 1 and all(map(_NUMBER.search, column))]
-    return [*map(pieces_of, text.splitlines())] if len(numbers) != 1 else []
+    differing = [column for column in columns if len(column) > 1]
+    has_number = any(all(map(_NUMBER.search, column)) for column in differing)
+    return [] if has_number and len(differing) < 3 else [*map(pieces_of, text.splitlines())]
 
 
 def _in_column(place: int, choose: Choose, cell: int, text: str) -> str:
