@@ -391,16 +391,21 @@ def put_down(write: Callable[[str], Action], lesson: Lesson) -> Iterator[Way]:
         yield [*(write(reply) for reply in told if reply), lesson.actions[-1]]
 
 
-def done_elsewhere(same: frozenset[Hashable], place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return ways in which all is done wrongly to something else, and only named for what it is
-    meant for before the end: what was settled there may hold here.
+def done_elsewhere(
+    same: frozenset[Hashable], place: Place, left_out: str, lesson: Lesson
+) -> Iterator[Way]:
+    """Return ways in which all is done to something else, and only named for what it is meant for
+    before the end: what was settled there may hold here. What is done is wrong, or lacks the deeds
+    of a name, since what is open may be addressed anew.
     """
     values, before = columns_of(lesson).get(place, []), lesson.actions[:-1]
+    if left_out and left_out not in map(verb, before):
+        return
+    worse = [changed(a, partial(_wrong, same)) for a in before] if not left_out else before
     if len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
         for thing in others_of(values, lesson):
-            wrong = [changed(action, partial(_wrong, same)) for action in before]
-            rows = [changed(action, partial(_put, place, thing)) for action in wrong]
-            yield [*rows, *naming(place, lesson), lesson.actions[-1]]
+            row = [changed(a, partial(_put, place, thing)) for a in worse if verb(a) != left_out]
+            yield [*row, *naming(place, lesson), lesson.actions[-1]]
 
 
 def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:

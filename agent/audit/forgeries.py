@@ -93,22 +93,17 @@ def laws_of(
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
+    names = Counter(n for le in lessons for n in {*map(verb, le.actions)})
     for place, times in Counter(place for each in columns for place in each).items():
         values = {repr(each.get(place)) for each in columns}
         if is_constant and len(values) > 1:
-            what = " ".join(map(str, place))
-            ways, left = (
-                partial(deeds.done_elsewhere, same, place),
-                partial(deeds.naming, place, first=True),
-            )
-            moved = f"what the expert does to another {what}, which is named at the end alone"
-            yield Law(f"elsewhere {what}", moved, ways, left, bound=MORE_BOUND)
+            yield from _elsewhere_laws(place, same, names)
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
             width = max(sum(at[0] == place[0] for at in each) for each in columns)
             kinds = deeds.kinds_of(place, lessons)
             yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
-    for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
+    for name, times in names.items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "the first thing that the expert says, and nothing in place of all others"
@@ -117,6 +112,21 @@ def laws_of(
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
     yield from _unused_laws(looks, peeks, writes)
+
+
+def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
+    """Return the laws of what is done to something else than what is named at the end: wrongly, or
+    without the deeds of a name.
+    """
+    what = " ".join(map(str, place))
+    for name in ("", *names):
+        if name != place[0]:
+            ways = partial(deeds.done_elsewhere, same, place, name)
+            first = partial(deeds.naming, place, first=True)
+            left_out = partial(deeds.without, name) if name else first
+            law = f"elsewhere {what}{name and f', no {name}'}"
+            about = f"what the expert does to another {what}, which is named at the end alone"
+            yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
 def _unused_laws(
