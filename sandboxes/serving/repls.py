@@ -77,9 +77,12 @@ class MadeLease(Lease, Generic[T]):
 
     async def close(self) -> None:
         """End the object, and release what the object holds."""
-        # These mean that the object did not start, or has ended already.
-        with suppress(SlotLost, TimeoutError, LudusError):
-            await self._close(await self.made)
+        try:
+            made = await self.made
+        except Exception:  # It did not start, which `make` has told.
+            return
+        with suppress(SlotLost, TimeoutError, LudusError):  # It has ended already.
+            await self._close(made)
 
 
 class Leases(Generic[T]):
@@ -154,13 +157,13 @@ class Leases(Generic[T]):
             # Shielded: the same request may wait for the object too, and the client that went away
             # may send it again.
             await asyncio.shield(lease.made)
-        except (SlotLost, TimeoutError) as error:
+        except (SlotLost, TimeoutError, OSError) as error:
             self._table.release(lease, "", bury=False)
             reason = str(error) or "it took too long"
             raise Refused(
                 f"the {self._terms.what} did not start: {reason}", "sandbox_failed"
             ) from error
-        except LudusError:
+        except Exception:
             self._table.release(lease, "", bury=False)
             raise
         finally:
