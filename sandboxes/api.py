@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Sequence
+from typing import Unpack
 
-from ludus.background import background_loop, run_on_loop
+from ludus.background import on_background, run_on_loop
 from ludus.verdict import Verdict
 
 from .grading.hidden_tests import DEFAULT_OPTIONS, GradeOptions, grade_in_detail
@@ -24,8 +24,6 @@ from .grading.options import GradingOptions
 from .open import open_with
 from .protocol import Execution, Program, RunOptions, Sandbox, program_of
 from .settings import TIER_VARIABLE, SandboxSettings
-
-_Result = TypeVar("_Result")
 
 
 class _Default:
@@ -107,7 +105,7 @@ async def execute_async(
     code: str, language: str = "python", **options: Unpack[RunOptions]
 ) -> Execution:
     """Run untrusted `code` as `execute` does, without blocking the caller's event loop."""
-    return await _on_background_loop(_run(program_of(code, language, **options)))
+    return await on_background(_run(program_of(code, language, **options)))
 
 
 def grade(
@@ -133,12 +131,7 @@ async def grade_async(
     options: GradeOptions = DEFAULT_OPTIONS,
 ) -> Verdict:
     """Grade `solution` as `grade` does, without blocking the caller's event loop."""
-    return await _on_background_loop(_grade(solution, tests, kind, options))
-
-
-async def _on_background_loop(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run `work` on the background loop, and await the result on the caller's loop."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
+    return await on_background(_grade(solution, tests, kind, options))
 
 
 async def _run(program: Program) -> Execution:

@@ -18,13 +18,13 @@ import logging
 import os
 import shlex
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import msgspec
 
-from ludus.background import background_loop
+from ludus.background import on_background
 from ludus.errors import ConfigError, MissingExtra, ServerUnreachable
 from ludus.secret import without_credentials
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 OLDEST_SDK = 2
 """The first major version of the SDK with `Client` and `MCPServer`."""
@@ -124,11 +123,11 @@ class McpServer:
         Raises:
             ServerUnreachable: the server cannot be started or reached.
         """
-        return [self._tool(spec) for spec in await _on_background_loop(self._specs())]
+        return [self._tool(spec) for spec in await on_background(self._specs())]
 
     async def close(self) -> None:
         """Close the connection, and end the process if this object started the server."""
-        await _on_background_loop(self._end())
+        await on_background(self._end())
 
     async def __aenter__(self) -> Self:
         return self
@@ -140,7 +139,7 @@ class McpServer:
         prefixed_spec = msgspec.structs.replace(spec, name=f"{self.prefix}{spec.name}")
 
         async def call(**arguments: Any) -> ToolResult:
-            return await _on_background_loop(self._call(spec.name, arguments))
+            return await on_background(self._call(spec.name, arguments))
 
         return Tool.of_spec(prefixed_spec, call, timeout_s=self.timeout_s)
 
@@ -342,13 +341,6 @@ async def _await_end(task: asyncio.Task[None], *, grace_s: float = 0.0) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=15.0)
-
-
-async def _on_background_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on the background loop, from any event loop."""
-    if asyncio.get_running_loop() is background_loop():
-        return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
 def as_result(result: CallToolResult) -> ToolResult:

@@ -36,6 +36,14 @@ def run_on_loop(work: Coroutine[Any, Any, T], *, timeout_s: float | None = None)
         raise
 
 
+async def on_background(work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine that runs on the background loop, from any event loop."""
+    loop = background_loop()
+    if asyncio.get_running_loop() is loop:
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
 _starting = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop of this process, by pid, and those of the processes that this one was forked from: these

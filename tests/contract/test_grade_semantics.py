@@ -60,6 +60,8 @@ HONEST = {
     "two names of one argument": ("def f(x, y):\n    x.append(1)\n    return y\n", ["a = []\nassert f(a, a) == [1]"]),
     "a mutated dict in a list": ("def f(x):\n    x[0]['k'] = [2]\n", ["d = {}\nf([d])\nassert d == {'k': [2]}"]),
     "a lazy generator": ("def f():\n    n = 0\n    while True:\n        yield n\n        n += 1\n", ["g = f()\nassert [next(g) for _ in range(100)] == list(range(100))"]),
+    "a generator that raises behind its items": ("def f(n):\n    yield from range(n)\n    raise ValueError(n)\n", ["for n in (0, 1, 2, 5, 200):\n    got = []\n    try:\n        for x in f(n): got.append(x)\n    except ValueError as e: got.append(e.args[0])\n    assert got == [*range(n), n]"]),
+    "an iterator that raises behind its items": ("class I:\n    def __init__(self): self.n = 0\n    def __iter__(self): return self\n    def __next__(self):\n        self.n += 1\n        if self.n == 6: raise KeyError('end')\n        return self.n\ndef f(): return map(int, ['1', '2', '3', 'x'])\n", ["got = []\ntry:\n    for x in I(): got.append(x)\nexcept KeyError: got.append('end')\nassert got == [1, 2, 3, 4, 5, 'end']", "got = []\ntry:\n    for x in f(): got.append(x)\nexcept ValueError: got.append('end')\nassert got == [1, 2, 3, 'end']"]),
     "prints are discarded": ("print('x' * 10**6)\ndef f():\n    print('y')\n    return 1\n", ["assert f() == 1"]),
     "a built-in exception": ("def f():\n    raise KeyError('k')\n", ["try:\n    f()\n    assert False\nexcept KeyError as e:\n    assert e.args == ('k',)"]),
     "an own exception": ("class Bad(ValueError): pass\ndef f():\n    raise Bad('b')\n", ["try:\n    f()\n    assert False\nexcept Bad as e:\n    assert str(e) == 'b' and isinstance(e, ValueError)"]),

@@ -61,6 +61,18 @@ async def test_files_go_in_and_out(sandbox: SlotSandbox) -> None:
             await session.read("../etc/passwd")
 
 
+async def test_what_a_cell_puts_in_the_way_of_a_file_is_told_and_ends_nothing(
+    sandbox: SlotSandbox,
+) -> None:
+    async with asyncio.timeout(20), await Session.open(sandbox) as session:
+        await session.run("import os; os.mkdir('folder'); os.mkfifo('pipe'); os.symlink('a', 'b')")
+        for name in ("folder", "pipe", "b"):
+            with pytest.raises(OSError, match="cannot be written"):
+                await session.write({name: b"data"})
+        await session.write({"file": b"data"})
+        assert await session.read("file") == b"data"
+
+
 async def test_a_late_cell_is_interrupted_and_the_session_lives_on(sandbox: SlotSandbox) -> None:
     async with await Session.open(sandbox) as session:
         await session.run("x = 1")

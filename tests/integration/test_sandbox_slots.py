@@ -86,6 +86,36 @@ async def test_a_traceback_shows_the_program_and_nothing_of_ours(sandbox: SlotSa
     assert 'File "main.py", line 2, in f\n    return 1 / 0' in done.stderr
 
 
+UNUSUAL_ENDS = {
+    "without standard error": ("sys.stderr = None; sys.exit('bye')", 1, "bye\n"),
+    "standard error deleted": ("del sys.stderr; sys.exit('bye')", 1, "bye\n"),
+    "standard error closed": ("sys.stderr.close(); sys.exit('bye')", 1, ""),
+    "an exception without standard error": ("sys.stderr = None; 1 / 0", 1, ""),
+    "an exception, standard error closed": ("sys.stderr.close(); 1 / 0", 1, ""),
+    "a code without text": (
+        "class Code:\n    def __str__(self): return 1 / 0\nsys.exit(Code())",
+        1,
+        "",
+    ),
+    "a code beyond the machine's integers": ("sys.exit(1 << 70)", 255, ""),
+    "an exception with a traceback of its own": (
+        "class Own(Exception):\n    __traceback__ = property(lambda _: None)\nraise Own('x')",
+        1,
+        "Traceback (most recent call last):\n"
+        "  File \"main.py\", line 5, in <module>\n    raise Own('x')\nOwn: x\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL_ENDS)
+async def test_a_program_ends_as_under_python_whatever_it_does_to_its_streams(
+    sandbox: SlotSandbox, name: str
+) -> None:
+    end, code, told = UNUSUAL_ENDS[name]
+    done = await sandbox.execute(f"import sys\nprint('answer')\n{end}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "answer\n", told)
+
+
 PROGRAMS = {
     "ok": ("print(1)", Limits()),
     "error": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Limits()),

@@ -149,6 +149,14 @@ def test_a_reference_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) 
     assert referring(made)["env_token"] == "env:LUDUS_TEST_SECRET"
 
 
+@pytest.mark.parametrize("name", ["", "MY-TOKEN", "1TOKEN", " TOKEN", "TOKEN\n"])
+def test_a_reference_to_no_variable_is_not_the_secret_itself(name: str) -> None:
+    with pytest.raises(ConfigError, match="env:MY_TOKEN"):
+        Secret(f"env:{name}")
+    with pytest.raises(ConfigError, match="env:MY_TOKEN"):
+        build(TrainConfig, {"env_token": f"env:{name}"})
+
+
 @pytest.mark.parametrize(
     ("table", "name"),
     [
@@ -182,5 +190,11 @@ def test_credentials_of_addresses_are_hidden() -> None:
     assert without_credentials(given) == (
         "see http://***@h/p?n=1&access_token=***&k=2 and wss://h?key=***"
     )
+    for name in ("client_secret", "X-Amz-Signature", "sig", "hf_token", "apikey", "refresh.token"):
+        for before in "?&#":
+            given = f"https://h/p{before}{name}={PLANTED}&n=1"
+            assert without_credentials(given) == f"https://h/p{before}{name}=***&n=1"
+    for name in ("monkey", "design", "tokens", "keys"):
+        assert without_credentials(f"https://h/p?{name}=1") == f"https://h/p?{name}=1"
     assert without_credentials("http://h/p?n=1#x a@b") == "http://h/p?n=1#x a@b"
     assert without_credentials("http://me:p@ss@h/p http://h") == "http://***@h/p http://h"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,42 @@ def test_a_response_that_is_none_is_refused_and_no_empty_answer(url: str) -> Non
     (row,) = rows(ENV, 1)
     with httpx.Client(base_url=url) as client:
         client.post("/seed_session", json=row)
-        for wrong in ({}, [], {"output": None}, {"output": "4"}, {"output": ["4"]}):
+        odd = {"output": [{"type": "message", "content": ["4"]}]}
+        for wrong in ({}, [], {"output": None}, {"output": "4"}, {"output": ["4"]}, odd):
             told = client.post("/verify", json={**row, "response": wrong})
             assert (told.status_code, "'output' is a list" in told.text) == (422, True)
         silent = client.post("/verify", json={**row, "response": {"output": []}})
         assert silent.json()["reward"] == 0.0  # the policy said nothing
+
+
+def test_an_action_that_a_busy_server_refuses_may_be_sent_again(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    with (
+        serving(ENV, "--max-queue", "1") as url,
+        httpx.Client(base_url=url) as slow,
+        httpx.Client(base_url=url) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        for each in (slow, client):
+            assert each.post("/seed_session", json=row).status_code == 200
+        late = threads.submit(slow.post, "/verify", json={**row, "response": says("sleep 2")})
+        statuses = list[int]()
+        while not late.done():
+            statuses.append(client.post("/add", json={"first": 1, "second": 2}).status_code)
+        assert set(statuses) == {200, 429}
+        assert client.post("/add", json={"first": 1, "second": 2}).text == "3"
+        said = says(games.answer_to(question_of(row)))
+        assert client.post("/verify", json={**row, "response": said}).json()["reward"] == 1.0
+
+
+def test_failed_episodes_keep_nobody_out(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    with serving(ENV, "--max-sessions", "1") as url:
+        for _ in range(3):
+            with httpx.Client(base_url=url) as client:
+                assert client.post("/seed_session", json=row).status_code == 200
+                told = client.post("/verify", json={**row, "response": says("crash")})
+                assert told.status_code == 500
 
 
 def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Serving) -> None:

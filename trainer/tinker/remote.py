@@ -17,11 +17,11 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from torch import Tensor
 from ludus.agent import Finish, Generation, Sampling, WeightSource
 from ludus.agent.engine import TensorMeta
 from ludus.agent.images import PlacedImage
-from ludus.background import background_loop, run_on_loop
+from ludus.background import on_background, run_on_loop
 from ludus.errors import ConfigError, UpdateRefused
 
 from ..config import TrainConfig
@@ -45,7 +45,6 @@ from .client import TinkerClient
 from .one_pass import CROSS_ENTROPY, NamedPass, named_pass, scored_before
 from .wire import AdamParams, Array, Datum
 
-T = TypeVar("T")
 EPSILON = 1e-8
 """The epsilon of AdamW, that of the learner in this process."""
 FILE = "tinker.json"
@@ -500,8 +499,3 @@ def _derived(
         total.backward()
     gradient = logp.grad * batch.mask if logp.grad is not None else None
     return RowsGradient(batch, total.detach(), weight, gradient, named)
-
-
-async def on_background(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work on the background loop, where the client lives."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))

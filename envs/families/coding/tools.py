@@ -20,12 +20,12 @@ begins a new session. If the sandbox is unavailable or breaks, the episode is un
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from ludus.background import background_loop
+from ludus.background import on_background
 from ludus.errors import (
     ConfigError,
     RemoteError,
@@ -92,7 +92,7 @@ class Workbench:
             RewardUnavailable: there is no sandbox, or it broke.
         """
         patience = timeout_s + FILE_TIMEOUT_S
-        return await _on_background(
+        return await on_background(
             self._within(lambda session: session.run(code, timeout_s=timeout_s), patience)
         )
 
@@ -104,7 +104,7 @@ class Workbench:
             RewardUnavailable: there is no sandbox, or it broke.
         """
         files = {path: content.encode("utf-8", "replace")}
-        await _on_background(self._within(lambda session: session.write(files), FILE_TIMEOUT_S))
+        await on_background(self._within(lambda session: session.write(files), FILE_TIMEOUT_S))
 
     async def read(self, path: str) -> str:
         """Read a file, as UTF-8 with undecodable bytes replaced.
@@ -113,15 +113,13 @@ class Workbench:
             ToolError: there is no such file, or the session ended.
             RewardUnavailable: there is no sandbox, or it broke.
         """
-        data = await _on_background(
-            self._within(lambda session: session.read(path), FILE_TIMEOUT_S)
-        )
+        data = await on_background(self._within(lambda session: session.read(path), FILE_TIMEOUT_S))
         return data.decode("utf-8", "replace")
 
     async def close(self) -> None:
         """End the session. The workbench may be used again and then opens a new session."""
         if self._session is not None:
-            await _on_background(self._drop())
+            await on_background(self._drop())
 
     async def _within(self, work: Callable[[AnySession], Awaitable[T]], timeout_s: float) -> T:
         session = self._session or await self._open()
@@ -185,11 +183,6 @@ async def _open_session(sandbox: Sandbox) -> AnySession:
 
 def _unusable(reason: str) -> RewardUnavailable:
     return RewardUnavailable(Verdict.unavailable(reason))
-
-
-async def _on_background(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` on the background loop, from any event loop."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, background_loop()))
 
 
 def shown(execution: Execution, *, timeout_s: float, max_letters: int) -> str:

@@ -11,6 +11,9 @@ import re
 from functools import lru_cache
 
 from ..reading.plain import formulas
+from ..reading.vocabulary import words
+from .asked import asking
+from .languages import LANGUAGES
 from .phrases import MAY_BE, RETRACTION
 from .sentence import NUMBER, OWN_WORK, closing_sentence
 from .surface import lowered
@@ -74,9 +77,9 @@ _HYPOTHETICAL = (
     r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
-    r"\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless|other"
-    r"|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen|übrigens"
-    r"|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
+    r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless"
+    r"|other|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen"
+    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
@@ -183,7 +186,79 @@ def without_asides(body: str, prompt: str = "") -> str:
             end = len(body[:start].rstrip())
         else:
             break
+    kept = _conclusion_end(body, kept, prompt, mood=mood)
     return _without_side_clause(body[:kept], prompt, mood=mood)
+
+
+def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
+    """Return where the sentence ends that concludes a text, if all behind it are remarks because
+    they conclude, correct and offer nothing and name nothing that is asked; else `end`.
+    """
+    asked = _content(asking(prompt))
+    stop, supposed = end, True
+    for _ in range(MAX_DEFAULTS if asked else 0):
+        start = _last_start(body[:stop])
+        if stop < end and _answers(body, start, stop, asked, supposed=supposed):
+            return stop
+        sentence = lowered(body[start:stop])
+        if _WORKS.search(sentence) or MAY_BE.match(sentence) or _reopens(sentence):
+            break
+        is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(asked & _content(sentence))
+        is_supposed = not mood and _MOOD.search(sentence) is not None
+        if is_bare and not is_supposed:
+            break
+        supposed = supposed and is_supposed and not is_bare
+        stop = len(body[:start].rstrip())
+    return end
+
+
+def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed: bool) -> bool:
+    """Return whether a sentence concludes with one value of what is asked (`So the speed is 60`,
+    `Result: 60`, or `v = 120/2 = 60` in a line of its own).
+
+    Args:
+        body: the searched text.
+        start: where the sentence begins.
+        end: where it ends.
+        asked: the content of the question.
+        supposed: all that follows is supposed, so that any conclusion is the answer.
+    """
+    sentence = lowered(body[start:end]).strip(" \n*_#>-$")
+    if _CONCLUDES.match(sentence):
+        names = supposed or any(len(word) > 3 for word in asked & _content(sentence))
+        return names and 0 < len(NUMBER.findall(sentence)) < 3
+    if label := _LABEL.match(sentence):
+        return bool(_ANSWER.search(label[0]) or asked & _content(label[0])) and _valued(sentence)
+    own_line = body[:start].rstrip(" ")[-1:] in ("", "\n")
+    names = supposed or len(asked & _content(sentence)) > 1
+    return names and own_line and _EQUATED.fullmatch(sentence) is not None
+
+
+MAX_DEFAULTS = 3
+"""How many sentences behind a conclusion may be remarks by default."""
+MIN_REMARK = 3
+"""The fewest words of such a remark: a value alone is none."""
+
+
+def _content(text: str) -> frozenset[str]:
+    """Return the numbers and the stems of the words of a text that say more than its grammar."""
+    return frozenset(w.removesuffix("s")[:5] for w in _PIECE.findall(text.lower())) - _GRAMMAR
+
+
+_WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
+_PIECE = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
+_GRAMMAR = words(
+    "the how many much what which and are was were has have had will can does did for with from"
+    " that this there thi doe ha wa find"
+)
+_WORKS = re.compile(
+    rf"(?<!\w){_CONCLUDES.pattern}|\*\*|[?]|\d[^=\n]*=|\b(?:this|that|which) (?:means|leaves|gives"
+    r"|makes)\b"
+)
+"""What a remark by default has not: words that conclude, a calculation, a stressed value."""
+_LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
+_ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
+_EQUATED = re.compile(r"(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*")
 
 
 _MORE = (

@@ -270,6 +270,8 @@ def _uniform(text: str) -> bool:
 # A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
 _NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,])")
 _LISTED = re.compile(r"[(\[{][^()\[\]{}]{0,200}[,;]|[=\d], ")
+_DECIMALS = re.compile(r"[=≈] [-−]?(?:0,\d+|\d+,(?:\d\d?|\d{4,}))(?![\d,])")
+"""A numeral with a decimal comma, as three digits behind it may be a group."""
 _MARKED = re.compile(r"\d(?:[.,]|\{,\})\d")
 """A mark within a number, without which no language has to be told."""
 _SURE = re.compile(r"(?<![\d.,])\d{1,3},\d{1,2}\s?(?:[ckdm]?m|k?g|[mc]?[lL]|h|€|zł)(?!\w)")
@@ -322,6 +324,8 @@ class Locale:
         """Return whether a comma starts decimals and whether a point may group thousands."""
         certain = _THREE.search(answer) is None
         comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))
+        if not comma and _DECIMALS.search(self.around):
+            comma = writes_commas(self.prompt, least=1)
         return comma, groups_by_points(self.prompt) or groups_by_points(self.around)
 
     def _numeral(self, answer: str) -> str:

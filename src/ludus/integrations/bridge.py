@@ -18,17 +18,17 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
 from ludus.agent.loop import opening_of
-from ludus.background import background_loop, run_on_loop
+from ludus.background import run_on_loop
 from ludus.envs.protocol import Briefing, TextEnv
 from ludus.envs.serving.client import RemoteSession, card_of
 from ludus.envs.serving.connect import RemoteServer, connect
@@ -49,7 +49,6 @@ from ludus.messages import Message, ToolCall, as_messages, assistant, refuse_ima
 from ludus.verdict import Verdict
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 CALL_TIMEOUT_S = 60.0
 PAGE = 1000
 
@@ -340,14 +339,6 @@ def tool_call(name: str, arguments: str, identity: str) -> ToolCall:
     except msgspec.DecodeError as error:
         return ToolCall(name=name, id=identity, error=f"the arguments are no object: {error}")
     return ToolCall(name=name, arguments=decoded, id=identity)
-
-
-async def on_background(work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine of a bridge from any event loop; bridges live on the background loop."""
-    loop = background_loop()
-    if asyncio.get_running_loop() is loop:
-        return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 PLAYED_WITH = {

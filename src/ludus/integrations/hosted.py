@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -214,6 +215,7 @@ class HostedClient(Protocol):
 
 
 C = TypeVar("C", bound=HostedClient)
+T = TypeVar("T")
 
 
 class ClientTable(Generic[C]):
@@ -235,6 +237,24 @@ class ClientTable(Generic[C]):
     def remove(self, name: str) -> C | None:
         """Remove and return the client of this name; None for an unknown name."""
         return self._clients.pop(name, None)
+
+    async def begin(self, client: C, begin: Callable[[], Awaitable[T]]) -> tuple[str, T]:
+        """Keep a client that begins an episode, and return the client's name and what `begin` gave.
+
+        A full table refuses the client before the episode begins, since nobody would end the
+        episode. A client that cannot begin is forgotten.
+
+        Raises:
+            QueueFull: see `add`.
+            LudusError: as `begin` raises it.
+        """
+        name = self.add(client)
+        try:
+            async with client.turn:
+                return name, await begin()
+        except BaseException:
+            self.remove(name)
+            raise
 
     def add(self, client: C) -> str:
         """Keep a client, and return a name that nobody can guess.

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from ludus.background import on_background
 from ludus.envs.protocol import TextEnv
 from ludus.envs.tools.spec import ToolSpec
 from ludus.errors import LudusError
 from ludus.messages import Message, Role, ToolCall, assistant
 
-from .bridge import EnvBridge, on_background, peer_package
+from .bridge import EnvBridge, peer_package
 
 _inspect: Any = peer_package("inspect_ai", "inspect")
 _dataset: Any = peer_package("inspect_ai.dataset", "inspect")

@@ -8,14 +8,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ludus.background import run_on_loop
+from ludus.background import on_background, run_on_loop
 from ludus.rewards import Sample
 from ludus.rewards.protocol import Verifier, as_verdict, failed, is_async_verifier
 from ludus.rewards.score import shared_verifier
 from ludus.verdict import Verdict
 from ludus.wire.worker_threads import WorkerThreads
-
-from .bridge import on_background
 
 TIMEOUT_S = 60.0
 

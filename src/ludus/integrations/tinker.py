@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
+from ludus.background import on_background
 from ludus.errors import RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 
-from .bridge import on_background, peer_package, shared_bridge, tool_call
+from .bridge import peer_package, shared_bridge, tool_call
 
 _types: Any = peer_package(
     "tinker_cookbook.rl.types", "tinker", "EnvGroupBuilder", "RLDataset", "RLDatasetBuilder"

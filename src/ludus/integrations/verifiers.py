@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from ludus.background import on_background
 from ludus.errors import RewardUnavailable
 from ludus.messages import Role
 
-from .bridge import BridgedEpisode, on_background, peer_package, shared_bridge, spoken
+from .bridge import BridgedEpisode, peer_package, shared_bridge, spoken
 from .rows import TextReplies
 
 PAGE = 1000

@@ -17,12 +17,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ludus.background import on_background
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message
 from ludus.rewards import Sample
 from ludus.verdict import Verdict
 
-from .bridge import BridgedEpisode, on_background, peer_package, spoken
+from .bridge import BridgedEpisode, peer_package, spoken
 from .rows import EpisodeRow, TextReplies, row_writer
 from .scoring import verdict_of
 

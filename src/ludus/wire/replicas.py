@@ -183,8 +183,12 @@ class ServerGroup(ABC):
 
     @property
     def sole(self) -> bool:
-        """Whether the group is a single server, so that nothing can be done elsewhere."""
+        """Whether the group is a single server."""
         return len(self.members) == 1
+
+    def is_only(self, replica: Replica) -> bool:
+        """Whether there is no other server, so that nothing can be done elsewhere."""
+        return self.members == [replica]
 
     async def pick(self, *, for_session: bool = False) -> Replica:
         """Return the least loaded of the servers that take more, or of all where none does."""
@@ -235,7 +239,7 @@ class ServerGroup(ABC):
 
     async def is_lost(self, replica: Replica, error: LudusError) -> bool:
         """Return whether a session has to leave the server, after an operation failed."""
-        if self.sole:
+        if self.is_only(replica):
             return False
         if isinstance(error, Overloaded):
             return any(one.takes_more for one in self.members)
@@ -267,7 +271,7 @@ class ServerGroup(ABC):
 
     def _learn(self, replica: Replica, error: LudusError) -> LudusError:
         """Note what an error says about a server, and return the error to raise instead."""
-        if self.sole:
+        if self.is_only(replica):
             return error
         code = code_of(error)
         if code == "stopping":
@@ -509,7 +513,8 @@ class Replicas(ServerGroup):
         await self._looks.close()
         await self._transport.close()
         for replica in self.members:
-            replica.open()
+            if not replica.barred:
+                replica.open()
         self._fleet = self._watched(self.members)
 
     # --- health -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ludus.errors import LudusError, ServerFault
-from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics
+from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics, last_words
 from ludus.wire.faults import Refused
 
 EPISODE = b"r1"
@@ -113,6 +113,32 @@ def test_metrics_leave_out_what_is_masked_or_has_no_reward() -> None:
     }
     means = [(one["_ng_task_index"], one["mean/reward"]) for one in told["group_level_metrics"]]
     assert means == [(0, 0.75), (1, 0.0)]
+
+
+MESSAGE = {"type": "message", "content": [{"type": "output_text", "text": "4"}]}
+RESULT = {"type": "function_call_output", "call_id": "call_0", "output": "3"}
+THOUGHT = {"type": "reasoning", "summary": []}
+EMPTY = {"type": "message", "content": [{"type": "output_text", "text": None}]}
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([], ""),
+        ([MESSAGE], "4"),
+        ([THOUGHT, MESSAGE], "4"),
+        ([MESSAGE, THOUGHT], "4"),
+        ([RESULT], None),
+        ([RESULT, MESSAGE], "4"),
+        ([THOUGHT], ""),  # cut before an answer
+        ([RESULT, THOUGHT], ""),
+        ([EMPTY], ""),
+    ],
+)
+def test_reasoning_is_no_text_and_no_reason_to_leave_the_text_out(
+    output: list[dict[str, object]], text: str | None
+) -> None:
+    assert last_words(output) == text
 
 
 def test_metrics_of_nothing_are_no_zero() -> None:

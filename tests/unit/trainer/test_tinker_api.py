@@ -32,6 +32,7 @@ from ludus.trainer.tinker.store import CheckpointStore
 from ludus.wire.chaos import Chaos
 from ludus.wire.faults import Refused
 from ludus.wire.principals import Principals
+from ludus.wire.protobuf import ProtoWriter
 from ludus.wire.server import HttpServer
 
 FIELD = descriptor_pb2.FieldDescriptorProto
@@ -154,8 +155,9 @@ def test_googles_protobuf_reads_a_result_with_rows_of_different_shapes() -> None
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
-    with suppress(Refused):  # any other error fails
-        wire.read_forward_backward(data)
+    for read in (wire.read_forward_backward, wire.read_passed, wire.read_samples):
+        with suppress(Refused):  # any other error fails
+            read(data)
 
 
 # --- a server and a client of our own -----------------------------------------------------------
@@ -637,3 +639,50 @@ def test_every_column_of_a_sparse_matrix_is_put_back() -> None:
     assert dense.tolist() == [[0, 0, 1.5], [0, 0, 0], [-2, 0, 0]]
     with pytest.raises(Refused, match="add up"):
         wire._dense({1: values, 2: crow, 3: col}, wire.FLOAT32, [3, 2])
+
+
+LAST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("offsets", "shape"),
+    [
+        ([0, LAST, -2, 0], [3, 1]),  # the sum of the differences is 0 in 64 bits: a crash once
+        ([0], [0, 1 << 62]),
+        ([5, 5], [1, 1]),
+    ],
+)
+def test_a_sparse_matrix_that_does_not_add_up_is_refused(
+    offsets: list[int], shape: list[int]
+) -> None:
+    with pytest.raises(Refused, match="add up"):
+        wire._dense({2: np.array(offsets, "<i8").tobytes()}, wire.FLOAT32, shape)
+
+
+def _row(data: bytes, offsets: list[int], trailing: list[int]) -> bytes:
+    ends = np.array(offsets, "<i8").tobytes()
+    batch = ProtoWriter().data(1, data).data(2, ends).integers(4, trailing)
+    entry = ProtoWriter().text(1, "logprobs").message(2, batch)
+    return ProtoWriter().message(2, ProtoWriter().message(2, entry)).done()
+
+
+@pytest.mark.parametrize("shape", [[1 << 32, 1 << 32], [0, 1 << 62], [1] * 70, [-1]])
+def test_a_shape_that_no_tensor_has_is_refused(shape: list[int]) -> None:
+    with pytest.raises(Refused, match="of shape"):
+        wire._read_tensor(ProtoWriter().integer(3, wire.FLOAT32).integers(4, shape).done())
+
+
+@pytest.mark.parametrize("trailing", [[0], [-1], [3]])
+def test_rows_of_another_shape_than_told_are_refused(trailing: list[int]) -> None:
+    assert wire.read_passed(_row(bytes(8), [0, 8], [2])).logprobs[0].shape == (1, 2)
+    with pytest.raises(Refused, match="of shape"):
+        wire.read_passed(_row(bytes(8), [0, 8], trailing))
+    with pytest.raises(Refused, match="within a number"):
+        wire.read_samples(ProtoWriter().data(2, bytes(3)).done())
+
+
+def test_fields_of_a_later_sdk_are_no_tokens() -> None:
+    ids = np.array([7, 8], "<i4").tobytes()
+    text = ProtoWriter().data(1, ids).data(2, ids)
+    datum = ProtoWriter().message(1, ProtoWriter().message(1, text)).done()
+    assert wire._read_datum(datum).tokens.tolist() == [7, 8]

@@ -22,6 +22,7 @@ from ludus.errors import ConfigError, SessionGone
 from ludus.rewards import Sample
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire import roster
+from ludus.wire.fleet import Fleet, FleetMember, HealthRules
 from ludus.wire.replicas import HEDGED_SHARE, MAX_HEDGES
 from ludus.wire.roster import Roster
 from ludus.wire.server import HttpServer
@@ -230,6 +231,26 @@ async def test_a_blocking_episode_moves_to_another_server() -> None:
         observation, *_ = await asyncio.to_thread(env.step, "x")
         assert int(str(observation)) >= 0
         assert client.traffic.replays == 1
+
+
+async def test_a_blocking_episode_leaves_a_server_that_is_no_longer_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "READ_AGAIN_S", 0.0)
+    async with serving() as first, serving() as second:
+        line = Line(first.url)
+        file = tmp_path / "servers"
+        file.write_text(await line.up())
+        async with ludus.connect(f"file:{file}", timeout_s=5) as client:
+            env = await asyncio.to_thread(client.make, DICE)
+            await asyncio.to_thread(env.reset, seed=5)
+            file.write_text(second.url)
+            await asyncio.to_thread(client.score, "exact", Sample(response="a", gold="a"))
+            assert [one.name for one in client._blocking.members] == [second.url]
+            line.cut()
+            observation, *_ = await asyncio.to_thread(env.step, "x")
+            assert int(str(observation)) >= 0
+            assert client.traffic.replays == 1
 
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -457,3 +478,51 @@ async def test_a_member_that_is_slower_than_the_others_gets_less_and_no_new_sess
         sessions = [client.make_async(DICE) for _ in range(6)]
         await asyncio.gather(*(session.reset(seed=1) for session in sessions))
         assert not slow.sessions
+
+
+RULES = HealthRules(
+    check_every_s=0.05, check_timeout_s=0.2, max_missed=2, mend_again_s=0.05, max_mend_again_s=0.1
+)
+
+
+async def nothing(*_: object) -> None:
+    pass
+
+
+def fleet_of(member: FleetMember, revive: Callable[..., Awaitable[None]]) -> Fleet[FleetMember]:
+    return Fleet(
+        [member],
+        RULES,
+        check=nothing,
+        revive=revive,
+        is_sure=lambda _: True,
+        on_loss=lambda _: None,
+        on_tick=nothing,
+    )
+
+
+async def test_who_waits_for_a_lost_member_is_woken_when_the_fleet_closes() -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    member = FleetMember("a")
+    members = fleet_of(member, never)
+    members.lose(member, RuntimeError("gone"))
+    waiting = [asyncio.create_task(members.settled(member)), asyncio.create_task(members.changed())]
+    await asyncio.sleep(0.05)
+    await members.close()
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*waiting) == [False, None]
+
+
+async def test_a_member_that_is_barred_as_it_comes_back_stays_out() -> None:
+    member = FleetMember("a")
+
+    async def bar(*_: object) -> None:
+        members.bar(member, "is the same server as another")
+
+    members = fleet_of(member, bar)
+    members.lose(member, RuntimeError("gone"))
+    await asyncio.sleep(0.1)
+    await members.close()
+    assert (member.barred, member.serving) == (True, False)

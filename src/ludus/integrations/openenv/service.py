@@ -154,15 +154,17 @@ class OpenEnvService:
     async def _reset(self, request: web.Request, body: bytes) -> web.StreamResponse:
         parameters = decode(body or b"{}", dict[str, Any])
         name = _session_of(request)
-        game = self._games.find(name)
-        if game is None:
-            game = self._new_game(request)
-            name = self._games.add(game)
-        async with game.turn:
-            try:
-                answer = _json(await game.reset(parameters))
-            except LudusError as error:
-                return _failure(error)
+        known = self._games.find(name)
+        game = known or self._new_game(request)
+        try:
+            if known is None:
+                name, begun = await self._games.begin(game, lambda: game.reset(parameters))
+            else:
+                async with game.turn:
+                    begun = await game.reset(parameters)
+        except LudusError as error:
+            return _failure(error)
+        answer = _json(begun)
         answer.headers[HEADER] = name
         answer.set_cookie(COOKIE, name, httponly=True, samesite="Strict")
         return answer
@@ -189,9 +191,10 @@ class OpenEnvService:
             message = decode(body, dict[str, Any])
             method, parameters = read_call(message)
             if method == CREATE:
-                game = self._new_game(request)
-                opening = await game.reset(parameters)
-                name = self._games.add(game)
+                new_game = self._new_game(request)
+                name, opening = await self._games.begin(
+                    new_game, lambda: new_game.reset(parameters)
+                )
                 return _json(
                     response(message, {"session_id": name, "observation": opening.observation})
                 )
