@@ -196,7 +196,7 @@ def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Ser
 @pytest.mark.slow
 async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:
     (row,) = rows(ENV, 1)
-    said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break")]
+    said = [WIRE["call"], says("sleep 0"), says(games.answer_to(question_of(row))), says("break")]
     plain = {**row, "responses_create_params": {"input": question_of(row)}}  # a text is an input
     nonsense: list[Any] = [{}, [], {"output": "4"}, {"output": [], "error": {"code": "overloaded"}}]
     said += nonsense
@@ -225,9 +225,10 @@ async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving)
 
     good, *bad = await asyncio.to_thread(rollouts)
     await runner.cleanup()
-    assert good.json()["reward"] == 1.0
+    assert good.json()["reward"] == 1.25
     kinds = [item["type"] for item in good.json()["response"]["output"]]
-    assert kinds == ["function_call", "function_call_output", "message"]
+    assert kinds == ["function_call", "function_call_output", "message", "message", "message"]
+    assert asked[2]["input"][-1] == {"type": "message", "role": "user", "content": "slept 0"}
     assert asked[1]["input"][-1] == {
         "type": "function_call_output",
         "call_id": "call_7",
