@@ -185,7 +185,8 @@ def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Ser
     with serving(ENV, "--lease-s", "1", "--max-sessions", "1") as url, httpx.Client() as client:
         client.base_url = url
         assert client.post("/seed_session", json=row).status_code == 200
-        assert httpx.post(f"{url}/seed_session", json=row).status_code == 429
+        full = httpx.post(f"{url}/seed_session", json=row)
+        assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
         deadline = time.monotonic() + 60
         while httpx.post(f"{url}/seed_session", json=row).status_code != 200:
             assert time.monotonic() < deadline

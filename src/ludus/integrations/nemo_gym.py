@@ -38,7 +38,7 @@ from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
 from .bridge import tool_call
-from .hosted import ClientTable, HostedEpisode
+from .hosted import ClientTable, HostedEpisode, retry_headers
 from .openenv.protocol import text_of
 from .rows import EpisodeChoice, EpisodeRow, row_writer
 
@@ -268,6 +268,7 @@ class NemoGymService:
                         body=msgspec.json.encode(reason),
                         status=status if status in (400, 404, 409, 413, 422, 429) else 500,
                         content_type="application/json",
+                        headers=retry_headers(fault),
                     )
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
