@@ -1,7 +1,7 @@
 # pyright: basic
-"""What the driver of a run on a cluster knows of the run's processes, and the file of that.
+"""Keeps what the driver of a run on a cluster knows of the run's processes, in a file, too.
 
-`ludus watch` reads the file, `processes.json` in the run folder.
+The file is `processes.json` in the run folder, which `ludus watch` reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ludus.metrics import replace_file
 
-from .resources import answer
+from .resources import ANSWER_S, answer
 
 BOARD = "processes.json"
 """The file's name in the run folder."""
@@ -47,10 +47,14 @@ class PlacedProcess:
 
 
 def look(processes: Sequence[PlacedProcess]) -> None:
-    """Update the state of all processes, by asking all actors at the same time."""
+    """Update the state of all processes, by asking all actors at the same time.
+
+    Actors that do not answer are waited for together, `ANSWER_S` in all.
+    """
     calls = [process.actor.state.remote() for process in processes]
+    deadline = time.monotonic() + ANSWER_S
     for process, call in zip(processes, calls, strict=True):
-        report = answer(call, None)
+        report = answer(call, None, within_s=max(0.0, deadline - time.monotonic()))
         if report is None:
             process.state, process.lost = "lost" if process.pid else "starting", True
             continue
