@@ -64,7 +64,7 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__call__", "__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
@@ -112,6 +112,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return text
     if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
+    if name == "__call__":
+        return lambda self, *given, **named: _refreshing(self, self.ludus_handle_)(*given, **named)
     if name == "__missing__":
         return lambda self, key: ask(self.ludus_handle_, "getitem", key)
     # A method that plain data has too answers here, whatever the solution makes of it.
