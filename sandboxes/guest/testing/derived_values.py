@@ -113,12 +113,20 @@ def _method(base: type, name: str) -> Callable[..., object]:
     if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__call__":
-        return lambda self, *given, **named: _refreshing(self, self.ludus_handle_)(*given, **named)
+        return _called
     if name == "__missing__":
         return lambda self, key: ask(self.ludus_handle_, "getitem", key)
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own
+
+
+def _called(self: Derived, *arguments: object, **keywords: object) -> object:
+    """Call the object, if it is under test. Any other is a value, and values are not called."""
+    if not state_of(self.ludus_handle_).known:
+        raise TypeError("plain data cannot be called")
+    method: Any = self.ludus_handle_
+    return _refreshing(self, method)(*arguments, **keywords)
 
 
 def _has_flag(flags: int, flag: object) -> bool:
