@@ -240,6 +240,7 @@ async def test_a_killed_template_is_told_by_readyz_or_replaced() -> None:
         session = server.make_async("test/faulty-v0")
         worker = psutil.Process(int(str((await session.reset(seed=0))[0])))
         worker.parent().kill()  # type: ignore[union-attr]
+        await asyncio.to_thread(psutil.wait_procs, [worker], timeout=30)  # it dies with its parent
         with pytest.raises(SessionGone):
             await session.step("x")
         assert await turns(server, "test/faulty-v0", 2) == [1.0] * 2
