@@ -21,10 +21,11 @@ _USERINFO = re.compile(r"(?<=://)[^/\s?#]+@")
 """The name and password before the last `@` of an address; a password may hold an `@`, too."""
 _PARAMETER = re.compile(
     r"(?i)([?&#](?:[\w.-]*[_.-]|access|api|auth|bearer)?"
-    r"(?:token|key|secret|password|passwd|signature|sig)=)[^&#\s'\"]+"
+    r"(?:token|key|secret|password|passwd|signature|sig)=)"
+    rf"(?!(?-i:{_REFERENCE.pattern})(?:[&#\s'\"]|$))[^&#\s'\"]+"
 )
 """A parameter whose name ends in one of these words, such as `client_secret=` or
-`X-Amz-Signature=`, with the value.
+`X-Amz-Signature=`, with the value, unless that is `env:NAME`.
 """
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 

@@ -63,6 +63,23 @@ async def test_a_program_behaves_as_under_python(sandbox: SlotSandbox) -> None:
     assert done.files == {"o": b"unclosed"}, "files left open are flushed at the end"
 
 
+STREAMS = {
+    "exit": "print(input())\nexit()\nprint('late')\n",
+    "quit with a code": "print(input())\ntry:\n    quit(0)\nfinally:\n    pass\n",
+    "new wrappers": "import io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8')\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\nprint(input())\n",
+    "a detached output": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), write_through=True)\nprint(input())\n",
+    "modes and names": "import sys\nstreams = [sys.stdin, sys.stdout, sys.stderr]\nassert [s.mode for s in streams] == ['r', 'w', 'w']\nassert [s.name for s in streams] == ['<stdin>', '<stdout>', '<stderr>']\nassert not sys.stdout.seekable() and sys.stdin is sys.__stdin__\nprint(input())\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STREAMS)
+async def test_standard_streams_and_exit_are_those_of_python(
+    sandbox: SlotSandbox, case: str
+) -> None:
+    done = await sandbox.execute(STREAMS[case], stdin="in é\n")
+    assert (done.stdout, done.exit_code) == ("in é\n", 0), done.stderr
+
+
 async def test_a_traceback_shows_the_program_and_nothing_of_ours(sandbox: SlotSandbox) -> None:
     done = await sandbox.execute("def f():\n    return 1 / 0\n\nf()\n")
     assert done.stderr.count("File ") == 2

@@ -177,6 +177,14 @@ def test_an_address_with_a_credential_is_refused_without_showing_it(
         ludus.connect(f"http://me:{PLANTED}@host").envs()
 
 
+def test_an_address_may_refer_to_a_credential() -> None:
+    for env in ("ors/http://h:1?api_key=env:KEY", "ors/http://h:1?api_key=env:KEY&environment=x"):
+        assert build(TrainConfig, {"env": env}).env == env
+    for value in ("ENV:KEY", "env:MY-KEY", "env:KEY.", "xenv:KEY"):
+        with pytest.raises(ConfigError, match=r"\*\*\*"):
+            build(TrainConfig, {"env": f"ors/http://h:1?api_key={value}"})
+
+
 def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f'[[reward]]\nname = "u#a"\ntoken = ["{PLANTED}"]\n')

@@ -140,7 +140,7 @@ _DISSOLVED = re.compile(
 )
 
 
-_LETTER_M = re.compile(r"(?<![\d\\A-Za-z])(?<!\d )(?<![\d}]\$ )\$?M\b(?!\s*\()")
+_LETTER_M = re.compile(r"(?<!\bin )(?<![\d\\A-Za-z])(?<!\d )(?<![\d}]\$ )\$?M\b(?!\s*\()")
 
 
 def molar(prompt: str, gold: str, answer: str) -> tuple[str, str]:

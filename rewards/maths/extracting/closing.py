@@ -66,6 +66,7 @@ def whole(body: str) -> Candidate | None:
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
     text = _LABELLED.sub("", text)
+    text = _HEADED.sub("", text, 1) if text.count("=") == 1 else text
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
     if not any(map(str.isalnum, text)):
@@ -124,6 +125,7 @@ _EXPLAINS = re.compile(
 )
 _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
+_CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
@@ -149,8 +151,9 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
-    explained = (n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line))
-    del lines[next(explained, len(lines)) :]
+    explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
+    if explained and not any(map(_CONCLUDES.match, lines[explained[0] :])):
+        del lines[explained[0] :]
     names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
     together = (
         all(map(_PART.match, lines))
@@ -360,7 +363,7 @@ _YES_NO = re.compile(
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
-    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+)[*_\"]*"
+    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
     r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
     r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
 )
@@ -666,5 +669,11 @@ def stressed(body: str) -> Candidate | None:
         return Candidate(
             CandidateKind.EMPHASIS, text, first.start(2), last.end(2), first.start(), last.end()
         )
-    phrase = spoken(last[2], 0)
-    return Candidate(CandidateKind.EMPHASIS, phrase.text or last[2], *last.span(2), *last.span())
+    label = _HEADED.match(last[2])
+    start, text = last.start(2) + label.end() if label else last.start(2), last[2]
+    text = spoken(text[label.end() :] if label else text, 0).text or text
+    return Candidate(CandidateKind.EMPHASIS, text, start, last.end(2), *last.span())
+
+
+_HEADED = re.compile(r"\A[^\W\d_]{3,}(?: [^\W\d_]+){0,3} ?= ?(?=[-−\d$\\])")
+"""The name in words before a value in bold: `**Speed = 10 m/s**`."""

@@ -14,10 +14,10 @@ from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
-    r"|\d+(?:,\d+|['’]\d{3})*)(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
+    r"|\d+(?:,\d+|['’]\d{3})*|(?=\.\d))(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+)?(?:\s?%"
     r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b"
-    r"|\W*$))|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+    r"|\W*$))|(?=h\d\d\b|(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
@@ -33,6 +33,8 @@ POINT = re.compile(
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|{DATE}"
+    r"|(?<![\w.,/:])\d+ ?(?:h|heures?|Stunden?|horas?|or[ae]|час(?:а|ов)?) ?(?:(?:et|und|y|e|и) )?"
+    r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
     r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
