@@ -228,7 +228,8 @@ class Abilities:
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
+        interface = state.line.interface
+        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
             state_of(result).is_value = not state_of(result).known
         return result
 
