@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import operator
 import re
 from collections import Counter
@@ -38,6 +39,8 @@ ROUND = re.compile(
     r"\b(?:round trip|roundtrip|tour|loop|cycle|circuit|returns? to)\b", re.IGNORECASE
 )
 """Words for an order that may be turned round."""
+RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
+"""Numbers that are all there are."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
@@ -89,7 +92,7 @@ def laws_of(
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            ways = partial(forgery.ways, same=same)
+            ways = partial(forgery.ways, same=same, told=told)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
@@ -179,21 +182,11 @@ def _place_laws(
     which = f"{about} another one that is shown, whichever it is"
     others = partial(deeds.whichever, place)
     yield Law(f"whichever {what}", which, others, left_out, bound=bound, is_worst=True)
-    does = "what the expert does,"
+    does, again = "what the expert does,", f"again with another {what}"
     for name, says, ways, shows in (
         ("more", f"{does} and {what} everything else", deeds.done_to_more, deeds.took_all),
-        (
-            "overwritten",
-            f"{does} each deed done again with another {what}",
-            deeds.overwritten,
-            deeds.took_each,
-        ),
-        (
-            "late",
-            f"{does} before the end all deeds again with another {what}",
-            deeds.changed_late,
-            deeds.took_late,
-        ),
+        ("overwritten", f"{does} each deed {again}", deeds.overwritten, deeds.took_each),
+        ("late", f"{does} before the end all deeds {again}", deeds.changed_late, deeds.took_late),
     ):
         took = partial(shows, place)
         yield Law(f"{name} {what}", says, partial(ways, place), left_out, took, MORE_BOUND)
@@ -249,8 +242,11 @@ class Forgery(StrEnum):
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
+    SPREAD = "its numbers all differ, and go beyond those that there are"
 
-    def ways(self, lesson: Lesson, same: frozenset[Hashable] = frozenset()) -> Iterator[Way]:
+    def ways(
+        self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
+    ) -> Iterator[Way]:
         """Return the way with each text, list or number list in it spoilt, but those that are the
         same on all tasks.
         """
@@ -261,6 +257,7 @@ class Forgery(StrEnum):
             self.CUT: [partial(_cut, cut) for cut in (slice(0, 1), slice(-1, None))],
             self.FEW: [partial(_few, nth) for nth in range(-1, MOST_KEPT)],
             self.UNDEFINED: [partial(_undefined, sign) for sign in (*deeds.NO_NUMBERS, *"/%")],
+            self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
         }
         spoils = several.get(self, [lambda text: self.of(text, lesson.opening)])
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
@@ -396,6 +393,19 @@ def _numbered(sign: str, answer: str) -> str:
     numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
     return _NUMERAL.sub(sign, answer) if is_most and len(numbers) >= FEWEST_ITEMS else ""
+
+
+def _spread(told: str, answer: str) -> str:
+    """Return an answer whose whole numbers all differ, in the order that they have; "" where they
+    stay within the ranges that are told, or are outside already.
+    """
+    values = [*map(float, _NUMERAL.findall(answer))]
+    most, count = max(map(int, RANGE.findall(told)), default=math.inf), len(values)
+    if count < FEWEST_ITEMS or not max(values) <= most < min(values) + count - 1:
+        return ""
+    ranked = sorted(range(count), key=values.__getitem__)
+    row = (str(int(min(values)) + ranked.index(n)) for n in range(count))
+    return _NUMERAL.sub(lambda _: next(row), answer)
 
 
 def _cut(part: slice, answer: str) -> str:

@@ -500,7 +500,10 @@ class _Attack:
         once = replace(farm, times=0, most=0, before=0, between=None, how="")
         key = (once, task)
         if key not in self.once:
-            played = self._tried(task, once.plays(self.key.experts), steps=MOST_MADE)
+            # Who is paid for an answer does not give it, and is compared with who does not.
+            unsaid = farm.alone and not self.key.frame.is_constant
+            steps = min(MOST_MADE, len(once.actions(self.key.experts[task])) - unsaid)
+            played = self._tried(task, once.plays(self.key.experts), steps=steps)
             self.once[key] = played.total if played else math.inf
         return episode.total - self.once[key]
 

@@ -342,7 +342,7 @@ def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
     """Return the paths of what a reply lists, and detours to a path that it refuses."""
     rows, paths = reply.splitlines(), list[str]()
     is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
-    if is_listing and "/" in thing and thing.strip("/") not in reply:
+    if is_listing and "/" in thing and (thing.strip("/") or "/") not in reply:
         paths += [f"{thing.rstrip('/')}/{name}" for name in things_of(reply)[:MOST_NAMES]]
     if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
         folder = next((each.partition("/")[0] for each in things if "/" in each[1:]), ".")

@@ -21,10 +21,11 @@ _USERINFO = re.compile(r"(?<=://)[^/\s?#]+@")
 """The name and password before the last `@` of an address; a password may hold an `@`, too."""
 _PARAMETER = re.compile(
     r"(?i)([?&#](?:[\w.-]*[_.-]|access|api|auth|bearer)?"
-    r"(?:token|key|secret|password|passwd|signature|sig)=)[^&#\s'\"]+"
+    r"(?:token|key|secret|password|passwd|signature|sig)=)"
+    rf"(?!(?-i:{_REFERENCE.pattern})(?:[&#\s'\"]|$))[^&#\s'\"]+"
 )
 """A parameter whose name ends in one of these words, such as `client_secret=` or
-`X-Amz-Signature=`, with the value.
+`X-Amz-Signature=`, with the value, unless that is `env:NAME`.
 """
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
@@ -134,10 +135,14 @@ def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
         ConfigError: a setting holds one; the message names the setting.
     """
     for name, value in table.items():
-        place = f"{path}{name}"
-        values: list[Any] = value if isinstance(value, list) else [value]
-        for item in values:
-            if isinstance(item, str):
-                refuse_credentials(f"setting {place!r}", item)
-            elif isinstance(item, Mapping):
-                refuse_credentials_in(item, f"{place}.")
+        _refuse_credentials_of(f"{path}{name}", value)
+
+
+def _refuse_credentials_of(place: str, value: Any) -> None:
+    if isinstance(value, str):
+        refuse_credentials(f"setting {place!r}", value)
+    elif isinstance(value, Mapping):
+        refuse_credentials_in(value, f"{place}.")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse_credentials_of(place, item)

@@ -7,6 +7,7 @@ The file is `processes.json` in the run folder, which `ludus watch` reads.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ludus.metrics import replace_file
 
 from .resources import ANSWER_S, answer
 
+logger = logging.getLogger(__name__)
 BOARD = "processes.json"
 """The file's name in the run folder."""
 EVENTS = 100
@@ -83,7 +85,10 @@ class Board:
         self.stage = "placing"
         self.events: list[dict[str, Any]] = []
         self._processes: dict[str, PlacedProcess] = {}
-        self._written: Any = None
+        self._shown: Any = None
+        """The rows and the stage of the last `write`."""
+        self._is_written = True
+        """Whether the file holds them; not after a failure."""
 
     def add(self, name: str, actor: Any) -> PlacedProcess:
         """Add a process. A second process of the same name replaces the first, as a restart."""
@@ -100,7 +105,11 @@ class Board:
         self.write()
 
     def write(self) -> None:
-        """Write the file if something has changed, and note changes of state as events."""
+        """Write the file if something has changed, and note changes of state as events.
+
+        A file that cannot be written, for a full disk for instance, is told in the log and is no
+        reason to end the run: the next call tries again.
+        """
         rows = [
             {
                 "name": process.name,
@@ -111,16 +120,23 @@ class Board:
             }
             for process in self._processes.values()
         ]
-        if (rows, self.stage) == self._written:
+        if (rows, self.stage) == self._shown and self._is_written:
             return
-        before = {row["name"]: row for row in self._written[0]} if self._written else {}
+        before = {row["name"]: row for row in self._shown[0]} if self._shown else {}
         for row in rows:
             old = before.get(row["name"], {})
             if (old.get("state"), old.get("pid")) != (row["state"], row["pid"]):
                 self._note(f"{row['name']}: {row['state']} on {row['node'] or 'no node yet'}")
-        self._written = rows, self.stage
+        self._shown = rows, self.stage
         board = {"stage": self.stage, "processes": rows, "events": self.events}
-        replace_file(self.path, json.dumps(board, indent=1).encode())
+        try:
+            replace_file(self.path, json.dumps(board, indent=1).encode())
+        except OSError as error:
+            if self._is_written:
+                logger.warning("%s cannot be written: %s", self.path, error)
+            self._is_written = False
+        else:
+            self._is_written = True
 
     def _note(self, what: str) -> None:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]

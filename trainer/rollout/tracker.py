@@ -1,5 +1,5 @@
-"""The success tracker of single-stream SPO: success rates of tasks, which older results leave
-faster the more the policy has moved.
+"""Tracks the success rate of each task, for single-stream SPO. An older result counts less, the
+more the policy has moved since.
 
     values = tracker.counts(tasks)                       # before the update
     drift = tracker.drift(tasks, learner.score)

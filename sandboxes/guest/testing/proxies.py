@@ -119,7 +119,7 @@ class Handle:
             # A copy of its items knows nothing of a collection's own ways to look something up, and
             # the plain value nothing of a method that its class defines anew.
             is_own = derived.handle_of(plain) is None or name in vars(type(plain))
-            if hasattr(plain, name) and not (is_own and is_named):
+            if hasattr(type(plain), name) and not (is_own and is_named):
                 return getattr(plain, name)
         if not (is_named or name in interface.said):
             raise AttributeError(name)  # A library looks for something.
@@ -228,7 +228,8 @@ class Abilities:
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
+        interface = state.line.interface
+        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
             state_of(result).is_value = not state_of(result).known
         return result
 

@@ -7,6 +7,7 @@ limits, the worker processes and the metrics of `/v1`.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -203,6 +204,12 @@ class HostedEpisode:
         if isinstance(outcome, Fault):
             raise error_of(outcome, status_of(outcome))
         return outcome
+
+
+def retry_headers(fault: Fault) -> dict[str, str]:
+    """Return the header that says when a refused request may be sent again; empty for others."""
+    wait_s = fault.retry_after_s
+    return {} if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
 
 
 class HostedClient(Protocol):

@@ -38,7 +38,7 @@ from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
 from .bridge import tool_call
-from .hosted import ClientTable, HostedEpisode
+from .hosted import ClientTable, HostedEpisode, retry_headers
 from .openenv.protocol import text_of
 from .rows import EpisodeChoice, EpisodeRow, row_writer
 
@@ -87,7 +87,7 @@ class SeededSessions:
             raise Refused(message, "sequence_conflict")
         try:
             return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
-        except LudusError:
+        except Exception:
             if self._open.get(session, (b"", None))[1] is beginning:
                 del self._open[session]
             raise
@@ -101,8 +101,8 @@ class SeededSessions:
             return ""
         try:
             return await asyncio.shield(begun[1])
-        except LudusError:
-            return ""  # nothing had begun
+        except Exception:
+            return ""  # nothing had begun, which `seed` has told
 
 
 def _forget_oldest(kept: dict[str, Any], most: int) -> None:
@@ -169,7 +169,9 @@ TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_
 MODEL_TIMEOUT_S = 600.0
 """The limit in seconds of one answer of the model server."""
 MAX_TURNS = 64
-"""The most answers of the model in an episode of `/run`."""
+"""The most answers of the model in an episode of `/run`; more where the environment grants more
+turns.
+"""
 EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
@@ -266,6 +268,7 @@ class NemoGymService:
                         body=msgspec.json.encode(reason),
                         status=status if status in (400, 404, 409, 413, 422, 429) else 500,
                         content_type="application/json",
+                        headers=retry_headers(fault),
                     )
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
@@ -384,14 +387,15 @@ class NemoGymService:
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
         try:
-            for _ in range(MAX_TURNS):
+            for _ in range(max(MAX_TURNS, card.briefing.max_turns or 0)):
                 response = await self._ask({**parameters, "input": [*opening, *output]})
                 items = response["output"]
                 output += items
                 calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
-                    await player.act(last_words(items) or "")
-                    break
+                    told = await player.act(last_words(items) or "")
+                    if not player.episode.over:
+                        output.append({"type": "message", "role": "user", "content": told})
                 for item in calls:
                     identity = str(item.get("call_id") or "call_0")
                     arguments = str(item.get("arguments") or "{}")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, Literal, Optional, Protocol, Union
 
@@ -167,7 +168,7 @@ class TrlBridge:
         # `reset` appends the first observation to the last message
         prompt = [*opening, {"role": "user", "content": ""}]
         return [
-            {"prompt": prompt, "task": task.id, "split": task.split, "seed": seed}
+            {"prompt": deepcopy(prompt), "task": task.id, "split": task.split, "seed": seed}
             for task in self._bridge.tasks(split, count, offset=offset)
         ]
 

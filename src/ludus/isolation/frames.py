@@ -240,6 +240,8 @@ class Line:
             try:
                 if self._max_descriptors:
                     data, came, _, _ = socket.recv_fds(self.sock, 1 << 16, self._max_descriptors)
+                    for descriptor in came:  # else every program that is executed has it, too
+                        os.set_inheritable(descriptor, False)
                     self.descriptors += came
                 else:
                     data = self.sock.recv(1 << 16)

@@ -416,6 +416,8 @@ class Replicas(ServerGroup):
         self._patience_s: float | None = None
         """How long 99 of 100 hedged calls lately took at most; None before that is known."""
         self._hedges = MAX_HEDGES
+        self._reading: asyncio.Future[None] | None = None
+        """Reads the roster again, which may take longer than the checks may wait."""
 
     @property
     def members(self) -> list[Replica]:
@@ -509,6 +511,9 @@ class Replicas(ServerGroup):
     async def close(self) -> None:
         """Close every connection; the servers may be used again, on any event loop."""
         await self._fleet.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
         await asyncio.gather(*(replica.close() for replica in self.members))
         await self._looks.close()
         await self._transport.close()
@@ -579,8 +584,9 @@ class Replicas(ServerGroup):
                 one.took_s.clear()  # judged anew by what comes
         if len(self._lately) >= 100:
             self._patience_s = max(MIN_HEDGE_S, sorted(self._lately)[int(0.99 * len(self._lately))])
-        if self.roster.is_due:
-            await asyncio.to_thread(self.roster.read_again)
+        if self.roster.is_due and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.ensure_future(asyncio.to_thread(self.roster.read_again))
+        if not self.roster.is_fixed:
             urls = self.roster.urls
             for replica in self.members:
                 replica.is_leaving = replica.name not in urls

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ludus.errors import LudusError, ServerFault
+from ludus.errors import ServerFault
 from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics, last_words
 from ludus.wire.faults import Refused
 
@@ -19,7 +19,7 @@ class Beginnings:
     def __init__(self) -> None:
         self.count = 0
         self.let = asyncio.Event()
-        self.error: LudusError | None = None
+        self.error: Exception | None = None
 
     async def begin(self) -> str:
         self.count += 1
@@ -51,11 +51,12 @@ async def test_two_clients_of_one_id_do_not_share_an_episode() -> None:
     assert beginnings.count == 1
 
 
-async def test_a_seed_that_failed_may_be_sent_again() -> None:
+@pytest.mark.parametrize("error", [ServerFault("the worker was lost"), TypeError("a bug")])
+async def test_a_seed_that_failed_may_be_sent_again(error: Exception) -> None:
     sessions, beginnings = SeededSessions(), Beginnings()
     beginnings.let.set()
-    beginnings.error = ServerFault("the worker was lost")
-    with pytest.raises(ServerFault):
+    beginnings.error = error
+    with pytest.raises(type(error)):
         await sessions.seed("a", EPISODE, beginnings.begin)
     beginnings.error = None
     assert await sessions.seed("a", EPISODE, beginnings.begin) == "cookie 2"

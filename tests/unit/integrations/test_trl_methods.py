@@ -6,7 +6,7 @@ import pytest
 
 from ludus.envs.tools.spec import ToolSpec
 from ludus.errors import ConfigError
-from ludus.integrations.trl import _method, verifier_reward
+from ludus.integrations.trl import TrlBridge, _method, verifier_reward
 
 CALL = {"type": "function", "function": {"name": "search", "arguments": {}}}
 
@@ -28,3 +28,11 @@ def test_an_argument_that_no_method_can_have_is_told(argument: str) -> None:
     )
     with pytest.raises(ConfigError, match=f"argument '{argument}'"):
         _method(tool)
+
+
+def test_what_is_appended_to_a_prompt_stays_in_its_row() -> None:
+    bridge = TrlBridge("ludus/arithmetic-v0")
+    first, second = bridge.rows(2)
+    first["prompt"][-1]["content"] += "12 - 7"  # as TRL does at the first observation
+    assert second["prompt"][-1]["content"] == ""
+    bridge.close()

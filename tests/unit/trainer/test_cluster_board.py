@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +17,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 
 from ludus.trainer.cluster import board
-from ludus.trainer.cluster.board import PlacedProcess, look
+from ludus.trainer.cluster.board import Board, PlacedProcess, look
 
 LIMIT_S = 0.4
 
@@ -46,3 +49,28 @@ def test_processes_that_do_not_answer_are_waited_for_together(
     look(processes)
     assert LIMIT_S <= time.monotonic() - began < 2 * LIMIT_S
     assert [process.state for process in processes] == ["lost"] * 8 + ["running"]
+
+
+def test_a_file_that_cannot_be_written_ends_nothing_and_is_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Board(tmp_path / "away")
+    rank = told.add("rank-0", None)
+    with caplog.at_level(logging.WARNING):
+        told.enter("training")
+        rank.state = "running"
+        told.write()
+        told.write()
+    assert len(caplog.records) == 1
+    told.path.parent.mkdir()
+    told.write()
+    kept = json.loads(told.path.read_bytes())
+    assert (kept["stage"], kept["processes"][0]["state"]) == ("training", "running")
+    assert [event["what"] for event in kept["events"]] == [
+        "training",
+        "rank-0: starting on no node yet",
+        "rank-0: running on no node yet",
+    ]
+    before = told.path.stat().st_mtime_ns
+    told.write()
+    assert told.path.stat().st_mtime_ns == before

@@ -6,20 +6,24 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import numpy as np
 import pytest
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 
+from ludus.agent import Sampling
 from ludus.errors import ConfigError
 from ludus.trainer.config import ModelConfig, TrainerConfig
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
@@ -27,6 +31,7 @@ from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tinker import futures, service, wire
 from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits
+from ludus.trainer.tinker.sampling import answer, draw, refuse_unserved
 from ludus.trainer.tinker.service import TinkerService
 from ludus.trainer.tinker.store import CheckpointStore
 from ludus.wire.chaos import Chaos
@@ -505,6 +510,54 @@ async def test_checkpoints_continue_and_samplers_stay_as_they_were(
         assert (info["base_model"], info["is_lora"], info["lora_rank"]) == ("demo", True, 2)
 
 
+async def test_a_stop_of_text_ends_an_answer_wherever_the_text_begins(
+    base: BaseModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LocalEngine(base.model, EngineLimits())
+    whole = await engine.generate([5, 6, 7], Sampling(max_tokens=60, seed=4))
+    decode, longest = base.tokenizer.decode, [0]
+
+    def noted(ids: list[int]) -> str:
+        longest[0] = max(longest[0], len(ids))
+        return decode(ids)
+
+    monkeypatch.setattr(base.tokenizer, "decode", noted)
+    sampling = Sampling(max_tokens=60, seed=4)
+    for text in set(re.findall(r"[ -~]+", decode(whole.ids))):
+        end = next(end for end in range(61) if text in decode(whole.ids[:end]))
+        found = await draw(engine, base, [5, 6, 7], sampling, [text, "nowhere at all"])
+        assert (found.tokens, found.stopped) == (whole.ids[:end], True)
+    longest[0] = 0
+    found = await draw(engine, base, [5, 6, 7], sampling, ["never"])
+    assert (found.tokens, found.stopped) == (whole.ids, False)
+    assert longest[0] < 40, "what was decoded before is not decoded again"
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 0, got -1"),
+        ({"sampling_params": {"max_tokens": 10_000, "stop": "END"}}, "exceed the engine's"),
+    ],
+)
+async def test_a_request_for_samples_that_cannot_be_served_is_refused_at_once(
+    base: BaseModel, asked: dict[str, Any], told: str
+) -> None:
+    prompt = {"chunks": [{"tokens": [5, 6, 7]}]}
+    body = {"prompt": prompt, "sampling_params": {}, "prompt_logprobs": True, **asked}
+    request = msgspec.convert(body, wire.AskSamples)
+    engine = LocalEngine(base.model, EngineLimits())
+
+    async def ask() -> None:
+        refuse_unserved(request)
+        await answer(engine, base, request)
+
+    with pytest.raises(ConfigError, match=told):
+        await ask()
+    await engine.close()
+
+
 async def test_what_is_somebody_elses_does_not_exist(
     base: BaseModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -547,7 +600,8 @@ async def test_a_request_refused_for_its_rate_is_done_when_it_is_sent_again(
         url, headers = f"{server.url}/api/v1/create_model", {"X-API-Key": dee.key}
         statuses: list[int] = []
         async with asyncio.timeout(60):
-            for number in range(3):
+            promises = list[dict[str, Any]]()
+            for number in range(3):  # at once, whatever the time that a model takes
                 promise: dict[str, Any] = {}
                 while "request_id" not in promise:
                     numbered = {**body, "model_seq_id": number}
@@ -555,6 +609,8 @@ async def test_a_request_refused_for_its_rate_is_done_when_it_is_sent_again(
                         statuses.append(reply.status)
                         promise = await reply.json() if reply.status == 200 else {}
                     await asyncio.sleep(0.05)
+                promises.append(promise)
+            for promise in promises:
                 assert "model_id" in await dee.result(promise)
         assert set(statuses) == {200, 429}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -402,6 +403,38 @@ async def test_a_name_that_changes_adds_servers_and_drains_those_that_left(
             async with asyncio.timeout(30):
                 while len(client.replicas.members) == 2:
                     await asyncio.sleep(0.05)
+        for line in lines:
+            line.cut()
+
+
+async def test_a_name_that_resolves_slowly_holds_up_no_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with serving() as first, serving() as second:
+        lines = [Line(first.url), Line(second.url)]
+        file = tmp_path / "servers"
+        file.write_text("\n".join([await line.up() for line in lines]))
+        async with ludus.connect(f"file:{file}") as client:
+            session = client.make_async(DICE)
+            await session.reset(seed=1)
+            read, slow = client.replicas.roster._read, threading.Event()
+
+            def read_slowly() -> list[str]:
+                slow.wait(20)
+                return read()
+
+            monkeypatch.setattr(roster, "READ_AGAIN_S", 0.0)
+            monkeypatch.setattr(client.replicas.roster, "_read", read_slowly)
+            await asyncio.sleep(1.0)  # until the reading has begun
+            still = lines[home(client, session)]
+            still.hold()
+            still._server.close()
+            try:
+                async with asyncio.timeout(10):
+                    await session.step("x")  # moves to the other server
+            finally:
+                slow.set()
+            assert client.traffic.replays == 1
         for line in lines:
             line.cut()
 

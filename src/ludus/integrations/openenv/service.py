@@ -21,7 +21,7 @@ from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Nothing, Path, Route
 
-from ..hosted import ClientTable
+from ..hosted import ClientTable, retry_headers
 from .playing import ListeningSocket, play_over_socket
 from .protocol import (
     EpisodeState,
@@ -276,4 +276,5 @@ def _failure(error: LudusError) -> web.Response:
     fault = fault_of(error)
     answer = _json({"detail": fault.message, "error": msgspec.to_builtins(fault)})
     answer.set_status(status_of(fault))
+    answer.headers.update(retry_headers(fault))
     return answer
