@@ -425,6 +425,16 @@ async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSan
     assert [verdict.reward for verdict in verdicts] == [0.0, 0.0]
 
 
+async def test_names_of_the_prelude_are_no_classes_of_the_solution(sandbox: SlotSandbox) -> None:
+    options = GradeOptions(prelude="from pathlib import PurePosixPath\n", entry_point="join")
+    right = "from pathlib import PurePosixPath\ndef join(a, b): return PurePosixPath(a) / b\n"
+    tests = ["assert join('a', 'b') == PurePosixPath('a/b')"]
+    assert (await grade(sandbox, right, tests, options=options)).reward == 1.0
+    wrong = "class PurePosixPath:\n    def __init__(self, a): pass\n    def __eq__(self, o): return True\ndef join(a, b): return PurePosixPath(a)\n"
+    verdict = await grade(sandbox, wrong, tests, options=options)
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+
+
 @pytest.mark.parametrize("word", ["", "async "])
 async def test_an_exception_that_the_solution_is_to_swallow_cannot_be_judged(
     sandbox: SlotSandbox, word: str
