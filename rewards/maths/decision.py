@@ -26,7 +26,7 @@ from .comparing.question import family, in_asked_order, parsed, question, refusa
 from .comparing.relations import same_relation
 from .comparing.renotation import in_sequence, same_shape, sides_asked
 from .comparing.rewording import in_other_words
-from .comparing.sciences import molar, same_strand
+from .comparing.sciences import litres, molar, same_strand
 from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
@@ -178,7 +178,7 @@ def decide(
     if prompt and (of_kind := _of_its_kind(prompt, unboxed(gold), answer)):
         return of_kind
     if prompt:
-        gold, answer = molar(prompt, *sides_asked(prompt, gold, answer))
+        gold, answer = litres(prompt, *molar(prompt, *sides_asked(prompt, gold, answer)))
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
@@ -202,6 +202,8 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
+    if not decision.equal and answer[:1].isdecimal() and (wanted := in_digits(gold)) != gold:
+        return decide(wanted, answer, conventions, prompt=prompt, deep=deep)
     return (
         _unless_refused(prompt, gold, answer, decision) if decision.equal and prompt else decision
     )
@@ -273,7 +275,7 @@ _LINE = re.compile(
 
 def _counts_none(gold: str, answer: str) -> bool:
     """Return whether one of two texts is 0 and the other says that there is nothing."""
-    texts = {clean(text).strip("$ .") for text in (gold, answer)}
+    texts = {as_words(clean(text)) or clean(text).strip("$ .") for text in (gold, answer)}
     return "0" in texts and all(text == "0" or _NONE.fullmatch(text) for text in texts)
 
 

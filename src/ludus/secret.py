@@ -135,10 +135,14 @@ def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
         ConfigError: a setting holds one; the message names the setting.
     """
     for name, value in table.items():
-        place = f"{path}{name}"
-        values: list[Any] = value if isinstance(value, list) else [value]
-        for item in values:
-            if isinstance(item, str):
-                refuse_credentials(f"setting {place!r}", item)
-            elif isinstance(item, Mapping):
-                refuse_credentials_in(item, f"{place}.")
+        _refuse_credentials_of(f"{path}{name}", value)
+
+
+def _refuse_credentials_of(place: str, value: Any) -> None:
+    if isinstance(value, str):
+        refuse_credentials(f"setting {place!r}", value)
+    elif isinstance(value, Mapping):
+        refuse_credentials_in(value, f"{place}.")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse_credentials_of(place, item)

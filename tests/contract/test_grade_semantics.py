@@ -425,6 +425,31 @@ async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSan
     assert [verdict.reward for verdict in verdicts] == [0.0, 0.0]
 
 
+async def test_names_of_the_prelude_are_no_classes_of_the_solution(sandbox: SlotSandbox) -> None:
+    options = GradeOptions(prelude="from pathlib import PurePosixPath\n", entry_point="join")
+    right = "from pathlib import PurePosixPath\ndef join(a, b): return PurePosixPath(a) / b\n"
+    tests = ["assert join('a', 'b') == PurePosixPath('a/b')"]
+    assert (await grade(sandbox, right, tests, options=options)).reward == 1.0
+    wrong = "class PurePosixPath:\n    def __init__(self, a): pass\n    def __eq__(self, o): return True\ndef join(a, b): return PurePosixPath(a)\n"
+    verdict = await grade(sandbox, wrong, tests, options=options)
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+
+
+@pytest.mark.parametrize("word", ["", "async "])
+async def test_an_exception_that_the_solution_is_to_swallow_cannot_be_judged(
+    sandbox: SlotSandbox, word: str
+) -> None:
+    letter = word[:1]
+    code = (
+        f"class C:\n    {word}def __{letter}enter__(self): return self\n"
+        f"    {word}def __{letter}exit__(self, *what): return True\n"
+    )
+    body = f"async def swallow():\n    {word}with C(): raise KeyError('x')\n"
+    verdict = await grade(sandbox, code, [f"import asyncio\n{body}asyncio.run(swallow())"])
+    assert verdict.status is Status.INVALID, verdict.detail
+    assert "the solution's context manager" in verdict.detail
+
+
 async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -> None:
     cheat = "def poly(*_):\n    return 0\ndef f():\n    return 'junk'\n"
     options = GradeOptions(

@@ -17,7 +17,7 @@ import ludus
 from ludus.config import as_table, build, read_toml
 from ludus.errors import ConfigError, LudusError
 from ludus.llm.client import ChatClient
-from ludus.secret import Secret, without_credentials
+from ludus.secret import Secret, refuse_credentials_in, without_credentials
 from ludus.trainer.config import RewardConfig, TrainConfig, VLLMConfig
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import referring
@@ -175,6 +175,14 @@ def test_an_address_with_a_credential_is_refused_without_showing_it(
     assert PLANTED not in str(caught.value)
     with pytest.raises(ConfigError):
         ludus.connect(f"http://me:{PLANTED}@host").envs()
+
+
+@pytest.mark.parametrize(
+    "wrap", [list, tuple, lambda items: [list(items)], lambda items: [{"a": items}]]
+)
+def test_an_address_with_a_credential_is_found_in_lists(wrap: Any) -> None:
+    with pytest.raises(ConfigError, match=r"setting 'stages"):
+        refuse_credentials_in({"stages": wrap([f"http://me:{PLANTED}@host"])})
 
 
 def test_an_address_may_refer_to_a_credential() -> None:

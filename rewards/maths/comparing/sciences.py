@@ -153,6 +153,17 @@ def molar(prompt: str, gold: str, answer: str) -> tuple[str, str]:
     return first, second
 
 
+_LITRES = re.compile(r"(?<=\d)(?:\s|\\[ ,;])+l$")
+
+
+def litres(prompt: str, gold: str, answer: str) -> tuple[str, str]:
+    """Return gold and answer with `0.5 l` as litres, where the question names this unit."""
+    if not re.search(r"(?i)\blit(?:er|re|ro)|литр|\d l\b", prompt):
+        return gold, answer
+    first, second = (_LITRES.sub(r"\\text{ L}", text.strip(" $")) for text in (gold, answer))
+    return first, second
+
+
 # --- things with a label ---
 
 _LABELLED = re.compile(r"(?P<noun>[A-Za-z]{3,20})\s+(?P<label>[A-Z]|\d{1,2})")

@@ -12,12 +12,13 @@ from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
+from .phrases import MAY_BE
 from .rows import rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .stance import stance
-from .surface import crossed_out, without_decoration
+from .surface import crossed_out, lowered, without_decoration
 
 MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
@@ -61,6 +62,8 @@ def whole(body: str) -> Candidate | None:
     if _last_word(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
+    if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
+        return None
     if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
         return None
     start = max(0, body.rfind(stripped))

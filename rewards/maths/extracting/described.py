@@ -256,8 +256,11 @@ def _count(prompt: str, body: str, start: int, end: int) -> Described | None:
     if len(kinds) != 1 or True not in is_count:
         return None
     first = last = len(spans) - 1 - is_count[::-1].index(True)
-    while first and is_count[first - 1] and body[spans[first][0]].isalpha():  # `one hundred`
-        first -= 1
+    while first and body[spans[first][0]].isalpha():  # `one hundred and twenty`
+        joins = body[slice(*spans[first - 1])].lower() == "and" and is_count[: first - 1][-1:]
+        if not (is_count[first - 1] or joins == [True]):
+            break
+        first -= 1 if is_count[first - 1] else 2
     place = spans[first][0], spans[last][1]
     ends = [stop for (_, stop), counts in zip(spans, is_count, strict=True) if counts]
     *others, counted = (_OF_KIND.match(body, stop, end) for stop in ends)

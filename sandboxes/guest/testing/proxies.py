@@ -224,11 +224,14 @@ class Abilities:
         is_record = isinstance(result, BaseException) or hasattr(type(result), "_fields")
         if state.kind == "misplaced" and is_record:
             raise refuse(self, "a class where a function is asked for")
+        if state.kind == "misplaced" and callable(result):
+            result = held(result)  # It stands for a function, and not for the data it derives from.
         if not isinstance(result, Handle):
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
+        interface = state.line.interface
+        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
             state_of(result).is_value = not state_of(result).known
         return result
 

@@ -255,6 +255,7 @@ class TestsLine:
                     str(self._job.get("module", "solution")),
                     str(self._job.get("entry_point", "")),
                     tuple((name, kind) for kind, name in self._job.get("defined", ())),  # type: ignore[attr-defined]
+                    str(self._job.get("prelude", "")),
                 )
         return self._interface
 
