@@ -207,7 +207,8 @@ class MathsVerifier:
     def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
-        for count in {values_of(gold) for gold in golds} - {1}:
+        said = values_of(extraction.text or "") if extraction.rule == CandidateKind.FORMULA else 1
+        for count in {values_of(gold) for gold in golds} - {1, said}:
             if several := listed_values(response[offset:], count):
                 return _moved(extraction, several.text, offset, several)
         return extraction

@@ -194,7 +194,7 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
     """Return where the sentence ends that concludes a text, if all behind it are remarks because
     they conclude, correct and offer nothing and name nothing that is asked; else `end`.
     """
-    asked = _content(asking(prompt))
+    asked = frozenset(_asked(prompt))
     stop, supposed = end, True
     for _ in range(MAX_DEFAULTS if asked else 0):
         start = _last_start(body[:stop])
@@ -214,7 +214,7 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
 
 def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed: bool) -> bool:
     """Return whether a sentence concludes with one value of what is asked (`So the speed is 60`,
-    `Result: 60`, or `v = 120/2 = 60` in a line of its own).
+    `Result: 60`, `This equals 60`, or `v = 120/2 = 60` in a line of its own).
 
     Args:
         body: the searched text.
@@ -224,14 +224,14 @@ def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed
         supposed: all that follows is supposed, so that any conclusion is the answer.
     """
     sentence = lowered(body[start:end]).strip(" \n*_#>-$")
-    if _CONCLUDES.match(sentence):
+    if _CONCLUDED.search(sentence):
         names = supposed or any(len(word) > 3 for word in asked & _content(sentence))
         return names and 0 < len(NUMBER.findall(sentence)) < 3
     if label := _LABEL.match(sentence):
         return bool(_ANSWER.search(label[0]) or asked & _content(label[0])) and _valued(sentence)
-    own_line = body[:start].rstrip(" ")[-1:] in ("", "\n")
-    names = supposed or len(asked & _content(sentence)) > 1
-    return names and own_line and _EQUATED.fullmatch(sentence) is not None
+    if _EQUALS.fullmatch(sentence):
+        return True
+    return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
 
 MAX_DEFAULTS = 3
@@ -240,24 +240,45 @@ MIN_REMARK = 3
 """The fewest words of such a remark: a value alone is none."""
 
 
+@lru_cache(maxsize=64)
+def _asked(prompt: str) -> list[str]:
+    """Return the stems of the words that ask, in their order."""
+    return _stems(asking(prompt) or (prompt if _TASK.match(prompt) else ""))
+
+
+_TASK = re.compile(
+    r"(?i)(?:simplify|evaluate|solve|convert|express|write|balance|factor|expand|differentiate"
+    r"|integrate|round|multiply|divide|add|subtract)\b"
+)
+
+
+def _stems(text: str) -> list[str]:
+    """Return the stems of the words of a text that say more than its grammar."""
+    pieces = (word.removesuffix("s")[:5] for word in _PIECE.findall(text.lower()))
+    return [stem for stem in dict.fromkeys(pieces) if stem not in _GRAMMAR]
+
+
 def _content(text: str) -> frozenset[str]:
-    """Return the numbers and the stems of the words of a text that say more than its grammar."""
-    return frozenset(w.removesuffix("s")[:5] for w in _PIECE.findall(text.lower())) - _GRAMMAR
+    return frozenset(_stems(text))
 
 
 _WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
-_PIECE = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
+_PIECE = re.compile(r"[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
 _GRAMMAR = words(
     "the how many much what which and are was were has have had will can does did for with from"
     " that this there thi doe ha wa find"
 )
+_CONCLUDED = re.compile(rf"(?<!\w)(?:{_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)")
 _WORKS = re.compile(
-    rf"(?<!\w){_CONCLUDES.pattern}|\*\*|[?]|\d[^=\n]*=|\b(?:this|that|which) (?:means|leaves|gives"
-    r"|makes)\b"
+    rf"{_CONCLUDED.pattern}|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
+    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|sum|difference|product|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
 _LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
 _ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
+_EQUALS = re.compile(
+    r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
+)
 _EQUATED = re.compile(r"(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*")
 
 
@@ -307,7 +328,9 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         prompt: the question.
         mood: the question is in the conditional mood, so that such a clause may answer it.
     """
-    for joint in reversed(list(_CLAUSE.finditer(body, start, end))[-MAX_ASIDES:]):
+    joints = list(_CLAUSE.finditer(body, start, end))
+    end = _first_claim(body, start, end, prompt, joints)
+    for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
         is_side = _SIDE_CLAUSE.match(clause) or (
             not mood and _MOOD.search(clause) and (joint[0][0] == ";" or _UNDER.search(clause))
@@ -321,6 +344,47 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
             break
         end = joint.start()
     return end
+
+
+def _first_claim(body: str, start: int, end: int, prompt: str, joints: list[re.Match[str]]) -> int:
+    """Return where the clause of a sentence ends that concludes with a value of what is asked, if
+    all clauses behind it name nothing that is asked (`The number is therefore 63; reversed it is
+    36`); else `end`.
+    """
+    asked = _asked(prompt) if joints and prompt else []
+    for joint in joints if asked else ():
+        before, behind = (
+            lowered(body[a:b]) for a, b in ((start, joint.start()), (joint.end(), end))
+        )
+        named, other = (_named(asked, clause) for clause in (before, behind))
+        marked = (_CONCLUDED.search(before) is not None) + (joint[0][0] == ";")
+        if (
+            named < other
+            and (marked > 1 or (marked and other == len(asked)))
+            and len(NUMBER.findall(before)) < 3
+            and _STATES.search(before)
+            and _BEGINS.match(behind)
+            and not (_GOES_ON.search(behind) or MAY_BE.match(behind) or _reopens(behind))
+        ):
+            return joint.start()
+    return end
+
+
+def _named(asked: list[str], text: str) -> int:
+    """Return which of the words of a question, of which the first says what is asked, a text names
+    first; their number if it names none.
+    """
+    said = _content(text)
+    return next((n for n, word in enumerate(asked) if len(word) > 3 and word in said), len(asked))
+
+
+_BEGINS = re.compile(r"[^\W\d_][^\d=$]*[^\W\d_]{4}[^\d=$]* ")
+_GOES_ON = re.compile(
+    rf"{_CONCLUDED.pattern}|\*\*|[?]|^which\b|\b(?:this|that) (?:means|leaves|gives|makes)\b"
+    r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|sum|answer|result|value|altogether)\b"
+    r"|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
+)
+"""Words of a clause that concludes, corrects or continues the one before."""
 
 
 def _of_another(clause: str, before: str, prompt: str) -> bool:

@@ -61,7 +61,12 @@ def whole(body: str) -> Candidate | None:
     if _last_word(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
-    if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
+    if (
+        not stripped
+        or _is_prose(stripped)
+        or _CONTINUED.search(stripped)
+        or ends_in_formula(stripped)
+    ):
         return None
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
@@ -158,7 +163,7 @@ def _one_value(text: str) -> str:
         or any(line.count("{") != line.count("}") or _UNFINISHED.search(line) for line in lines)
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
-        return text
+        return text if together else ""
     return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
 
 
@@ -351,7 +356,9 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
-_LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
+_LINE_LETTER = re.compile(
+    r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
+)
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
     r"|for)\b)"

@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
-    r"[(\[][^()\[\]]*[,;][^()\[\]]*[)\]]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
     r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
@@ -56,7 +56,8 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     stated = (
         plain
         for plain in reversed(_joined(body, start, end))
-        if not governed(body, start, plain.start, plain.end)
+        if len(plain.text) > 1  # `for any integer n`: a name is no value
+        and not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
     )
     last = next(stated, None)
