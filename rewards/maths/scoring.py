@@ -208,7 +208,8 @@ class MathsVerifier:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         said = values_of(extraction.text or "") if extraction.rule == CandidateKind.FORMULA else 1
-        for count in {values_of(gold) for gold in golds} - {1, said}:
+        signed = {2 for gold in golds if "±" in gold or "\\pm" in gold}
+        for count in ({values_of(gold) for gold in golds} | signed) - {1, said}:
             if several := listed_values(response[offset:], count):
                 return _moved(extraction, several.text, offset, several)
         return extraction

@@ -104,6 +104,7 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
         # `T = 2 pi / omega = 2 pi sqrt(m/k)`: a side with a letter of its own.
         or (bool(symbols(value)) and is_scalar(head) and not symbols(head) <= symbols(value))
         or _same_side(head, value, judge)
+        or (value.op == "quantity" and _same_side(head, value.args[0], judge))
         for head in heads[1:]
     )
     return (heads[0], value) if true else None

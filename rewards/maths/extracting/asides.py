@@ -203,6 +203,8 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
         sentence = lowered(body[start:stop])
         if _WORKS.search(sentence) or MAY_BE.match(sentence) or _reopens(sentence):
             break
+        if _OPERATION.match(sentence) and not _OPERATIONS & asked:
+            break
         is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(asked & _content(sentence))
         is_supposed = not mood and _MOOD.search(sentence) is not None
         if is_bare and not is_supposed:
@@ -225,11 +227,11 @@ def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed
     """
     sentence = lowered(body[start:end]).strip(" \n*_#>-$")
     if _CONCLUDED.search(sentence):
-        names = supposed or any(len(word) > 3 for word in asked & _content(sentence))
+        names = supposed or bool(asked & _content(sentence))
         return names and 0 < len(NUMBER.findall(sentence)) < 3
     if label := _LABEL.match(sentence):
         return bool(_ANSWER.search(label[0]) or asked & _content(label[0])) and _valued(sentence)
-    if _EQUALS.fullmatch(sentence):
+    if _EQUALS.fullmatch(sentence) or (supposed and _STRESSED.search(sentence)):
         return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
@@ -266,19 +268,23 @@ _WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
 _PIECE = re.compile(r"[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
 _GRAMMAR = words(
     "the how many much what which and are was were has have had will can does did for with from"
-    " that this there thi doe ha wa find"
+    " that this there thi doe ha wa find who its one two you she his her our get let not all any out"
 )
 _CONCLUDED = re.compile(rf"(?<!\w)(?:{_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)")
 _WORKS = re.compile(
     rf"{_CONCLUDED.pattern}|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
-    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|sum|difference|product|value)s?\b"
+    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
+_OPERATION = re.compile(r"\W*(?:\w+ ){0,2}(?:sum|difference|product|quotient|remainder)s?\b")
+_OPERATIONS = words("sum diffe produ quoti remai")
+"""Nouns of what was worked out, unless the question asks for one of them."""
 _LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
 _ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
 _EQUALS = re.compile(
     r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
 )
+_STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
 _EQUATED = re.compile(r"(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*")
 
 
@@ -290,7 +296,8 @@ _MORE = (
 _SIDE_CLAUSE = re.compile(
     r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so"
     r"|hence|thus)\b)|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives"
-    r"|is|leaves) [^,;]*\bif\b|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?"
+    r"|is|leaves) [^,;]*\bif\b|(?:because|since|denn|weil|car|parce que|porque|perché|poiché|так"
+    r" как|потому что)(?!\w)|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?"
     r"|confirms?|shows?|match\w*|agrees?|vanish\w*|is (?:why|because|consistent|exactly what|due)"
     r"|erklärt|explique|explica|spiega|объясняет)\b"
     rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)\b|(?<=ше) (?=[\d$])))"
@@ -375,13 +382,13 @@ def _named(asked: list[str], text: str) -> int:
     first; their number if it names none.
     """
     said = _content(text)
-    return next((n for n, word in enumerate(asked) if len(word) > 3 and word in said), len(asked))
+    return next((n for n, word in enumerate(asked) if word in said), len(asked))
 
 
 _BEGINS = re.compile(r"[^\W\d_][^\d=$]*[^\W\d_]{4}[^\d=$]* ")
 _GOES_ON = re.compile(
     rf"{_CONCLUDED.pattern}|\*\*|[?]|^which\b|\b(?:this|that) (?:means|leaves|gives|makes)\b"
-    r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|sum|answer|result|value|altogether)\b"
+    r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|answer|result|value|altogether)\b"
     r"|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
 )
 """Words of a clause that concludes, corrects or continues the one before."""

@@ -610,8 +610,8 @@ def in_words(prompt: str, body: str) -> Named | None:
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
     of_subject = clause and not clause[0].startswith("belongs") and clause.re is not _CLOSES
-    subject = _LEADS.sub("", before)
-    if of_subject and _content(said["words"]) <= asked and not _content(subject) <= asked:
+    lead = _LEADS.sub("", before, count=1)
+    if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
         return Named("", subject["name"], *subject.span("name")) if subject else None
     return Named("", said["words"], *said.span("words"))
@@ -631,14 +631,13 @@ _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
     r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?"
     r"(?!called|known|named)(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})"
-    r"(?: \([^()\d]{1,20}\))?(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
+    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
-    r"(?::|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**(?P<words>(?:Mon|Tues|Wednes|Thurs"
-    r"|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di"
-    r"|dimanche|lunes|martes|miércoles|jueves|viernes|sábado|domingo"
-    r"|(?:nor|sou)th(?:-?(?:ea|we)st)?"
-    r"|east|west)\**[.!]*\s*$"
+    r"(?:[^\s:]+ [^\s:]+ [^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
+    r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
+    r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
+    r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
 _DOUBTED = re.compile(

@@ -70,7 +70,7 @@ def whole(body: str) -> Candidate | None:
         return None
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
-    text = _LABELLED.sub("", text)
+    text = _HEADED.sub("", _LABELLED.sub("", text))
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
     if not any(map(str.isalnum, text)):
@@ -119,9 +119,10 @@ _ARROW = re.compile(
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
-    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])"
+    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
+_HEADED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -641,6 +642,7 @@ _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 

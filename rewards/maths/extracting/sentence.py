@@ -33,7 +33,7 @@ POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*[,;]\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
-    rf"|{DATE}"
+    rf"|{DATE}|(?<![\w.,:])\d{{1,2}} Uhr \d{{2}}(?!\w)"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
     r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
