@@ -268,7 +268,8 @@ _WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
 _PIECE = re.compile(r"[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
 _GRAMMAR = words(
     "the how many much what which and are was were has have had will can does did for with from"
-    " that this there thi doe ha wa find who its one two you she his her our get let not all any out"
+    " that this there thi doe ha wa find who it one two"
+    " you she hi her our get let not all any out"
 )
 _CONCLUDED = re.compile(rf"(?<!\w)(?:{_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)")
 _WORKS = re.compile(

@@ -280,7 +280,7 @@ _CLAUSES = re.compile(
 )
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
-    "these those they then also indeed c ce das es ist est"
+    "these those they then also indeed s c ce das es ist est"
 )
 """Words of grammar, which a clause may have beyond those of the question."""
 
@@ -629,9 +629,10 @@ _STRESSED = re.compile(
 )
 _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
-    r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?"
-    r"(?!called|known|named)(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})"
-    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
+    r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
+    r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
+    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
+    r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
     r"(?:[^\s:]+ [^\s:]+ [^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
