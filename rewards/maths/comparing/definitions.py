@@ -130,7 +130,10 @@ def exact_sides(node: Node) -> list[Node]:
             sides[-1] = side
         else:
             break
-    if not any(side.op == "quantity" for side in sides):
+    *before, last = sides
+    unit = last.args[-1].note if last.op == "mul" and len(before) > 1 else ""
+    is_measured = unit in UNIT_LETTERS and not symbols(before[-1])
+    if not is_measured and not any(side.op == "quantity" for side in sides):
         return sides
     # The letter of a unit reads as a name: `F = 2 kg · 3 m/s^2 = 6 N`, `5000 m = 5 km`.
     return [

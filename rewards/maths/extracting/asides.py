@@ -266,10 +266,13 @@ def _content(text: str) -> frozenset[str]:
 
 _WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
 _PIECE = re.compile(r"[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
-_GRAMMAR = words(
-    "the how many much what which and are was were has have had will can does did for with from"
-    " that this there thi doe ha wa find who it one two"
-    " you she hi her our get let not all any out"
+_GRAMMAR = frozenset(
+    word.removesuffix("s")
+    for word in words(
+        "the how many much what which and are was were has have had will can does did for with from"
+        " that this there find who its one two you she his her our get let not all any out die der"
+        " das den dem des und ist ein eine los las les por que una une del est con sur dans pour"
+    )
 )
 _CONCLUDED = re.compile(rf"(?<!\w)(?:{_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)")
 _WORKS = re.compile(
@@ -286,7 +289,9 @@ _EQUALS = re.compile(
     r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
 )
 _STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
-_EQUATED = re.compile(r"(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*")
+_EQUATED = re.compile(
+    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
+)
 
 
 _MORE = (

@@ -80,7 +80,8 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
         last = joined[-1] if joined else None
         joint = _JOINT.fullmatch(body, last.end, begin) if last else None
         named = last and _NAMED.match(last.text) and _NAMED.match(body, begin, stop)
-        if (last and joint and named) and (
+        twins = last and _shape(last.text.rpartition("=")[2]) == _shape(body[begin:stop])
+        if (last and joint and (named or (twins and "=" in last.text))) and (
             joint["or"] or not _SUPPOSES.search(clause_before(body, last.start))
         ):
             mark = " or " if joint["or"] else ", "
@@ -88,6 +89,11 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
         else:
             joined.append(Plain(body[begin:stop], begin, stop))
     return joined
+
+
+def _shape(value: str) -> str:
+    """Return a sum with a root without its signs, so that two conjugate roots are the same."""
+    return re.sub(r"[-+−\s]", "", value) if "√" in value and re.search(r"[-+−]", value) else value
 
 
 def ends_in_formula(text: str) -> bool:

@@ -127,7 +127,7 @@ _ASIDE = re.compile(
 # A closing remark in brackets, which is not the closing sentence.
 # A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
 _REMARK = re.compile(
-    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,80}\)"
+    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,150}\)"
     r"[\s.!]*+$"
 )
 
@@ -153,7 +153,7 @@ def closing_sentence(body: str) -> tuple[int, int]:
     done = None if plain else _DONE.search(body, max(0, end - 24), end)
     end = (len(body[: done.start()].rstrip()) or end) if done else end
     bracketed = ")" in body[max(0, end - 16) : end]
-    remark = _REMARK.search(body, max(0, end - 120), end) if bracketed else None
+    remark = _REMARK.search(body, max(0, end - 180), end) if bracketed else None
     if remark and not (
         _CORRECTS.search(remark[0])
         or POINT.match(body, remark.start())
