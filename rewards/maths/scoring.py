@@ -465,7 +465,8 @@ def _are_words(gold: str) -> bool:
 
 
 _WORDS_ALONE = re.compile(
-    r"(?!(?i:yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет)$)(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,5}"
+    r"(?!(?i:yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет)$)"
+    r"(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,5}"
 )
 
 
