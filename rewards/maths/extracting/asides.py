@@ -71,8 +71,8 @@ _ASKS_READER = (
     r"|ましょうか|드릴까요|드릴까|需要我|要不要|是否需要"
 )
 _HYPOTHETICAL = (
-    r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe"
-    r"|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
+    r"\bwould(?:n't| not)?\b|['’]d (?:be|get|have|obtain|need|come)\b"
+    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
     r"|\b(?:se|te|fica|da|have)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
     r"|었을|则会|就会|将是|会是|将会"
 )
@@ -194,18 +194,18 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
     """Return where the sentence ends that concludes a text, if all behind it are remarks because
     they conclude, correct and offer nothing and name nothing that is asked; else `end`.
     """
-    asked = frozenset(_asked(prompt))
-    stop, supposed = end, True
+    asked = _asked(prompt)
+    content = frozenset(asked)
+    stop, supposed, operated = end, True, False
     for _ in range(MAX_DEFAULTS if asked else 0):
         start = _last_start(body[:stop])
-        if stop < end and _answers(body, start, stop, asked, supposed=supposed):
-            return stop
         sentence = lowered(body[start:stop])
+        if stop < end and _answers(body, start, stop, asked, supposed=supposed):
+            return end if operated and not _CONCLUDED.search(sentence) else stop
         if _WORKS.search(sentence) or MAY_BE.match(sentence) or _reopens(sentence):
             break
-        if _OPERATION.match(sentence) and not _OPERATIONS & asked:
-            break
-        is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(asked & _content(sentence))
+        operated = operated or bool(_OPERATION.match(sentence) and not _OPERATIONS & content)
+        is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(content & _content(sentence))
         is_supposed = not mood and _MOOD.search(sentence) is not None
         if is_bare and not is_supposed:
             break
@@ -214,7 +214,7 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
     return end
 
 
-def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed: bool) -> bool:
+def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: bool) -> bool:
     """Return whether a sentence concludes with one value of what is asked (`So the speed is 60`,
     `Result: 60`, `This equals 60`, or `v = 120/2 = 60` in a line of its own).
 
@@ -226,11 +226,18 @@ def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed
         supposed: all that follows is supposed, so that any conclusion is the answer.
     """
     sentence = lowered(body[start:end]).strip(" \n*_#>-$")
-    if _CONCLUDED.search(sentence):
-        names = supposed or bool(asked & _content(sentence))
-        return names and 0 < len(NUMBER.findall(sentence)) < 3
+    if concluded := _CONCLUDED.search(sentence):
+        names = supposed or _named(asked, sentence) < len(asked)
+        return names and 0 < len(NUMBER.findall(sentence, concluded.end())) < 3
     if label := _LABEL.match(sentence):
-        return bool(_ANSWER.search(label[0]) or asked & _content(label[0])) and _valued(sentence)
+        names = _ANSWER.search(label[0]) is not None or _named(asked, label[0]) < len(asked)
+        return names and _valued(sentence)
+    if (
+        _named(asked, sentence) == 0
+        and len(NUMBER.findall(sentence)) < 3
+        and _CLAIMED.search(sentence)
+    ):
+        return True
     if _EQUALS.fullmatch(sentence) or (supposed and _STRESSED.search(sentence)):
         return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
@@ -274,9 +281,12 @@ _GRAMMAR = frozenset(
         " das den dem des und ist ein eine los las les por que una une del est con sur dans pour"
     )
 )
-_CONCLUDED = re.compile(rf"(?<!\w)(?:{_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)")
+_CONCLUDED = re.compile(
+    rf"(?<!\w)(?:(?!then|luego|entonces|então){_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)"
+)
 _WORKS = re.compile(
-    rf"{_CONCLUDED.pattern}|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
+    rf"(?<!\w){_CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
+    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
     r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
@@ -285,6 +295,10 @@ _OPERATIONS = words("sum diffe produ quoti remai")
 """Nouns of what was worked out, unless the question asks for one of them."""
 _LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
 _ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
+_CLAIMED = re.compile(
+    r" (?:is|are|equals?|ist|sind|beträgt|est|sont|es|son|é|são|è|sono)"
+    r"(?= [^\d]{0,20}[\d√π(\[][^ ]*(?: [^ ]+){0,4}$)(?!.* (?:if|when|not)\b)"
+)
 _EQUALS = re.compile(
     r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
 )
@@ -415,8 +429,8 @@ def _of_another(clause: str, before: str, prompt: str) -> bool:
 
 
 _ROUNDED = re.compile(
-    r"(?:or |that is |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund|environ|circa"
-    r"|aproximadamente|примерно|около|≈|约|約)(?!\w)"
+    r"(?:or |that(?: is|['’]s) |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund"
+    r"|environ|circa|aproximadamente|примерно|около|≈|约|約)(?!\w)"
 )
 _ROUNDS = re.compile(
     r"\b(?:round|approx|nearest|decimal|estimat|significant|about|rund|gerundet|näherung|arrondi"
@@ -461,8 +475,10 @@ def _last_start(body: str) -> int:
             depth += {")": 1, "(": -1}.get(body[place], 0)
             if depth == 0:
                 before = body[:place].rstrip(" *_")
-                if (body[place - 1 : place].isspace() or before[-1:] == "。") and (
-                    _ENDED.search(before[-4:]) or "\n" in body[len(before) : place]
+                if (
+                    _WORD.search(body, place, stop)
+                    and (body[place - 1 : place].isspace() or before[-1:] == "。")
+                    and (_ENDED.search(before[-4:]) or "\n" in body[len(before) : place])
                 ):
                     return place
                 break

@@ -252,7 +252,7 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     if asked is None or asked["name"].lower() in _GENERAL:
         return None
     within = re.compile(
-        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?\s+(?:so|and|hence|thus|which)\b"
+        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus|which)\b|[\s.]*$)"
     ).search(body, start, end)
     if within and closing.lower().count(asked["name"].lower()) == 1:
         return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
@@ -635,7 +635,7 @@ _STATED_WORDS = re.compile(
     r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
-    r"(?:[^\s:]+ [^\s:]+ [^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
+    r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
     r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
     r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
     r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"

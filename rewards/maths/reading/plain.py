@@ -29,7 +29,7 @@ _ENDS = re.compile(
     r"(?:[\]\[][^\[\]=]{1,30}[;,][^\[\]=]{1,30}\[|\][^\[\]=]{1,30}[;,][^\[\]=]{1,30}\])$"
 )
 """An interval whose open ends are brackets turned round: `]1; 7[`."""
-_BRACKETS = frozenset("[]")
+MAX_ENDS = 70
 _SPACE = re.compile(r"[ \t]*")
 _APART = re.compile(r"[,;:]")
 _LOOSE = "+-−–·⋅×*/÷^=<>≤≥≠≈≡∈∉±∓√∛∪∩∖| \t,;"
@@ -100,17 +100,15 @@ def _after_space(text: str, position: int, end: int) -> int:
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
     """Return a run without loose signs and brackets at its ends, or None if nothing is left."""
-    while end > start and text[end - 1] in _LOOSE + "([{" and not _ENDS.search(text, start, end):
+    ends = _ENDS.search(text, max(start, end - MAX_ENDS), end) if text[end - 1] in "[]" else None
+    while not ends and end > start and text[end - 1] in _LOOSE + "([{":
         end -= 1
-    while (
-        start < end
-        and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;"
-        and not (text[start] == "]" and _ENDS.match(text[start:end]))
-    ):
+    stop = ends.start() if ends else end
+    while start < stop and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;":
         start += 1
-    run = text[start:end]
-    if run[:1] in _BRACKETS and _ENDS.match(run) and run[-1:] in _BRACKETS:
+    if ends:
         return start, end
+    run = text[start:end]
     unclosed = run.count("(") + run.count("[") - run.count(")") - run.count("]")
     if unclosed < 0 and run[-1:] in ")]":
         end -= 1
