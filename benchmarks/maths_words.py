@@ -270,6 +270,64 @@ def counted_nouns(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("two counts, other value", both, f"{first}, {second + 1}", shape, False)
 
 
+_KINDS = (
+    ("How many sides does the polygon have?", "sides", "the polygon"),
+    ("How many real solutions does the equation have?", "real solutions", "the equation"),
+    ("How many apples are left in the basket?", "apples", "the basket"),
+    ("How many students passed the test?", "students", "the class"),
+    ("How many edges does the graph have?", "edges", "the graph"),
+)
+_COUNTING_KINDS = (
+    "So {subject} has {number} {kind}.", "Therefore, there are {number} {kind}.",
+    "Hence {subject} has {number} {kind}, as claimed.", "Thus we find {number} {kind}.",
+    "So {number} {kind} remain.", "This leaves {number} {kind}, which is the maximum.",
+    "So {subject} must have {number} {kind}, making it a nice case.",
+    "Therefore {subject} has {number} {kind}; this agrees with the figure.",
+    "So {subject} has **{number}** {kind}.",
+)  # fmt: skip
+
+
+def asked_kinds(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a count of what the question counts, in words, in digits or as `no`, behind work with
+    other numbers.
+    """
+    for _ in range(count):
+        problem, kind, subject = rng.choice(_KINDS)
+        gold, other, first = rng.choice([0, *range(2, 20)]), rng.randrange(2, 20), rng.randrange(9)
+        shape, in_words = rng.choice(_COUNTING_KINDS), rng.random() < 0.7
+        for number in (gold, other):
+            said = ("no" if not number else worded(number, "English")) if in_words else str(number)
+            last = shape.format(subject=subject, number=said, kind=kind)
+            response = f"At first we have {gold + first}, and {first} of them go away.\n\n{last}"
+            law = "asked kinds" if number == gold else "asked kinds, other value"
+            yield Row(law, problem, str(gold), response, number == gold)
+
+
+_LASTING = {
+    # language: (sentence, words for hours and minutes)
+    "English": ("So it takes {}.", "{} hours and {} minutes"),
+    "German": ("Also dauert es {}.", "{} Stunden und {} Minuten"),
+    "French": ("Cela dure donc {}.", "{} heures et {} minutes"),
+    "Spanish": ("Por lo tanto dura {}.", "{} horas y {} minutos"),
+    "Portuguese": ("Portanto dura {}.", "{} horas e {} minutos"),
+    "Italian": ("Quindi dura {}.", "{} ore e {} minuti"),
+    "Russian": ("Значит, это длится {}.", "{} часа {} минут"),
+}
+
+
+def durations(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a time in hours and minutes in the words of a language."""
+    for _ in range(count):
+        sentence, words = _LASTING[rng.choice([*_LASTING])]
+        hours, minutes = rng.randrange(2, 12), rng.randrange(10, 60)
+        said = rng.choice(["{}", "**{}**"]).format(words.format(hours, minutes))
+        response = f"{hours * 60 + minutes} min.\n\n{sentence.format(said)}"
+        gold = rng.choice([f"{hours} h {minutes} min", f"{hours} hours {minutes} minutes"])
+        yield Row("durations", "", gold, response, True)
+        other = f"{hours} h {minutes + 1} min"
+        yield Row("durations, other value", "", other, response, False)
+
+
 _STEPS = (
     ("Find the slope of the tangent to y = x^2 - 5x at x = 4.", "the slope is",
      "The tangent line is y = {}x − {}."),
@@ -641,7 +699,8 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
 
 
 DRAWS = (
-    counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_names,
+    counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_kinds,
+    durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values,
 )  # fmt: skip

@@ -42,8 +42,6 @@ USUAL = 0.9
 """Share of tasks on which what stands at the same place is not asked for."""
 AS_LETTERS = str.maketrans("0123456789", "abcdefghij")
 NAME = re.compile(r"\w[\w.-]*\w|\w")
-_PROPER = re.compile(r"[\w.-]*\d[\w.-]*|\b[A-Z]\w*")
-"""Names and numbers, which differ between replies that say the same."""
 FEWEST_DEEDS = 3
 """Deeds of a name of which one alone, or another order, is no fair part."""
 MOST_KINDS = 8
@@ -279,14 +277,17 @@ def changed_late(place: Place, lesson: Lesson) -> Iterator[Way]:
 def took_late(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds that were done again were answered as one of the first ones was."""
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
-    usual = [_shape(replies[n]) for n in nths if n < len(replies)]
+    usual = [_shape(lesson, replies[n]) for n in nths if n < len(replies)]
     again = replies[len(lesson.actions) - 1 : -1]
-    return 2 * sum(_shape(reply) in usual for reply in again) > len(again)
+    return 2 * sum(_shape(lesson, reply) in usual for reply in again) > len(again)
 
 
-def _shape(reply: str) -> list[str]:
-    """Return the first words of a reply, without names and numbers."""
-    return _PROPER.sub("#", reply).split()[:MOST_SHAPE]
+def _shape(lesson: Lesson, reply: str) -> list[str]:
+    """Return the first words of a reply, without numbers and what the task or a deed names."""
+    values = [str(value) for action in lesson.actions for _, value in _places(action)]
+    known = {*NAME.findall("\n".join([lesson.opening, *values]))}
+    words = [word for word in NAME.findall(reply) if word not in known]
+    return [word for word in words if not any(map(str.isdigit, word))][:MOST_SHAPE]
 
 
 def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
@@ -295,8 +296,8 @@ def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """
     nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
     again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
-    shapes = [[_shape("".join(replies[n : n + 1])) for n in (nth, nth + 1)] for nth in again]
-    return 2 * sum(first == then for first, then in shapes) > len(again)
+    said = [("".join(replies[n : n + 1]), "".join(replies[n + 1 : n + 2])) for n in again]
+    return 2 * sum(_shape(lesson, one) == _shape(lesson, two) for one, two in said) > len(again)
 
 
 def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -330,8 +331,8 @@ def looks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
     """
     used = _verbs(lessons)
     words = [] if briefing.tools else [c for c in commands_of(told, ()) if " " not in c]
-    names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
-    return [*map(_call, names), *[word for word in words if word not in used][:MOST_LOOKS]]
+    calls = [_call(tool.name) for tool in free_tools(briefing) if tool.name not in used]
+    return [*calls, *[word for word in words if word not in used][:MOST_LOOKS]]
 
 
 def _call(name: str, given: Mapping[str, Any] | None = None) -> Action:
@@ -363,20 +364,20 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
 def writes_of(
     briefing: Briefing, lessons: Sequence[Lesson], told: str = ""
 ) -> list[Callable[[str], Action]]:
-    """Return what writes a text, but what ends the expert's way: tools with a text as their only
-    argument, and commands of a verb and something.
+    """Return what writes a text and is never used by the expert, who is asked for what it writes:
+    tools with a text as their only argument, and commands of a verb and something.
     """
-    ends = {verb(lesson.actions[-1]) for lesson in lessons}
-    tools = [tool for tool in briefing.tools if tool.name not in ends]
+    used = _verbs(lessons)
     writes = [
         partial(_written, tool.name, at)
-        for tool in tools
+        for tool in briefing.tools
         for at, schema in properties_of(tool).items()
         if len(properties_of(tool)) == 1 and schema.get("type") == "string"
+        if tool.name not in used
     ]
-    verbs = [c.split()[0] for c in commands_of(told, ()) if len(c.split()) == 2]
-    known = dict.fromkeys(verbs if not briefing.tools else ())
-    return [*writes, *(partial("{} {}".format, each) for each in known if each not in ends)]
+    texts = commands_of(told, ()) if not briefing.tools else []
+    verbs = dict.fromkeys(text.split()[0] for text in texts if len(text.split()) == 2)
+    return [*writes, *(partial("{} {}".format, each) for each in verbs if each not in used)]
 
 
 def _written(name: str, at: str, text: str) -> Action:
@@ -390,15 +391,20 @@ def put_down(write: Callable[[str], Action], lesson: Lesson) -> Iterator[Way]:
         yield [*(write(reply) for reply in told if reply), lesson.actions[-1]]
 
 
-def done_elsewhere(place: Place, lesson: Lesson) -> Iterator[Way]:
+def done_elsewhere(
+    same: frozenset[Hashable], place: Place, left_out: str, lesson: Lesson
+) -> Iterator[Way]:
     """Return ways in which all is done to something else, and only named for what it is meant for
-    before the end: what was settled there may hold here.
+    before the end: what was settled there may hold here. What is done is wrong, or lacks the deeds
+    of a name, since what is open may be addressed anew.
     """
     values, before = columns_of(lesson).get(place, []), lesson.actions[:-1]
-    if len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
-        for other in others_of(values, lesson):
-            elsewhere = [changed(action, partial(_put, place, other)) for action in before]
-            yield [*elsewhere, *naming(place, lesson), lesson.actions[-1]]
+    is_done = not left_out or left_out in map(verb, before)
+    worse = [changed(a, partial(_wrong, same)) for a in before] if not left_out else before
+    if is_done and len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
+        for thing in others_of(values, lesson):
+            row = [changed(a, partial(_put, place, thing)) for a in worse if verb(a) != left_out]
+            yield [*row, *naming(place, lesson), lesson.actions[-1]]
 
 
 def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:
@@ -413,28 +419,36 @@ def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterato
     that is far too high, which is taken back.
     """
     for back, times in itertools.product(backs, HIGHER):
-        rows = list[Action]()
-        for action in lesson.actions:
-            here = [value for at, value in _places(action) if at == place and _is_amount(value)]
-            amounts = (1, int(float(here[0]) * times)) if here else ()
-            puts = [partial(_put, place, _of_kind(str(n), here[0])) for n in amounts]
-            rows += [*(changed(action, put) for put in puts), back] if here else [action]
-        if len(rows) > len(lesson.actions):
-            yield rows
+        yield too_high(place, lesson, times, [back])
+
+
+def too_high(
+    place: Place, lesson: Lesson, times: int = HIGHER[0], backs: Sequence[Action] = ()
+) -> Way:
+    """Return the way in which each deed with a number is done with the least one, then with one so
+    many times too high, and then with what takes that back.
+    """
+    rows = list[Action]()
+    for action in lesson.actions:
+        here = [value for at, value in _places(action) if at == place and _is_amount(value)]
+        amounts = (1, int(float(here[0]) * times)) if here else ()
+        puts = [partial(_put, place, _of_kind(str(n), here[0])) for n in amounts]
+        rows += [*(changed(action, put) for put in puts), *backs] if here else [action]
+    return rows
 
 
 def failed_first(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
     """Return the way with all deeds done wrongly before the right ones, where they differ between
     tasks.
     """
-
-    def other(place: Place, value: Any) -> Any:
-        return value if (place, repr(value)) in same else _fresh(value, 0)
-
-    wrong = [(action, changed(action, other)) for action in lesson.actions]
+    wrong = [(action, changed(action, partial(_wrong, same))) for action in lesson.actions]
     asked = [(action, each) for action, each in wrong if deed(action) not in same]
     if len({deed(action) for action, _ in asked}) >= FEWEST_ALIKE:
         yield [*(HOLLOW[1] if x == action else x for action, x in asked), *lesson.actions]
+
+
+def _wrong(same: frozenset[Hashable], place: Place, value: Any) -> Any:
+    return value if (place, repr(value)) in same else _fresh(value, 0)
 
 
 def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) -> bool:
@@ -456,8 +470,11 @@ def _differing(same: frozenset[Hashable], action: Action) -> str:
 
 
 def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
-    """Return the way after looks, each of which is taken back."""
-    yield [*(each for peek in peeks for each in (peek, back)), *lesson.actions]
+    """Return the way after looks, each but the last of which is taken back: where that last one
+    bars the way, a look is a step aside and has no price.
+    """
+    looks = [each for peek in peeks for each in (peek, back)]
+    yield [*looks[:-1], *lesson.actions]
 
 
 def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
@@ -533,16 +550,10 @@ def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
 
 def took_all(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
-    told = {*NAME.findall(lesson.opening)}
-
-    def shape(reply: str) -> list[str]:
-        words = NAME.findall(reply)
-        return [word for word in words if word not in told and not word.isdecimal()][:MOST_SHAPE]
-
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = [shape(lesson.replies[n]) for n in nths]
+    usual = [_shape(lesson, lesson.replies[n]) for n in nths]
     more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
-    return 2 * sum(shape(reply) in usual for reply in more) > len(more)
+    return 2 * sum(_shape(lesson, reply) in usual for reply in more) > len(more)
 
 
 def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:

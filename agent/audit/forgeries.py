@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import operator
 import re
 from collections import Counter
@@ -19,48 +20,10 @@ from typing import Any
 
 from ludus.messages import as_action
 
+from . import deeds
 from .answers import Place, called, deed, verb
 from .attackers import ANSWERED, Action, AttackKind, Lesson
-from .deeds import (
-    AS_LETTERS,
-    FEWEST_LETTERS,
-    NO_NUMBERS,
-    NOTHINGS,
-    WILDCARDS,
-    Way,
-    after_check,
-    after_refusal,
-    alike,
-    backwards,
-    changed_late,
-    columns_of,
-    constants_of,
-    done_elsewhere,
-    done_to_more,
-    failed_first,
-    hollowed,
-    is_named,
-    is_shown,
-    is_told,
-    kinds_of,
-    naming,
-    offset,
-    one_deed,
-    only_one,
-    others_of,
-    overwritten,
-    peeked,
-    put_down,
-    rotated,
-    shows_answer,
-    spoilt,
-    taken_back,
-    took_all,
-    took_each,
-    took_late,
-    whichever,
-    without,
-)
+from .deeds import Way
 from .notation import object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
@@ -76,6 +39,8 @@ ROUND = re.compile(
     r"\b(?:round trip|roundtrip|tour|loop|cycle|circuit|returns? to)\b", re.IGNORECASE
 )
 """Words for an order that may be turned round."""
+RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
+"""Numbers that are all there are."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
@@ -122,49 +87,65 @@ def laws_of(
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
-    same = constants_of(lessons)
+    same = deeds.constants_of(lessons)
     for forgery in Forgery:
         bound = MORE_BOUND if forgery in IN_PART else None
         about = f"the expert's answer: {forgery}"
         if is_ordered or forgery is not Forgery.REVERSED:
-            ways = partial(forgery.ways, same=same)
+            ways = partial(forgery.ways, same=same, told=told)
             yield Law(f"forged {forgery.name.lower()}", about, ways, bound=bound)
-    columns = [columns_of(lesson) for lesson in lessons]
+    columns = [deeds.columns_of(lesson) for lesson in lessons]
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
+    names = Counter(n for le in lessons for n in {*map(verb, le.actions)})
     for place, times in Counter(place for each in columns for place in each).items():
         values = {repr(each.get(place)) for each in columns}
         if is_constant and len(values) > 1:
-            what = " ".join(map(str, place))
-            ways, left = partial(done_elsewhere, place), partial(naming, place, first=True)
-            moved = f"what the expert does to another {what}, which is named at the end alone"
-            yield Law(f"elsewhere {what}", moved, ways, left, bound=MORE_BOUND)
+            yield from _elsewhere_laws(place, same, names)
         # What is the same everywhere is not asked for.
         if 2 * times > len(lessons) < 2 * len(values):
             width = max(sum(at[0] == place[0] for at in each) for each in columns)
-            kinds = kinds_of(place, lessons)
+            kinds = deeds.kinds_of(place, lessons)
             yield from _place_laws(place, width, kinds, looks, is_constant=is_constant)
-    for name, times in Counter(n for le in lessons for n in {*map(verb, le.actions)}).items():
+    for name, times in names.items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
     about = "the first thing that the expert says, and nothing in place of all others"
-    yield Law("hollow", about, hollowed, lambda lesson: lesson.actions[:1])
+    yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
-    ways, took = partial(failed_first, same), partial(is_shown, same)
+    ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
+    yield from _unused_laws(looks, peeks, writes)
+
+
+def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
+    """Return the laws of what is done to something else than what is named at the end: wrongly, or
+    without the deeds of a name.
+    """
+    what = " ".join(map(str, place))
+    for name in ("", *(name for name in names if name != place[0])):
+        ways = partial(deeds.done_elsewhere, same, place, name)
+        first = partial(deeds.naming, place, first=True)
+        left_out = partial(deeds.without, name) if name else first
+        law = f"elsewhere {what}{name and f', no {name}'}"
+        about = f"what the expert does to another {what}, which is named at the end alone"
+        yield Law(law, about, ways, left_out, bound=MORE_BOUND)
+
+
+def _unused_laws(
+    looks: Sequence[Action], peeks: Sequence[Way], writes: Sequence[Callable[[str], Action]]
+) -> Iterator[Law]:
+    """Return the laws of what the expert never uses: what writes, and what shows something."""
     for write in writes:
         name = verb(write("it"))
         about = f"{name} what the expert's deeds are answered, in place of them"
-        ways = partial(put_down, write)
+        ways = partial(deeds.put_down, write)
         yield Law(f"written by {name}", about, ways, lambda le: le.actions[-1:], bound=MORE_BOUND)
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
-            about = (
-                f"what the expert does after {verb(row[0])}, whose price {verb(back)} gives back"
-            )
-            ways, paid_for = partial(peeked, row, back), partial(_after, row)
+            about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
+            ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
             name = f"peeked {verb(row[0])}"
-            kind = AttackKind.LEAK
-            yield Law(name, about, ways, paid_for, shows_answer, MORE_BOUND, kind=kind)
+            yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
 
 
 def _after(row: Way, lesson: Lesson) -> Way:
@@ -179,56 +160,57 @@ def _place_laws(
     """
     fair = 1 - 1 / width
     bound = max(MORE_BOUND, fair) if width > 1 else None
-    what, left_out = " ".join(map(str, place)), partial(without, place[0])
+    what, left_out = " ".join(map(str, place)), partial(deeds.without, place[0])
     about = f"what the expert does, each {what}"
-    yield Law(
-        f"spoilt {what}", f"{about} another one", partial(spoilt, place), left_out, bound=bound
-    )
-    ways = partial(alike, place, kinds=kinds)
-    yield Law(f"alike {what}", f"{about} the same", ways, left_out, bound=bound)
     below = f"{about} the same, and less than none of something"
-    yield Law(f"offset {what}", below, partial(offset, place), left_out, bound=bound)
-    turned = f"{about} that of the next deed"
-    yield Law(f"rotated {what}", turned, partial(rotated, place), left_out, bound=bound)
-    ways, took = partial(after_refusal, place), partial(is_named, place)
+    laws: list[tuple[str, str, Callable[[Place, Lesson], Iterable[Way]]]] = [
+        ("spoilt", f"{about} another one", deeds.spoilt),
+        ("alike", f"{about} the same", partial(deeds.alike, kinds=kinds)),
+        ("offset", below, deeds.offset),
+        ("rotated", f"{about} that of the next deed", deeds.rotated),
+    ]
+    for name, says, ways in laws:
+        yield Law(f"{name} {what}", says, partial(ways, place), left_out, bound=bound)
+    took = partial(deeds.is_named, place)
     known = f"what the expert does, after a wrong {what}, whose refusal names the right"
     kind = AttackKind.FORGED if is_constant else AttackKind.LEAK
-    yield Law(f"refused {what}", known, ways, left_out, took, kind=kind)
+    refused = partial(deeds.after_refusal, place)
+    yield Law(f"refused {what}", known, refused, left_out, took, kind=kind)
     if not is_constant:
         return
     which = f"{about} another one that is shown, whichever it is"
-    ways = partial(whichever, place)
-    yield Law(f"whichever {what}", which, ways, left_out, bound=bound, is_worst=True)
-    ways, took = partial(done_to_more, place), partial(took_all, place)
-    more = f"what the expert does, and {what} everything else"
-    yield Law(f"more {what}", more, ways, left_out, took, MORE_BOUND)
-    ways, took = partial(overwritten, place), partial(took_each, place)
-    after = f"what the expert does, each deed done again with another {what}"
-    yield Law(f"overwritten {what}", after, ways, left_out, took, MORE_BOUND)
-    ways, took = partial(changed_late, place), partial(took_late, place)
-    late = f"what the expert does, before the end all deeds again with another {what}"
-    yield Law(f"late {what}", late, ways, left_out, took, MORE_BOUND)
-    undone = f"what the expert does, each {what} the least, and one too high that is taken back"
-    yield Law(f"undone {what}", undone, partial(taken_back, place, looks), left_out)
+    others = partial(deeds.whichever, place)
+    yield Law(f"whichever {what}", which, others, left_out, bound=bound, is_worst=True)
+    does, again = "what the expert does,", f"again with another {what}"
+    for name, says, ways, shows in (
+        ("more", f"{does} and {what} everything else", deeds.done_to_more, deeds.took_all),
+        ("overwritten", f"{does} each deed {again}", deeds.overwritten, deeds.took_each),
+        ("late", f"{does} before the end all deeds {again}", deeds.changed_late, deeds.took_late),
+    ):
+        took = partial(shows, place)
+        yield Law(f"{name} {what}", says, partial(ways, place), left_out, took, MORE_BOUND)
+    undone = f"{about} the least, and one too high that is taken back"
+    backs = partial(deeds.taken_back, place, looks)
+    yield Law(f"undone {what}", undone, backs, partial(deeds.too_high, place))
     for look in looks:
-        ways, took = partial(after_check, place, look), partial(is_told, place)
-        asked = f"what the expert does, after wrong ones and {verb(look)}, which names the right"
-        yield Law(f"told {what}", f"{asked} {what}", ways, left_out, took)
+        checked, took = partial(deeds.after_check, place, look), partial(deeds.is_told, place)
+        asked = f"{does} after wrong ones and {verb(look)}, which names the right {what}"
+        yield Law(f"told {what}", asked, checked, left_out, took)
 
 
 def _deed_laws(name: str, *, is_ordered: bool, is_due: bool) -> Iterator[Law]:
     """Return the laws of deeds of a name."""
-    left_out, about = partial(without, name), f"what the expert does, each {name}"
-    yield Law(f"alike {name}", f"{about} the same", partial(one_deed, name), left_out)
-    before_end = partial(without, name, keeps_end=True)
+    left_out, about = partial(deeds.without, name), f"what the expert does, each {name}"
+    yield Law(f"alike {name}", f"{about} the same", partial(deeds.one_deed, name), left_out)
+    before_end = partial(deeds.without, name, keeps_end=True)
     for nth, which in ((0, "first"), (-1, "last")):
         about_one = f"what the expert does, of each {name} only the {which}"
-        yield Law(f"only {which} {name}", about_one, partial(only_one, name, nth), before_end)
+        yield Law(f"only {which} {name}", about_one, partial(deeds.only_one, name, nth), before_end)
     if is_due:
         skipped = f"what the expert does without {name}, which the prompt demands"
         yield Law(f"skipped {name}", skipped, lambda lesson: filter(None, [before_end(lesson)]))
     if is_ordered:
-        ways, what = partial(backwards, name), f"backwards {name}"
+        ways, what = partial(deeds.backwards, name), f"backwards {name}"
         yield Law(what, f"{about} in reverse", ways, left_out, bound=MORE_BOUND)
 
 
@@ -259,23 +241,24 @@ class Forgery(StrEnum):
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
+    SPREAD = "its numbers all differ, and go beyond those that there are"
 
-    def ways(self, lesson: Lesson, same: frozenset[Hashable] = frozenset()) -> Iterator[Way]:
+    def ways(
+        self, lesson: Lesson, same: frozenset[Hashable] = frozenset(), told: str = ""
+    ) -> Iterator[Way]:
         """Return the way with each text, list or number list in it spoilt, but those that are the
         same on all tasks.
         """
-        spoils: list[Callable[[str], str]] = [lambda text: self.of(text, lesson.opening)]
-        if self in (self.WILD, self.VOID):
-            signs = WILDCARDS if self is self.WILD else NOTHINGS
-            spoils = [partial(_signed, sign) for sign in signs]
-        elif self is self.MORE:
-            spoils = [lambda text: _with_more(text, lesson)]
-        elif self is self.CUT:
-            spoils = [partial(_cut, cut) for cut in (slice(0, 1), slice(-1, None))]
-        elif self is self.FEW:
-            spoils = [partial(_few, nth) for nth in range(-1, MOST_KEPT)]
-        elif self is self.UNDEFINED:
-            spoils = [partial(_undefined, sign) for sign in (*NO_NUMBERS, *"/%")]
+        several: dict[Forgery, list[Callable[[str], str]]] = {
+            self.WILD: [partial(_signed, sign) for sign in deeds.WILDCARDS],
+            self.VOID: [partial(_signed, sign) for sign in deeds.NOTHINGS],
+            self.MORE: [partial(_with_more, lesson)],
+            self.CUT: [partial(_cut, cut) for cut in (slice(0, 1), slice(-1, None))],
+            self.FEW: [partial(_few, nth) for nth in range(-1, MOST_KEPT)],
+            self.UNDEFINED: [partial(_undefined, sign) for sign in (*deeds.NO_NUMBERS, *"/%")],
+            self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
+        }
+        spoils = several.get(self, [lambda text: self.of(text, lesson.opening)])
         return itertools.chain(*(_texts(lesson, spoil, same) for spoil in spoils))
 
     def of(self, answer: str, opening: str) -> str:
@@ -283,8 +266,7 @@ class Forgery(StrEnum):
         if self is self.INVENTED:
             return _invented(answer, opening)
         if self is self.ZEROED:
-            numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
-            return _NUMERAL.sub("0", answer) if len(numbers) >= FEWEST_ITEMS else ""
+            return _numbered("0", answer)
         if self is self.REPEATED:
             lines = answer.strip().splitlines()
             is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
@@ -300,9 +282,7 @@ class Forgery(StrEnum):
             return ""
         if self in (self.LEVEL, self.UNIFORM):
             spoil = _leveled if self is self.LEVEL else _uniform
-            spoilt = [spoil(str(item)) for item in items]
-            changed = sum(map(operator.ne, map(str, items), spoilt))
-            return listing.with_items(spoilt) if 2 * changed > len(items) else ""
+            return listing.with_others([spoil(str(item)) for item in items])
         if self is self.ALIKE:
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
@@ -364,6 +344,11 @@ class _Listing:
             return json.dumps({self.name: items})
         return json.dumps(dict(pairs) if self.keys else items)
 
+    def with_others(self, items: Sequence[Any]) -> str:
+        """Return the answer with other items; "" where most stay, which may be paid for."""
+        others = sum(map(operator.ne, map(str, self.items), map(str, items)))
+        return self.with_items(items) if 2 * others >= len(items) else ""
+
     def halved(self) -> str:
         """Return the answer with the first half of its items; "" where they may be one name, or a
         line that leads to the answer.
@@ -383,21 +368,43 @@ def _signed(sign: str | None, answer: str) -> str:
         return "" if answer[:1] in {"{", "["} else sign or ""
     if sign is None and not is_data:
         return ""
-    are_all = sign in NOTHINGS
-    return listing.with_items([sign if are_all or isinstance(i, str) else i for i in listing.items])
+    are_all = sign in deeds.NOTHINGS
+    signed = [sign if are_all or isinstance(each, str) else each for each in listing.items]
+    return listing.with_others(signed)
 
 
 def _undefined(sign: str, answer: str) -> str:
     """Return an answer that has no value: with a sign for each of its numbers, if it has several
     or nothing else, or with each operation a division, by zero where a number was.
     """
-    if sign in NO_NUMBERS:
-        numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
-        is_number = len(numbers) == 1 and _NUMERAL.fullmatch(answer.strip())
-        return _NUMERAL.sub(sign, answer) if is_number or len(numbers) >= FEWEST_ITEMS else ""
+    if sign in deeds.NO_NUMBERS:
+        is_number = _NUMERAL.fullmatch(answer.strip()) and float(answer)
+        return sign if is_number else _numbered(sign, answer)
     divided = _OPERATION.sub(rf"\1{sign}", answer)
     zeroed = _NUMERAL.sub("0", divided)
     return "" if divided in (answer, zeroed) else zeroed
+
+
+def _numbered(sign: str, answer: str) -> str:
+    """Return an answer with a sign for each of its numbers; "" where there are few, or where most
+    of a text is words, which may be paid for.
+    """
+    numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
+    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
+    return _NUMERAL.sub(sign, answer) if is_most and len(numbers) >= FEWEST_ITEMS else ""
+
+
+def _spread(told: str, answer: str) -> str:
+    """Return an answer whose whole numbers all differ, in the order that they have; "" where they
+    stay within the ranges that are told, or are outside already.
+    """
+    values = [*map(float, _NUMERAL.findall(answer))]
+    most, count = max(map(int, RANGE.findall(told)), default=math.inf), len(values)
+    if count < FEWEST_ITEMS or not max(values) <= most < min(values) + count - 1:
+        return ""
+    ranked = sorted(range(count), key=values.__getitem__)
+    row = (str(int(min(values)) + ranked.index(n)) for n in range(count))
+    return _NUMERAL.sub(lambda _: next(row), answer)
 
 
 def _cut(part: slice, answer: str) -> str:
@@ -407,18 +414,20 @@ def _cut(part: slice, answer: str) -> str:
     listing = _Listing.of(answer)
     items = listing.items if listing else [answer.strip()]
     texts = [item for item in items if isinstance(item, str)]
-    if not texts or any(len(text) < FEWEST_LETTERS or "\n" in text for text in texts):
+    if not texts or any(len(text) < deeds.FEWEST_LETTERS or "\n" in text for text in texts):
         return ""
     cut = [item[part] if isinstance(item, str) else item for item in items]
-    return "" if cut == [*items] else listing.with_items(cut) if listing else cut[0]
+    if listing is not None:
+        return listing.with_others(cut)
+    return cut[0] if cut != items else ""
 
 
-def _with_more(answer: str, lesson: Lesson) -> str:
+def _with_more(lesson: Lesson, answer: str) -> str:
     """Return a list with everything else of its kind that the task or a reply shows."""
     listing = _Listing.of(answer)
     if listing is None or listing.keys or not all(isinstance(i, (str, int)) for i in listing.items):
         return ""
-    rest = others_of(listing.items, lesson)
+    rest = deeds.others_of(listing.items, lesson)
     is_more = len(listing.items) > 1 and 2 * len(rest) >= len(listing.items)
     return listing.with_items([*listing.items, *rest]) if is_more else ""
 
@@ -462,7 +471,7 @@ def _invented(answer: str, opening: str) -> str:
         others += 1
         number = next(fresh)
         is_number = match[0][-1].isdecimal()
-        return str(90_000 + number) if is_number else f"zo{number:03}".translate(AS_LETTERS)
+        return str(90_000 + number) if is_number else f"zo{number:03}".translate(deeds.AS_LETTERS)
 
     def spoilt(value: Any) -> Any:
         if isinstance(value, dict):
@@ -488,8 +497,8 @@ FEWEST_ITEMS = 4
 THINNED_FROM, MOST_KEPT = 5, 8
 """Items of a list of which three are no fair part, and places from which the third is taken."""
 _NUMERAL = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.])")
-_OPERATION = re.compile(r"([\w)\]] ?)(?:\*\*|//|[-+*/%^])")
-"""What combines two values, behind the first of them or behind both."""
+_OPERATION = re.compile(r"([\w)\]] ?)(?:\*\*|//|[+*/%^]|-(?![^\W\d_]{2}))")
+"""What combines two values, behind the first of them or behind both; no hyphen of a word."""
 _TIME = re.compile(r"\d[\d:.]*(?<=\d)")
 """A number or a time of day."""
 _LETTER = re.compile(r"[^\W\d_]")

@@ -115,6 +115,7 @@ _SAMPLE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
+_WHOLE = re.compile(f"{TURN}|\0text0o[a-z]*\0")
 _MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
 _WIDE = (
     ("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"), ("-99999", "9999"),
@@ -190,8 +191,10 @@ class Move:
 
     @property
     def reads(self) -> bool:
-        """Whether the move depends on what is shown."""
-        return "\0" in f"{self.text}{self.arguments}".replace("\\u0000", "\0").replace(TURN, "")
+        """Whether the move depends on a piece of what is shown: where the whole task, however it is
+        spelt, is the answer, the task asks for that.
+        """
+        return "\0" in _WHOLE.sub("", f"{self.text}{self.arguments}".replace("\\u0000", "\0"))
 
     @property
     def given(self) -> list[tuple[str, Any]]:

@@ -147,7 +147,6 @@ _MOST = ("most", "often", "frequen", "common", "repeat", "count", "times")
 _LARGE = ("larg", "great", "max", "most", "high", "big", "last", "old", "top", "best", "sort")
 _SMALL = ("small", "least", "min", "low", "few", "first", "young", "less", "sort")
 _MIDDLE = ("median", "middle", "sort")
-_TURNS = ("backward", "revers")
 _SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
 
 
@@ -218,13 +217,19 @@ def pieces_of(line: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _lines_of(text: str) -> list[tuple[str, ...]]:
-    return [*map(pieces_of, text.splitlines())]
+def compared(text: str) -> list[tuple[str, ...]]:
+    """Return the pieces of lines; nothing where these are a name and a number each, since the task
+    can ask for nothing but that number.
+    """
+    columns = [{*column} for column in zip(*rows_of(text), strict=False)]
+    differing = [column for column in columns if len(column) > 1]
+    has_number = any(all(map(_NUMBER.search, column)) for column in differing)
+    return [] if has_number and len(differing) < 3 else [*map(pieces_of, text.splitlines())]
 
 
 def _in_column(place: int, choose: Choose, cell: int, text: str) -> str:
     """Return a cell of the only row whose value at a place is chosen among all rows."""
-    rows = [row for row in _lines_of(text) if len(row) > max(place, cell)]
+    rows = [row for row in compared(text) if len(row) > max(place, cell)]
     column = [row[place] for row in rows]
     value = choose(column) if len({*column}) > 2 else ""
     return rows[column.index(value)][cell] if column.count(value) == 1 else ""
@@ -283,10 +288,12 @@ def _apart(sign: str, has: bool, values: list[str]) -> str:
     return kept[0] if len(kept) == 1 < len(values) else ""
 
 
-def _once(joint: str, is_turned: bool, values: list[str]) -> str:
-    return joint.join(sorted(set(values), reverse=is_turned))
-
-
+_ORDERS: tuple[tuple[str, Callable[[list[str]], list[str]], tuple[str, ...]], ...] = (
+    ("sorted", sorted, _SORTS),
+    ("turned", lambda values: values[::-1], _TURNED),
+    ("each once, sorted", lambda values: sorted({*values}), _SORTS),
+    ("each once, turned", lambda values: sorted({*values}, reverse=True), _SORTS),
+)
 CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("longest", lambda values: max(values, key=len, default=""), ("longest",)),
     ("shortest", lambda values: min(values, key=len, default=""), ("shortest",)),
@@ -304,17 +311,9 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
         for which, has in (("only", True), ("only not", False))
     ),
     *(
-        (f"sorted and by {j!r} joined", partial(lambda j, v: j.join(sorted(v)), j), _SORTS)
+        (f"{name}, by {j!r} joined", partial(lambda j, order, v: j.join(order(v)), j, order), words)
         for j in JOINTS
-    ),
-    *(
-        (f"turned and by {j!r} joined", partial(lambda j, v: j.join(v[::-1]), j), _TURNS)
-        for j in JOINTS
-    ),
-    *(
-        (f"each once, {order}, by {j!r} joined", partial(_once, j, order == "turned"), _SORTS)
-        for j in JOINTS
-        for order in ("sorted", "turned")
+        for name, order, words in _ORDERS
     ),
 )
 
@@ -398,8 +397,8 @@ def _learned(
     known: Sequence[tuple[str, str]], told: str, core: Rule, kind: RuleKind
 ) -> tuple[str, Rule] | None:
     pieces = (RuleKind.PIECE, RuleKind.RANK)
-    if kind not in pieces and any(_learned(known, told, core, piece) for piece in pieces):
-        return None  # where a piece of the task is the answer, nothing gives it away
+    if kind not in pieces and any(_learned(known, "", core, piece) for piece in pieces):
+        return None  # where a piece is the answer, asked for or not, nothing gives it away
     best: tuple[float, str, Rule] | None = None
     plain = [(text, plain_of(answer)) for text, answer in known]
     for name, rule, words in RULES if len({answer for _, answer in known}) > 2 else ():

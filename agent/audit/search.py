@@ -14,7 +14,7 @@ import random
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -329,20 +329,25 @@ def telling(
         replies[said] += 1
         if replies[said] > MOST_ALIKE:
             continue  # what is said of anything tells nothing
-        named = things_of(reply)[:MOST_NAMES]
-        rows = reply.splitlines()
-        is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
-        is_place = is_listing and "/" in thing and thing.strip("/") not in reply
-        joined = [f"{thing.rstrip('/')}/{name}" for name in named] if is_place else []
-        if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
-            folder = next((each.partition("/")[0] for each in things if "/" in each[1:]), ".")
-            joined += [f"./{thing.strip('/')}", f"{folder}/../{thing.strip('/')}"]
-        fresh = [name for name in dict.fromkeys([*named, *joined]) if name not in things]
+        named = [*things_of(reply)[:MOST_NAMES], *_paths(thing, reply, things)]
+        fresh = [name for name in dict.fromkeys(named) if name not in things]
         things |= dict.fromkeys(fresh)
         paths = [(name, each) for name in fresh if "/" in name for each in forms]
         queue.extendleft(reversed(paths))  # what lies deeper is looked for first
         queue.extend((name, each) for name in fresh if "/" not in name for each in forms)
     return tellers
+
+
+def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
+    """Return the paths of what a reply lists, and detours to a path that it refuses."""
+    rows, paths = reply.splitlines(), list[str]()
+    is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
+    if is_listing and "/" in thing and (thing.strip("/") or "/") not in reply:
+        paths += [f"{thing.rstrip('/')}/{name}" for name in things_of(reply)[:MOST_NAMES]]
+    if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
+        folder = next((each.partition("/")[0] for each in things if "/" in each[1:]), ".")
+        paths += [f"./{thing.strip('/')}", f"{folder}/../{thing.strip('/')}"]
+    return paths
 
 
 def _call(tool: str, argument: str, thing: str) -> Move:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from ludus.messages import as_action
 
 from .attackers import NUMBER, QUOTED, WORD, Scene, number_of, text_of
-from .rules import FINDERS, THING, options, rows_of
+from .rules import FINDERS, THING, compared, options, rows_of
 
 TURN = "\0turn\0"
 """A slot that is filled with the number of the turn, so that no two moves are the same."""
@@ -37,8 +37,9 @@ def _value_of(text: str) -> float:
 
 
 def _by_number(text: str) -> list[str]:
-    """Return the first words of lines with numbers, the least sum first."""
-    rows = [(WORD.findall(line), NUMBER.findall(line)) for line in text.splitlines()]
+    """Return the first words of lines with several numbers, the least sum first."""
+    lines = text.splitlines() if compared(text) else []
+    rows = [(WORD.findall(line), NUMBER.findall(line)) for line in lines]
     sums = {words[0]: sum(map(_value_of, numbers)) for words, numbers in rows if words and numbers}
     return sorted(sums, key=sums.__getitem__)
 

@@ -70,6 +70,10 @@ def decide(
     pairs = list(itertools.combinations(scores, 2))
     decided = dict.fromkeys(pairs, "open")
     count = min(map(len, scores.values()), default=0) // plan.group
+    # Sums of the same scores in another order differ by rounding, and count as equal.
+    rounding = 1e-12 * max(
+        (float(np.abs(known).max(initial=0.0)) for known in scores.values()), default=0.0
+    )
     bounds: list[float] = []
     spent = 0.0
     for k in range(1, min(count, plan.most) + 1):
@@ -89,14 +93,14 @@ def decide(
         level = k * plan.alpha / plan.most - spent
         while active:
             top = np.max([np.abs(paths[pair][:, -1]) for pair in active], axis=0)
-            bound, added = _bound(top[alive], len(top), level)
+            bound, added = _bound(top[alive], len(top), level, rounding)
             seen = {pair: float(_statistic(blocks[pair])) for pair in active}
             strongest = max(active, key=lambda pair: abs(seen[pair]))
-            if abs(seen[strongest]) <= bound:
+            if abs(seen[strongest]) <= bound + rounding:
                 break
             decided[strongest] = "larger" if seen[strongest] > 0 else "smaller"
             active.remove(strongest)
-        bounds.append(bound)
+        bounds.append(bound + rounding)
         spent += added
     if count >= plan.most:
         decided = {pair: "equal" if one == "open" else one for pair, one in decided.items()}
@@ -144,12 +148,12 @@ def _paths(blocks: Values, splits: NDArray[np.bool_]) -> Values:
     return paths
 
 
-def _bound(alive: Values, total: int, level: float) -> tuple[float, float]:
-    """Return the smallest |T| beyond which at most `level` of all permutations are, and how many
-    are.
+def _bound(alive: Values, total: int, level: float, rounding: float) -> tuple[float, float]:
+    """Return the smallest |T| beyond which at most `level` of all permutations are, and the share
+    of these; values that differ by `rounding` or less are equal.
     """
     values = np.sort(alive)
-    beyond = (len(values) - np.searchsorted(values, values + 1e-12, side="right")) / total
+    beyond = (len(values) - np.searchsorted(values, values + rounding, side="right")) / total
     fitting = np.flatnonzero(beyond <= level + 1e-12)
     if not len(fitting):
         return math.inf, 0.0

@@ -107,6 +107,7 @@ def spoken(segment: Segment) -> Iterator[tuple[Message, Turn | None]]:
 
 
 def message_data(message: Message) -> dict[str, Any]:
+    """Return a message as the page shows it: texts that may be cut, calls, and images."""
     return {
         "role": str(message.role),
         "name": message.name,

@@ -281,6 +281,16 @@ class Arithmetic(TextEnv):
             raise ConfigError(f"operators must be some of {OPERATORS!r}, got {operators!r}")
         if max_number < 1:
             raise ConfigError(f"max_number must be at least 1, got {max_number}")
+        digits = len(str(min(max_number, 10**MAX_NUMBER_DIGITS)))
+        # Numbers, operators, and parentheses around every operation but the first.
+        longest = (max_operations + 1) * digits + max_operations + 2 * (max_operations - 1)
+        if digits > MAX_NUMBER_DIGITS or longest > MAX_EXPRESSION_CHARS:
+            raise ConfigError(
+                f"the calculator reads numbers of {MAX_NUMBER_DIGITS} digits and expressions of "
+                f"{MAX_EXPRESSION_CHARS} characters; lower max_number or max_operations"
+            )
+        if not 0 <= demo_fault_rate <= 1:
+            raise ConfigError(f"demo_fault_rate must be in [0, 1], got {demo_fault_rate}")
         if demo_fault not in list(DemoFault):
             raise ConfigError(
                 f"demo_fault must be one of {', '.join(DemoFault)}, got {demo_fault!r}"

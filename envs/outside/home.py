@@ -1,4 +1,6 @@
-"""Finds interpreters of other versions: on PATH, from pyenv, and from uv."""
+"""Finds interpreters of other versions, and makes a virtual environment for each kind of
+environment.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +105,7 @@ def _output(command: list[str]) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_PROBE_TIMEOUT_S,
             check=False,
         )
@@ -336,6 +339,7 @@ def _finished(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",  # compilers of pip's write in any encoding
             timeout=timeout_s,
             check=False,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,30 @@ def open_database(path: str | Path) -> sqlite3.Connection:
     # Without an isolation level, every statement is committed at once, and the lock of the file is
     # never held between two statements.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
+    try:
+        database.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        _write_ahead(database)
+        database.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Keep a log of writes, so that nobody who reads waits for one who writes.
+
+    SQLite does not wait for other processes here, and several may open a new file at once.
+    """
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 class JudgementStore:
@@ -69,6 +90,7 @@ class JudgementStore:
             self._db = open_database(path)
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version not in (0, FORMAT):
+                self._db.close()
                 raise ConfigError(
                     f"{self.path!r} holds judgements of format {version}; this version reads "
                     f"{FORMAT}. Use another file"
@@ -112,7 +134,8 @@ class JudgementStore:
         except sqlite3.Error as error:
             self._tell(error)
         # Another process may have kept another answer first: then that one counts for both.
-        return self.get(key) or answer
+        stored = self.get(key)
+        return answer if stored is None else stored
 
     def _tell(self, error: sqlite3.Error) -> None:
         """Log the first failure of the file; later failures are of the same kind."""

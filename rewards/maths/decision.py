@@ -20,11 +20,13 @@ from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
 from .comparing.many import is_another
+from .comparing.naming import is_curve
 from .comparing.positive import over_positive, positive_letters
-from .comparing.question import family, in_asked_order, refusal, side_asked
+from .comparing.question import family, in_asked_order, parsed, question, refusal, side_asked
+from .comparing.relations import same_relation
 from .comparing.renotation import in_sequence, same_shape, sides_asked
 from .comparing.rewording import in_other_words
-from .comparing.sciences import molar, same_strand
+from .comparing.sciences import litres, molar, same_strand
 from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
@@ -39,7 +41,7 @@ from .reading.nodes import Node, TooBig, Unreadable
 from .reading.notation import as_words, squeeze
 from .reading.reader import MAX_CHARACTERS, clean, read_cleaned
 from .reading.units import dimension
-from .reading.vocabulary import DENIALS, unit_symbol
+from .reading.vocabulary import DENIALS, NO_SOLUTION, unit_symbol
 
 _TASK = re.compile(
     r"\\(?:i*int|lim|det|sum|prod|gcd|[dt]?frac\s*\{\s*d|begin\{vmatrix)|∫|∑|∏|lcm|gcd"
@@ -176,7 +178,7 @@ def decide(
     if prompt and (of_kind := _of_its_kind(prompt, unboxed(gold), answer)):
         return of_kind
     if prompt:
-        gold, answer = molar(prompt, *sides_asked(prompt, gold, answer))
+        gold, answer = litres(prompt, *molar(prompt, *sides_asked(prompt, gold, answer)))
     decision = _equal(gold, answer, conventions, deep)
     if prompt and not decision.equal and (option := _by_option(prompt, gold, answer)):
         decision = _option_equal(*option, conventions, deep) or decision
@@ -200,6 +202,8 @@ def decide(
     digits = in_digits(answer) if conventions.locale == "auto" else answer
     if not decision.equal and digits != answer:
         return decide(gold, digits, conventions, prompt=prompt, deep=deep)
+    if not decision.equal and answer[:1].isdecimal() and (wanted := in_digits(gold)) != gold:
+        return decide(wanted, answer, conventions, prompt=prompt, deep=deep)
     return (
         _unless_refused(prompt, gold, answer, decision) if decision.equal and prompt else decision
     )
@@ -224,6 +228,10 @@ def _right_for(prompt: str, gold: str, answer: str) -> PairDecision | None:
         return PairDecision(True, "number base", "the base that the question names")
     if is_another(prompt, unboxed(gold), answer):
         return PairDecision(True, "one of many", "another of the right answers")
+    if _same_line(prompt, gold, answer):
+        return PairDecision(True, "relation", "an equation of the same line")
+    if _counts_none(gold, answer) and question(prompt).counts:
+        return PairDecision(True, "count", "none is a count of zero")
     if _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer))):
@@ -246,6 +254,32 @@ def _unless_refused(prompt: str, gold: str, answer: str, decision: PairDecision)
     return decision
 
 
+def _same_line(prompt: str, gold: str, answer: str) -> bool:
+    """Return whether two equations are those of one line or plane, for which the question asks."""
+    if "=" not in gold or "=" not in answer or not _LINE.search(prompt):
+        return False
+    first, second = parsed(gold), parsed(answer)
+    if first is None or second is None or not (is_curve(first) and is_curve(second)):
+        return False
+    with suppress(NeedsPool):
+        return same_relation(first, second, Judge(Conventions()))
+    return False
+
+
+_LINE = re.compile(
+    r"(?i)\bequation (?:of|for) (?:the|an?) (?:[a-z]+ ){0,3}(?:line|plane|axis|asymptote|directrix"
+    r"|bisector|tangent)\b(?!.*\b(?:in|of) the form\b)(?!.*\bform\b)"
+)
+"""A question for an equation of a line, in no form of its own."""
+
+
+def _counts_none(gold: str, answer: str) -> bool:
+    """Return whether one of two texts is 0 and the other says that there is nothing."""
+    texts = {as_words(clean(text)) or clean(text).strip("$ .") for text in (gold, answer)}
+    return "0" in texts and all(text == "0" or _NONE.fullmatch(text) for text in texts)
+
+
+_NONE = re.compile(rf"(?i)\W*(?:none(?: of them)?|nothing|{NO_SOLUTION})\W*")
 MAX_ASKED = 4000
 """How many characters at the end of a prompt are searched for a sequence."""
 
@@ -278,6 +312,7 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     unit to the question, or "".
     """
     named = {unit_symbol(word) for word in _ASKED_UNIT.findall(prompt)} - {None}
+    named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
     if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
         return ""
     with suppress(Unreadable, TooBig):
@@ -291,6 +326,7 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
 
 _ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b")
 """A unit that a question names. A pound is a weight or money, and a letter may name anything."""
+_ASKED_MOLAR = re.compile(r"\bconcentration\b[^.?]*\bin M\b")
 _WRITES_OUT = re.compile(
     r"(?is)\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard "
     r"form)"

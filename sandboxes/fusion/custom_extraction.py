@@ -14,7 +14,7 @@ from ..protocol import MIB, ExecutionStatus, Limits, Program
 from ..serving.runner import Runner
 from .extraction import JOB_FILE, CodeBlock
 
-LIMITS = Limits(timeout_s=10, cpu_s=10, memory_bytes=512 * MIB, output_bytes=4 * MIB)
+LIMITS = Limits(timeout_s=10, cpu_s=10, memory_bytes=512 * MIB, output_bytes=4 * MIB, compile_s=10)
 _reader = msgspec.json.Decoder(list[CodeBlock])
 
 

@@ -485,11 +485,12 @@ class FusionService:
                 if language == "pytest":
                     files["test_main.py"] = code.encode()
                     code, language = _PYTEST, "python"
-                limits = self._limits(body.run_timeout, body.memory_limit_MB)
                 program = Program(
                     code=code,
                     language=language,
-                    limits=msgspec.structs.replace(limits, compile_s=body.compile_timeout),
+                    limits=self._limits(
+                        body.run_timeout, body.memory_limit_MB, compile_s=body.compile_timeout
+                    ),
                     stdin=body.stdin or "",
                     files=files,
                     fetch_files=body.fetch_files,
@@ -503,8 +504,10 @@ class FusionService:
                     return execution
                 await asyncio.sleep(RETRY_EVERY_S)
 
-    def _limits(self, timeout_s: float, memory_mb: int) -> Limits:
-        """Return the limits of a run.
+    def _limits(
+        self, timeout_s: float, memory_mb: int, *, compile_s: float | None = None
+    ) -> Limits:
+        """Return the limits of a run; None for `compile_s` is a run without a compiler.
 
         Raises:
             Refused: a limit is not above 0, or is more than this server grants. Running with less
@@ -517,6 +520,7 @@ class FusionService:
                 cpu_s=timeout_s,
                 memory_bytes=wire.memory_bytes(memory_mb, bounds.max_memory_bytes),
                 output_bytes=bounds.max_output_bytes,
+                compile_s=timeout_s if compile_s is None else compile_s,
             )
         except ValueError as error:
             raise Refused(str(error), "invalid") from None

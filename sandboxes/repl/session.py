@@ -23,7 +23,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Self
 
 from ludus.errors import ConfigError, SessionGone, SessionLost
@@ -99,21 +99,33 @@ class Session:
         Raises:
             SlotLost: no slot could be started.
             ConfigError: the sandbox has no slots.
+            OSError: there are no descriptors left.
         """
         if not isinstance(sandbox, SlotSandbox):
             raise ConfigError(
                 f"a Session needs slots, not the tier {sandbox.tier!r}; on a server, open_repl()"
             )
-        resources = AsyncExitStack()
-        (slot,) = await resources.enter_async_context(sandbox.pool(SESSION).take())
-        line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        readers, writers = zip(os.pipe(), os.pipe(), strict=True)
-        for writer in writers:
-            # Cells run under another user id and may open /dev/stdout by name, which is this pipe.
-            os.fchmod(writer, 0o622)
-        peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
-        tree = ProcessTree(slot, resources, sandbox.groups, SnapshotClient.of(sandbox))
-        return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
+        snapshots = SnapshotClient.of(sandbox)
+        async with AsyncExitStack() as held:
+            (slot,) = await held.enter_async_context(sandbox.pool(SESSION).take())
+            with ExitStack() as opened:
+                line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+                opened.enter_context(line)
+                opened.enter_context(far)
+                pipes = list[tuple[int, int]]()
+                for _ in range(2):
+                    pipes.append(os.pipe())
+                    for descriptor in pipes[-1]:
+                        opened.callback(os.close, descriptor)
+                readers, writers = zip(*pipes, strict=True)
+                for writer in writers:
+                    # Cells run under another user id and may open /dev/stdout by name, which is
+                    # this pipe.
+                    os.fchmod(writer, 0o622)
+                opened.pop_all()  # From here on the session and the slot close them.
+            peers = [("peer", far.detach()), ("out", writers[0]), ("err", writers[1])]
+            tree = ProcessTree(slot, held.pop_all(), sandbox.groups, snapshots)
+            return cls(FirstSessionProcess(tree, limits, peers), line, readers, limits, idle_ttl_s)
 
     async def snapshot(self, *, idle_ttl_s: float = 600.0) -> Snapshot:
         """Keep the present state of this session as a snapshot; the session itself goes on.

@@ -77,9 +77,12 @@ class MadeLease(Lease, Generic[T]):
 
     async def close(self) -> None:
         """End the object, and release what the object holds."""
-        # These mean that the object did not start, or has ended already.
-        with suppress(SlotLost, TimeoutError, LudusError):
-            await self._close(await self.made)
+        try:
+            made = await self.made
+        except Exception:  # It did not start, which `make` has told.
+            return
+        with suppress(SlotLost, TimeoutError, LudusError):  # It has ended already.
+            await self._close(made)
 
 
 class Leases(Generic[T]):
@@ -154,13 +157,13 @@ class Leases(Generic[T]):
             # Shielded: the same request may wait for the object too, and the client that went away
             # may send it again.
             await asyncio.shield(lease.made)
-        except (SlotLost, TimeoutError) as error:
+        except (SlotLost, TimeoutError, OSError) as error:
             self._table.release(lease, "", bury=False)
             reason = str(error) or "it took too long"
             raise Refused(
                 f"the {self._terms.what} did not start: {reason}", "sandbox_failed"
             ) from error
-        except LudusError:
+        except Exception:
             self._table.release(lease, "", bury=False)
             raise
         finally:
@@ -209,9 +212,6 @@ class Leases(Generic[T]):
 
 
 _T = TypeVar("_T")
-
-FILE_TIMEOUT_S = 30.0
-"""The limit for moving files, in seconds: untrusted code answers, and may not."""
 
 TTL_BACKSTOP_S = 30.0
 """Seconds by which the session's own timers outlast the lease."""
@@ -334,22 +334,21 @@ class Repls:
         return CellReply(repl=name, seq=body.seq, execution=reply)
 
     async def session(self, name: str, work: Callable[[Session], Awaitable[_T]]) -> _T:
-        """Do work with a session that untrusted code has to answer: move files, copy the session.
+        """Do work with a session besides running cells: move files, copy the session.
+
+        The work waits for a cell that runs, however long the cell takes. The session itself ends
+        when it does not answer in time once it is the turn of the work.
 
         Raises:
             SessionGone: there is no such REPL, or it has ended.
             Refused: the work cannot be done.
         """
 
-        async def bounded(repl: HostedRepl) -> _T:
-            async with asyncio.timeout(FILE_TIMEOUT_S):
-                return await work(repl.session)
+        async def with_session(repl: HostedRepl) -> _T:
+            return await work(repl.session)
 
         try:
-            return await self._leases.use(name, bounded)
-        except TimeoutError:
-            self._leases.release(name, f"it did not answer within {FILE_TIMEOUT_S:g} s")
-            return await self.session(name, work)  # the second call reports that the REPL is gone
+            return await self._leases.use(name, with_session)
         except OSError as error:
             raise Refused(str(error), "file_refused") from error
 

@@ -15,13 +15,18 @@ from typing import Any
 from .errors import ConfigError
 
 HIDDEN = "***"
-_REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_MARK = "env:"
+_REFERENCE = re.compile(_MARK + r"([A-Za-z_][A-Za-z0-9_]*)")
 _USERINFO = re.compile(r"(?<=://)[^/\s?#]+@")
 """The name and password before the last `@` of an address; a password may hold an `@`, too."""
 _PARAMETER = re.compile(
-    r"(?i)([?&](?:access_?|api_?|auth_?|bearer_?)?(?:token|key|secret|password|passwd|signature)=)"
-    r"[^&#\s'\"]+"
+    r"(?i)([?&#](?:[\w.-]*[_.-]|access|api|auth|bearer)?"
+    r"(?:token|key|secret|password|passwd|signature|sig)=)"
+    rf"(?!(?-i:{_REFERENCE.pattern})(?:[&#\s'\"]|$))[^&#\s'\"]+"
 )
+"""A parameter whose name ends in one of these words, such as `client_secret=` or
+`X-Amz-Signature=`, with the value, unless that is `env:NAME`.
+"""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
 
@@ -30,11 +35,20 @@ class Secret:
 
     Args:
         text: the secret itself, or `env:NAME`; empty is not a secret.
+
+    Raises:
+        ConfigError: the text begins with `env:`, and no variable can have the name behind it.
     """
 
     __slots__ = ("_text",)
 
     def __init__(self, text: str = "") -> None:
+        if text.startswith(_MARK) and _REFERENCE.fullmatch(text) is None:
+            # Else the text itself, which anybody can guess, would be the secret.
+            raise ConfigError(
+                "a secret that begins with env: names an environment variable, such as "
+                "env:MY_TOKEN; what follows env: here is no name of letters, digits and _"
+            )
         self._text = text
 
     @classmethod
@@ -121,10 +135,14 @@ def refuse_credentials_in(table: Mapping[str, Any], path: str = "") -> None:
         ConfigError: a setting holds one; the message names the setting.
     """
     for name, value in table.items():
-        place = f"{path}{name}"
-        values: list[Any] = value if isinstance(value, list) else [value]
-        for item in values:
-            if isinstance(item, str):
-                refuse_credentials(f"setting {place!r}", item)
-            elif isinstance(item, Mapping):
-                refuse_credentials_in(item, f"{place}.")
+        _refuse_credentials_of(f"{path}{name}", value)
+
+
+def _refuse_credentials_of(place: str, value: Any) -> None:
+    if isinstance(value, str):
+        refuse_credentials(f"setting {place!r}", value)
+    elif isinstance(value, Mapping):
+        refuse_credentials_in(value, f"{place}.")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse_credentials_of(place, item)

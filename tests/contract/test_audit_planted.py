@@ -37,7 +37,7 @@ from ludus.agent.audit.notation import Notation
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
-from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described
+from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described, telling
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
@@ -63,7 +63,7 @@ def learned(scene: Scene) -> tuple[str, Rule] | None:
 def audited() -> Iterator[dict[str, list[str]]]:
     """The ids of the environments, which are registered."""
     sys.path.insert(0, str(FOLDER))
-    sets = ("planted", "sound", "held_out", "fresh", "later", "parlour")
+    sets = ("planted", "sound", "fair", "held_out", "fresh", "later", "parlour")
     names = (*sets, *WITH_SOUND)
     modules: dict[str, Any] = {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(FOLDER))
@@ -88,7 +88,7 @@ def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sound", *(f"sound {name}" for name in WITH_SOUND)])
+@pytest.mark.parametrize("kind", ["sound", "fair", *(f"sound {name}" for name in WITH_SOUND)])
 def test_sound_environments_are_not_flagged(audited: dict[str, list[str]], kind: str) -> None:
     failures = {name: report_of(audit(name)).failures for name in audited[kind]}
     assert {name: failed for name, failed in failures.items() if failed} == {}
@@ -749,6 +749,26 @@ def test_an_answer_is_spoilt_in_several_ways(
     assert spoilt or not ways
 
 
+def test_what_the_root_lists_is_followed() -> None:
+    folders = {"/": "etc srv", "/srv": "check", "/srv/check": "expected.txt"}
+    files = {**folders, "/srv/check/expected.txt": "229"}
+    path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    read = ToolSpec(name="read", description="", parameters=path)
+
+    def ask(move: Move) -> str:
+        return files.get(json.loads(move.arguments)["path"], "no such file")
+
+    found = telling(Briefing(tools=[read]), [], "229", [], ask)
+    assert [move.arguments for move in found] == ['{"path": "/srv/check/expected.txt"}']
+
+
+@pytest.mark.parametrize(("slots", "spread"), [(3, "a=1 b=3 c=2 d=4"), (9, None)])
+def test_numbers_are_spread_beyond_those_that_there_are(slots: int, spread: str | None) -> None:
+    lesson = Lesson("t", "a-b, c-d", ("a=1 b=2 c=1 d=3",))
+    ways = Forgery.SPREAD.ways(lesson, told=f"Slots 1 to {slots}.")
+    assert [*ways] == ([[spread]] if spread else [])
+
+
 def test_what_is_said_alike_on_all_tasks_is_not_spoilt() -> None:
     def close(fare: str) -> Message:
         given = {"fare": fare, "note": "all is well with it"}
@@ -831,6 +851,9 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("rounds/a-picture-hangs-again", "farm"),
         ("rounds/the-real-stone-was-found-deepest", "rank"),
         ("rounds/a-distance-without-end-is-near", "forged undefined"),
+        ("rounds/a-price-stays-agreed", "elsewhere look 0, no remark"),
+        ("rounds/a-slot-of-its-own", "forged spread"),
+        ("rounds/a-guess-is-paid-again", "farm"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(

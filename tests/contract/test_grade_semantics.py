@@ -60,6 +60,8 @@ HONEST = {
     "two names of one argument": ("def f(x, y):\n    x.append(1)\n    return y\n", ["a = []\nassert f(a, a) == [1]"]),
     "a mutated dict in a list": ("def f(x):\n    x[0]['k'] = [2]\n", ["d = {}\nf([d])\nassert d == {'k': [2]}"]),
     "a lazy generator": ("def f():\n    n = 0\n    while True:\n        yield n\n        n += 1\n", ["g = f()\nassert [next(g) for _ in range(100)] == list(range(100))"]),
+    "a generator that raises behind its items": ("def f(n):\n    yield from range(n)\n    raise ValueError(n)\n", ["for n in (0, 1, 2, 5, 200):\n    got = []\n    try:\n        for x in f(n): got.append(x)\n    except ValueError as e: got.append(e.args[0])\n    assert got == [*range(n), n]"]),
+    "an iterator that raises behind its items": ("class I:\n    def __init__(self): self.n = 0\n    def __iter__(self): return self\n    def __next__(self):\n        self.n += 1\n        if self.n == 6: raise KeyError('end')\n        return self.n\ndef f(): return map(int, ['1', '2', '3', 'x'])\n", ["got = []\ntry:\n    for x in I(): got.append(x)\nexcept KeyError: got.append('end')\nassert got == [1, 2, 3, 4, 5, 'end']", "got = []\ntry:\n    for x in f(): got.append(x)\nexcept ValueError: got.append('end')\nassert got == [1, 2, 3, 'end']"]),
     "prints are discarded": ("print('x' * 10**6)\ndef f():\n    print('y')\n    return 1\n", ["assert f() == 1"]),
     "a built-in exception": ("def f():\n    raise KeyError('k')\n", ["try:\n    f()\n    assert False\nexcept KeyError as e:\n    assert e.args == ('k',)"]),
     "an own exception": ("class Bad(ValueError): pass\ndef f():\n    raise Bad('b')\n", ["try:\n    f()\n    assert False\nexcept Bad as e:\n    assert str(e) == 'b' and isinstance(e, ValueError)"]),
@@ -421,6 +423,31 @@ async def test_a_reference_settles_whether_a_task_can_be_judged(sandbox: SlotSan
     judged = GradeOptions(reference="def mod(n): return n - 7\n")
     verdicts = [await grade(sandbox, code, tests, options=judged) for code in (right, wrong)]
     assert [verdict.reward for verdict in verdicts] == [0.0, 0.0]
+
+
+async def test_names_of_the_prelude_are_no_classes_of_the_solution(sandbox: SlotSandbox) -> None:
+    options = GradeOptions(prelude="from pathlib import PurePosixPath\n", entry_point="join")
+    right = "from pathlib import PurePosixPath\ndef join(a, b): return PurePosixPath(a) / b\n"
+    tests = ["assert join('a', 'b') == PurePosixPath('a/b')"]
+    assert (await grade(sandbox, right, tests, options=options)).reward == 1.0
+    wrong = "class PurePosixPath:\n    def __init__(self, a): pass\n    def __eq__(self, o): return True\ndef join(a, b): return PurePosixPath(a)\n"
+    verdict = await grade(sandbox, wrong, tests, options=options)
+    assert (verdict.status, verdict.reward) == (Status.OK, 0.0)
+
+
+@pytest.mark.parametrize("word", ["", "async "])
+async def test_an_exception_that_the_solution_is_to_swallow_cannot_be_judged(
+    sandbox: SlotSandbox, word: str
+) -> None:
+    letter = word[:1]
+    code = (
+        f"class C:\n    {word}def __{letter}enter__(self): return self\n"
+        f"    {word}def __{letter}exit__(self, *what): return True\n"
+    )
+    body = f"async def swallow():\n    {word}with C(): raise KeyError('x')\n"
+    verdict = await grade(sandbox, code, [f"import asyncio\n{body}asyncio.run(swallow())"])
+    assert verdict.status is Status.INVALID, verdict.detail
+    assert "the solution's context manager" in verdict.detail
 
 
 async def test_a_trusted_helper_wins_over_the_solution_s(sandbox: SlotSandbox) -> None:

@@ -34,12 +34,16 @@ TOKEN = "s3cret+/ü"
 
 
 @asynccontextmanager
-async def serving(tier: str | None = None, **options: Any) -> AsyncGenerator[HttpServer]:
+async def serving(
+    tier: str | None = None, *, max_timeout_s: float = 300.0, **options: Any
+) -> AsyncGenerator[HttpServer]:
     try:
         sandbox = await open_sandbox(tier, size=2)
     except ConfigError as error:
         pytest.skip(f"no sandbox holds here: {error}")
-    runner = Runner(slots=2, bounds=Bounds(max_queue=1), sandbox=sandbox)
+    runner = Runner(
+        slots=2, bounds=Bounds(max_queue=1, max_timeout_s=max_timeout_s), sandbox=sandbox
+    )
     services = [SandboxService(runner), FusionService(runner)]
     async with HttpServer(services, **options) as server:
         yield server
@@ -258,6 +262,8 @@ async def test_files_go_both_ways_and_never_outside(http: aiohttp.ClientSession)
         ({"code": 1, "language": "python"}, 422),
         ({"code": "1", "language": "python", "run_timeout": 0}, 422),
         ({"code": "1", "language": "python", "run_timeout": 1e9}, 422),
+        ({"code": "1", "language": "python", "compile_timeout": 0}, 422),
+        ({"code": "1", "language": "python", "compile_timeout": 1e9}, 422),
         ({"code": "1", "language": "python", "memory_limit_MB": 1 << 30}, 422),
         ({"code": "1", "language": "python", "a_field_of_tomorrow": 1}, 200),
     ],
@@ -266,6 +272,26 @@ async def test_what_is_wrong_is_refused_and_what_is_unknown_is_ignored(
     http: aiohttp.ClientSession, body: Any, status: int
 ) -> None:
     assert (await ask(http, "/run_code", body))[0] == status
+
+
+async def test_a_server_that_grants_little_time_runs_what_asks_for_less() -> None:
+    async with serving(max_timeout_s=12.0) as server, aiohttp.ClientSession(server.url) as http:
+        assert (await as_verl(http, "print(1)"))["status"] == "Success"
+        status, reply = await ask(http, "/run_jupyter", {"cells": ["1"], "total_timeout": 5})
+        assert (status, reply["status"]) == (200, "Success")
+        logic = "submit_code_blocks([CodeBlock(priority=0, code='print(1)', language='python')])"
+        test = {"input": {"stdin": ""}, "output": {"stdout": "1"}}
+        config = {
+            "dataset_type": "CommonOJDataset",
+            "language": "python",
+            "run_timeout": 5,
+            "compile_timeout": 5,
+            "custom_extract_logic": logic,
+            "provided_data": {"test": [test]},
+        }
+        body = {"dataset": "d", "id": 1, "completion": "", "config": config}
+        status, reply = await ask(http, "/submit", body)
+        assert (status, reply.get("accepted")) == (200, True), reply
 
 
 async def test_malformed_json_is_400_and_a_large_body_413(http: aiohttp.ClientSession) -> None:

@@ -171,6 +171,24 @@ async def test_started_again_it_goes_on_and_repls_are_410() -> None:
 
 
 @pytest.mark.slow
+async def test_a_file_that_is_sent_during_a_long_cell_waits_and_ends_nothing() -> None:
+    async with in_process(Bounds()) as server, aiohttp.ClientSession(server.url) as http:
+
+        async def post(path: str, body: dict[str, Any]) -> Any:
+            async with http.post(path, json=body) as reply:
+                assert reply.status == 200, await reply.text()
+                return await reply.json()
+
+        await post("/v1/repls", {"repl": "a"})
+        code = "import time; time.sleep(31); 'done'"  # longer than any answer may take
+        body = {"seq": 0, "code": code, "timeout_s": 60}
+        cell = asyncio.create_task(post("/v1/repls/a/run", body))
+        await asyncio.sleep(0.3)
+        assert (await post("/v1/repls/a/write", {"files": {"f": "ZGF0YQ=="}}))["written"] == ["f"]
+        assert (await cell)["execution"]["stdout"] == "'done'\n"
+
+
+@pytest.mark.slow
 async def test_killed_during_a_cell_its_repl_is_lost_and_not_run_again() -> None:
     with serving() as server:
         async with remote(server.url, timeout_s=0.5) as sandbox:

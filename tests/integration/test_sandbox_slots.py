@@ -63,10 +63,57 @@ async def test_a_program_behaves_as_under_python(sandbox: SlotSandbox) -> None:
     assert done.files == {"o": b"unclosed"}, "files left open are flushed at the end"
 
 
+STREAMS = {
+    "exit": "print(input())\nexit()\nprint('late')\n",
+    "quit with a code": "print(input())\ntry:\n    quit(0)\nfinally:\n    pass\n",
+    "new wrappers": "import io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8')\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\nprint(input())\n",
+    "a detached output": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), write_through=True)\nprint(input())\n",
+    "modes and names": "import sys\nstreams = [sys.stdin, sys.stdout, sys.stderr]\nassert [s.mode for s in streams] == ['r', 'w', 'w']\nassert [s.name for s in streams] == ['<stdin>', '<stdout>', '<stderr>']\nassert not sys.stdout.seekable() and sys.stdin is sys.__stdin__\nprint(input())\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STREAMS)
+async def test_standard_streams_and_exit_are_those_of_python(
+    sandbox: SlotSandbox, case: str
+) -> None:
+    done = await sandbox.execute(STREAMS[case], stdin="in é\n")
+    assert (done.stdout, done.exit_code) == ("in é\n", 0), done.stderr
+
+
 async def test_a_traceback_shows_the_program_and_nothing_of_ours(sandbox: SlotSandbox) -> None:
     done = await sandbox.execute("def f():\n    return 1 / 0\n\nf()\n")
     assert done.stderr.count("File ") == 2
     assert 'File "main.py", line 2, in f\n    return 1 / 0' in done.stderr
+
+
+UNUSUAL_ENDS = {
+    "without standard error": ("sys.stderr = None; sys.exit('bye')", 1, "bye\n"),
+    "standard error deleted": ("del sys.stderr; sys.exit('bye')", 1, "bye\n"),
+    "standard error closed": ("sys.stderr.close(); sys.exit('bye')", 1, ""),
+    "an exception without standard error": ("sys.stderr = None; 1 / 0", 1, ""),
+    "an exception, standard error closed": ("sys.stderr.close(); 1 / 0", 1, ""),
+    "a code without text": (
+        "class Code:\n    def __str__(self): return 1 / 0\nsys.exit(Code())",
+        1,
+        "",
+    ),
+    "a code beyond the machine's integers": ("sys.exit(1 << 70)", 255, ""),
+    "an exception with a traceback of its own": (
+        "class Own(Exception):\n    __traceback__ = property(lambda _: None)\nraise Own('x')",
+        1,
+        "Traceback (most recent call last):\n"
+        "  File \"main.py\", line 5, in <module>\n    raise Own('x')\nOwn: x\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL_ENDS)
+async def test_a_program_ends_as_under_python_whatever_it_does_to_its_streams(
+    sandbox: SlotSandbox, name: str
+) -> None:
+    end, code, told = UNUSUAL_ENDS[name]
+    done = await sandbox.execute(f"import sys\nprint('answer')\n{end}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "answer\n", told)
 
 
 PROGRAMS = {

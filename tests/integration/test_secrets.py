@@ -17,7 +17,7 @@ import ludus
 from ludus.config import as_table, build, read_toml
 from ludus.errors import ConfigError, LudusError
 from ludus.llm.client import ChatClient
-from ludus.secret import Secret, without_credentials
+from ludus.secret import Secret, refuse_credentials_in, without_credentials
 from ludus.trainer.config import RewardConfig, TrainConfig, VLLMConfig
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.run.folder import referring
@@ -149,6 +149,14 @@ def test_a_reference_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) 
     assert referring(made)["env_token"] == "env:LUDUS_TEST_SECRET"
 
 
+@pytest.mark.parametrize("name", ["", "MY-TOKEN", "1TOKEN", " TOKEN", "TOKEN\n"])
+def test_a_reference_to_no_variable_is_not_the_secret_itself(name: str) -> None:
+    with pytest.raises(ConfigError, match="env:MY_TOKEN"):
+        Secret(f"env:{name}")
+    with pytest.raises(ConfigError, match="env:MY_TOKEN"):
+        build(TrainConfig, {"env_token": f"env:{name}"})
+
+
 @pytest.mark.parametrize(
     ("table", "name"),
     [
@@ -169,6 +177,22 @@ def test_an_address_with_a_credential_is_refused_without_showing_it(
         ludus.connect(f"http://me:{PLANTED}@host").envs()
 
 
+@pytest.mark.parametrize(
+    "wrap", [list, tuple, lambda items: [list(items)], lambda items: [{"a": items}]]
+)
+def test_an_address_with_a_credential_is_found_in_lists(wrap: Any) -> None:
+    with pytest.raises(ConfigError, match=r"setting 'stages"):
+        refuse_credentials_in({"stages": wrap([f"http://me:{PLANTED}@host"])})
+
+
+def test_an_address_may_refer_to_a_credential() -> None:
+    for env in ("ors/http://h:1?api_key=env:KEY", "ors/http://h:1?api_key=env:KEY&environment=x"):
+        assert build(TrainConfig, {"env": env}).env == env
+    for value in ("ENV:KEY", "env:MY-KEY", "env:KEY.", "xenv:KEY"):
+        with pytest.raises(ConfigError, match=r"\*\*\*"):
+            build(TrainConfig, {"env": f"ors/http://h:1?api_key={value}"})
+
+
 def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f'[[reward]]\nname = "u#a"\ntoken = ["{PLANTED}"]\n')
@@ -182,5 +206,11 @@ def test_credentials_of_addresses_are_hidden() -> None:
     assert without_credentials(given) == (
         "see http://***@h/p?n=1&access_token=***&k=2 and wss://h?key=***"
     )
+    for name in ("client_secret", "X-Amz-Signature", "sig", "hf_token", "apikey", "refresh.token"):
+        for before in "?&#":
+            given = f"https://h/p{before}{name}={PLANTED}&n=1"
+            assert without_credentials(given) == f"https://h/p{before}{name}=***&n=1"
+    for name in ("monkey", "design", "tokens", "keys"):
+        assert without_credentials(f"https://h/p?{name}=1") == f"https://h/p?{name}=1"
     assert without_credentials("http://h/p?n=1#x a@b") == "http://h/p?n=1#x a@b"
     assert without_credentials("http://me:p@ss@h/p http://h") == "http://***@h/p http://h"

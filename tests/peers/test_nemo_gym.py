@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,41 @@ def test_a_response_that_is_none_is_refused_and_no_empty_answer(url: str) -> Non
     (row,) = rows(ENV, 1)
     with httpx.Client(base_url=url) as client:
         client.post("/seed_session", json=row)
-        for wrong in ({}, [], {"output": None}, {"output": "4"}, {"output": ["4"]}):
+        odd = {"output": [{"type": "message", "content": ["4"]}]}
+        for wrong in ({}, [], {"output": None}, {"output": "4"}, {"output": ["4"]}, odd):
             told = client.post("/verify", json={**row, "response": wrong})
             assert (told.status_code, "'output' is a list" in told.text) == (422, True)
         silent = client.post("/verify", json={**row, "response": {"output": []}})
         assert silent.json()["reward"] == 0.0  # the policy said nothing
+
+
+def test_an_action_that_a_busy_server_refuses_may_be_sent_again(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    with (
+        serving(ENV, "--max-queue", "1") as url,
+        httpx.Client(base_url=url) as slow,
+        httpx.Client(base_url=url) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        for each in (slow, client):
+            assert each.post("/seed_session", json=row).status_code == 200
+        late = threads.submit(slow.post, "/verify", json={**row, "response": says("sleep 3")})
+        time.sleep(1)
+        assert client.post("/add", json={"first": 1, "second": 2}).status_code == 429
+        assert late.result().status_code == 200
+        assert client.post("/add", json={"first": 1, "second": 2}).text == "3"
+        said = says(games.answer_to(question_of(row)))
+        assert client.post("/verify", json={**row, "response": said}).json()["reward"] == 1.0
+
+
+def test_failed_episodes_keep_nobody_out(serving: Serving) -> None:
+    (row,) = rows(ENV, 1)
+    with serving(ENV, "--max-sessions", "1") as url:
+        for _ in range(3):
+            with httpx.Client(base_url=url) as client:
+                assert client.post("/seed_session", json=row).status_code == 200
+                told = client.post("/verify", json={**row, "response": says("crash")})
+                assert told.status_code == 500
 
 
 def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Serving) -> None:
@@ -153,7 +184,8 @@ def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Ser
     with serving(ENV, "--lease-s", "1", "--max-sessions", "1") as url, httpx.Client() as client:
         client.base_url = url
         assert client.post("/seed_session", json=row).status_code == 200
-        assert httpx.post(f"{url}/seed_session", json=row).status_code == 429
+        full = httpx.post(f"{url}/seed_session", json=row)
+        assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
         deadline = time.monotonic() + 60
         while httpx.post(f"{url}/seed_session", json=row).status_code != 200:
             assert time.monotonic() < deadline
@@ -164,7 +196,7 @@ def test_a_client_that_never_closes_holds_its_session_for_the_lease(serving: Ser
 @pytest.mark.slow
 async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving) -> None:
     (row,) = rows(ENV, 1)
-    said = [WIRE["call"], says(games.answer_to(question_of(row))), says("break")]
+    said = [WIRE["call"], says("sleep 0"), says(games.answer_to(question_of(row))), says("break")]
     plain = {**row, "responses_create_params": {"input": question_of(row)}}  # a text is an input
     nonsense: list[Any] = [{}, [], {"output": "4"}, {"output": [], "error": {"code": "overloaded"}}]
     said += nonsense
@@ -193,9 +225,10 @@ async def test_run_plays_a_whole_episode_with_the_model_server(serving: Serving)
 
     good, *bad = await asyncio.to_thread(rollouts)
     await runner.cleanup()
-    assert good.json()["reward"] == 1.0
+    assert good.json()["reward"] == 1.25
     kinds = [item["type"] for item in good.json()["response"]["output"]]
-    assert kinds == ["function_call", "function_call_output", "message"]
+    assert kinds == ["function_call", "function_call_output", "message", "message", "message"]
+    assert asked[2]["input"][-1] == {"type": "message", "role": "user", "content": "slept 0"}
     assert asked[1]["input"][-1] == {
         "type": "function_call_output",
         "call_id": "call_7",

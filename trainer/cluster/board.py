@@ -1,12 +1,13 @@
 # pyright: basic
-"""What the driver of a run on a cluster knows of the run's processes, and the file of that.
+"""Keeps what the driver of a run on a cluster knows of the run's processes, in a file, too.
 
-`ludus watch` reads the file, `processes.json` in the run folder.
+The file is `processes.json` in the run folder, which `ludus watch` reads.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from typing import Any
 
 from ludus.metrics import replace_file
 
-from .resources import answer
+from .resources import ANSWER_S, answer
 
+logger = logging.getLogger(__name__)
 BOARD = "processes.json"
 """The file's name in the run folder."""
 EVENTS = 100
@@ -47,10 +49,14 @@ class PlacedProcess:
 
 
 def look(processes: Sequence[PlacedProcess]) -> None:
-    """Update the state of all processes, by asking all actors at the same time."""
+    """Update the state of all processes, by asking all actors at the same time.
+
+    Actors that do not answer are waited for together, `ANSWER_S` in all.
+    """
     calls = [process.actor.state.remote() for process in processes]
+    deadline = time.monotonic() + ANSWER_S
     for process, call in zip(processes, calls, strict=True):
-        report = answer(call, None)
+        report = answer(call, None, within_s=max(0.0, deadline - time.monotonic()))
         if report is None:
             process.state, process.lost = "lost" if process.pid else "starting", True
             continue
@@ -79,7 +85,10 @@ class Board:
         self.stage = "placing"
         self.events: list[dict[str, Any]] = []
         self._processes: dict[str, PlacedProcess] = {}
-        self._written: Any = None
+        self._shown: Any = None
+        """The rows and the stage of the last `write`."""
+        self._is_written = True
+        """Whether the file holds them; not after a failure."""
 
     def add(self, name: str, actor: Any) -> PlacedProcess:
         """Add a process. A second process of the same name replaces the first, as a restart."""
@@ -96,7 +105,11 @@ class Board:
         self.write()
 
     def write(self) -> None:
-        """Write the file if something has changed, and note changes of state as events."""
+        """Write the file if something has changed, and note changes of state as events.
+
+        A file that cannot be written, for a full disk for instance, is told in the log and is no
+        reason to end the run: the next call tries again.
+        """
         rows = [
             {
                 "name": process.name,
@@ -107,16 +120,23 @@ class Board:
             }
             for process in self._processes.values()
         ]
-        if (rows, self.stage) == self._written:
+        if (rows, self.stage) == self._shown and self._is_written:
             return
-        before = {row["name"]: row for row in self._written[0]} if self._written else {}
+        before = {row["name"]: row for row in self._shown[0]} if self._shown else {}
         for row in rows:
             old = before.get(row["name"], {})
             if (old.get("state"), old.get("pid")) != (row["state"], row["pid"]):
                 self._note(f"{row['name']}: {row['state']} on {row['node'] or 'no node yet'}")
-        self._written = rows, self.stage
+        self._shown = rows, self.stage
         board = {"stage": self.stage, "processes": rows, "events": self.events}
-        replace_file(self.path, json.dumps(board, indent=1).encode())
+        try:
+            replace_file(self.path, json.dumps(board, indent=1).encode())
+        except OSError as error:
+            if self._is_written:
+                logger.warning("%s cannot be written: %s", self.path, error)
+            self._is_written = False
+        else:
+            self._is_written = True
 
     def _note(self, what: str) -> None:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]

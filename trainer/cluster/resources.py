@@ -194,9 +194,9 @@ def ranks_in_order(group: Any, count: int) -> list[tuple[int, str]]:
     return sorted(((number, nodes[number]) for number in range(count)), key=lambda one: one[1])
 
 
-def answer(call: Any, otherwise: Any) -> Any:
+def answer(call: Any, otherwise: Any, *, within_s: float = ANSWER_S) -> Any:
     """Return an actor's answer, or `otherwise` if the actor is gone or too slow."""
     try:
-        return ray.get(call, timeout=ANSWER_S)
+        return ray.get(call, timeout=within_s)
     except (RayError, GetTimeoutError):
         return otherwise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+
+from ludus.secret import Secret
 
 from ..config import RewardConfig
 from .history import SHORT, RunHistory
@@ -48,8 +51,15 @@ def _reweighed(run: RunHistory, part: str, factor: float) -> str:
             weight /= factor
         elif name == part:
             weight *= factor
-        rows.append(f'{{name = "{name}", weight = {weight:.3g}}}')
-    return f"--reward '[{', '.join(rows)}]'" if rows else ""
+        fields = [f"name = {json.dumps(name)}", f"weight = {weight:.3g}"]
+        # The option replaces the whole list, so that the other settings stand in it as well.
+        if (timeout_s := row.get("timeout_s", RewardConfig.timeout_s)) != RewardConfig.timeout_s:
+            fields.append(f"timeout_s = {timeout_s:g}")
+        if token := Secret(str(row.get("token", ""))).reference:
+            fields.append(f'token = "{token}"')
+        rows.append(f"{{{', '.join(fields)}}}")
+    table = f"[{', '.join(rows)}]"
+    return f"--reward {shlex.quote(table)}" if rows else ""
 
 
 def _even(run: RunHistory) -> str:
@@ -78,10 +88,14 @@ def _collapse(run: RunHistory) -> str:
 
 
 def _likeness(run: RunHistory) -> str:
-    """Say whose strategy the policy plays most."""
-    shares = {name: run.mean(f"audit/like/{name}") or 0.0 for name in run.names("audit/like/")}
-    most = max(shares, key=lambda name: shares[name], default="")
-    return f": {shares[most]:.0%} of what is paid does what the attacker {most!r} does" * bool(most)
+    """Say whose strategy the policy plays most; nothing where no recent step was audited."""
+    prefix = "audit/like/"
+    columns = {name for row in run.rows[-SHORT:] for name in row if name.startswith(prefix)}
+    if not columns:
+        return ""
+    shares = {name.removeprefix(prefix): run.mean(name) or 0.0 for name in sorted(columns)}
+    most = max(shares, key=lambda name: shares[name])
+    return f": {shares[most]:.0%} of what is paid does what the attacker {most!r} does"
 
 
 DROPPED: dict[str, tuple[str, Callable[[RunHistory], str]]] = {

@@ -245,8 +245,12 @@ def _problem(schedule: Schedule) -> str:
             return f"base must be positive and other than 1, got {base:g}"
         case AdaptiveKL(target=target, horizon=horizon) if not (target > 0 and horizon > 0):
             return f"target and horizon must be positive, got {target:g} and {horizon:g}"
+        case AdaptiveKL(start=start) if not start > 0:
+            return f"start must be positive, since it is only multiplied, got {start:g}"
         case Stairs(every=every, gamma=gamma) if every < 1 or not gamma > 0:
             return "every must be at least 1 and gamma positive"
+        case Stairs(start=start, least=least) if start < least:
+            return f"start = {start:g} is below least = {least:g}"
         case _:
             pass
     return ""
@@ -347,15 +351,19 @@ class Numbers:
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {"moved": dict(self._moved), "at_end": dict(self._at_end)}
+        return {
+            "moved": dict(self._moved),
+            "at_end": dict(self._at_end),
+            "seen": sorted(self._seen),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` that a checkpoint has kept; new numbers begin afresh."""
         moved = state["moved"]
         self._moved |= {path: moved[path] for path in self._moved if path in moved}
         self._at_end = dict(state["at_end"])
-        self._seen = {
-            schedule.metric
-            for schedule in self.schedules.values()
-            if not isinstance(schedule, Timed)
-        }
+        # A state of an older version does not say which metrics were measured.
+        self._seen = set(state.get("seen", [each.metric for each in self._followed()]))
+
+    def _followed(self) -> list[Moved]:
+        return [each for each in self.schedules.values() if not isinstance(each, Timed)]

@@ -1,5 +1,5 @@
-"""The success tracker of single-stream SPO: success rates of tasks, which older results leave
-faster the more the policy has moved.
+"""Tracks the success rate of each task, for single-stream SPO. An older result counts less, the
+more the policy has moved since.
 
     values = tracker.counts(tasks)                       # before the update
     drift = tracker.drift(tasks, learner.score)
@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ludus.agent.images import PlacedImage
 from ludus.errors import TrainingFailed
+from ludus.messages import ImagePart
 
 from ..algorithms import (
     single_stream_spo_memory,
@@ -135,18 +137,14 @@ class SuccessTracker:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, in plain lists."""
         return {
-            task: [
-                memory.alpha,
-                memory.beta,
-                [[row.ids, row.mask, row.logprobs] for row in memory.rows],
-            ]
+            task: [memory.alpha, memory.beta, [_as_list(row) for row in memory.rows]]
             for task, memory in self._memories.items()
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` that a checkpoint has kept."""
         self._memories = {
-            task: TaskMemory(alpha, beta, tuple(Row(*row) for row in rows))
+            task: TaskMemory(alpha, beta, tuple(_as_row(*row) for row in rows))
             for task, (alpha, beta, rows) in state.items()
         }
 
@@ -155,6 +153,26 @@ class SuccessTracker:
             torch.tensor(successes), attempts, rho_min=self.settings.rho_low
         )
         return TaskMemory(float(alpha), float(beta))
+
+
+def _as_list(row: Row) -> list[Any]:
+    images = [
+        [placed.image.data, placed.image.url, placed.start, placed.tokens] for placed in row.images
+    ]
+    return [row.ids, row.mask, row.logprobs, images]
+
+
+def _as_row(
+    ids: list[int],
+    mask: list[int],
+    logprobs: list[float],
+    images: Sequence[tuple[bytes, str, int, int]] = (),  # states of older versions have none
+) -> Row:
+    placed = tuple(
+        PlacedImage(ImagePart(data=data, url=url), start, tokens)
+        for data, url, start, tokens in images
+    )
+    return Row(ids, mask, logprobs, placed)
 
 
 def _not_a_rate(task: str, reward: float) -> str:

@@ -139,10 +139,18 @@ class VLLMConfig:
             "probe (vllm.probe_every) tells how much it is",
         )
         positive("vllm.request_timeout_s", self.request_timeout_s)
+        positive("vllm.startup_timeout_s", self.startup_timeout_s)
+        positive("vllm.max_model_len", self.max_model_len)
+        not_negative("vllm.probe_tolerance", self.probe_tolerance)
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ConfigError(
+                "vllm.gpu_memory_utilization is a share above 0 and at most 1, got "
+                f"{self.gpu_memory_utilization}"
+            )
         idle = [
             name for name in ("python", "arguments", "gpus", "environment") if getattr(self, name)
         ]
-        if self.url and idle:
+        if self.urls and idle:
             raise ConfigError(
                 f"vllm.url is {self.url!r}, a server that runs already: vllm.{idle[0]} would "
                 "change nothing"

@@ -12,9 +12,13 @@ do can never go on, and raises `NothingLeft`.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 
 from ludus.errors import LudusError
+
+RESOLUTION_S = 1e-9
+"""The least resolution of the virtual clock in seconds, which is that of the system's clock."""
 
 
 class NothingLeft(LudusError, RuntimeError):
@@ -36,6 +40,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def skip(self, seconds: float) -> None:
         """Let time pass."""
         self._now += seconds
+        # The loop runs a timer that is due before the time plus this resolution. At large times the
+        # sum would be the time itself, and the loop would wait for a due timer for ever.
+        self._clock_resolution = max(RESOLUTION_S, math.ulp(self._now))
 
 
 class _SkippingSelector(selectors.DefaultSelector):

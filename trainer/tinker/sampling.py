@@ -15,6 +15,10 @@ from .wire import AskSamples, DrawSettings, SampledSequence, write_samples
 
 SLICE = 16
 """How many tokens are sampled between two looks for a stop that is a text."""
+MARGIN = 8
+"""Tokens that are decoded before those in which a stop may begin: decoders drop a space that begins
+a text, and bytes of a character that is cut.
+"""
 MAX_SAMPLES = 1024
 
 
@@ -47,6 +51,8 @@ def refuse_unserved(request: AskSamples) -> None:
         raise ConfigError(f"temperature must be at least 0, got {settings.temperature}")
     if not 0 < settings.top_p <= 1:
         raise ConfigError(f"top_p must be above 0 and at most 1, got {settings.top_p}")
+    if (last := request.prompt_logprobs_last_n) is not None and last < 0:
+        raise ConfigError(f"prompt_logprobs_last_n must be at least 0, got {last}")
     if settings.max_tokens is not None and settings.max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {settings.max_tokens}")
 
@@ -64,6 +70,11 @@ async def answer(engine: Engine, base: BaseModel, request: AskSamples) -> bytes:
     settings = request.sampling_params
     seed = secrets.randbits(31) if settings.seed is None else settings.seed
     budget = settings.max_tokens or max(1, engine.max_length - len(ids))
+    if len(ids) + budget > engine.max_length:  # also where the answer comes in pieces
+        raise ConfigError(
+            f"{len(ids)} prompt tokens and {budget} to sample exceed the engine's "
+            f"{engine.max_length}; shorten the prompt or lower max_tokens"
+        )
     draws = [
         Sampling(
             max_tokens=budget,
@@ -120,6 +131,10 @@ async def draw(
     if not texts:
         whole = await engine.generate(ids, sampling)
         return SampledSequence(whole.ids, whole.logprobs, whole.finish is Finish.STOP)
+    # A text that a new token completes is in the last tokens, since each has at least a byte; those
+    # before them are not decoded again and again.
+    reach = max(len(text.encode()) for text in texts) + MARGIN
+    decoded = base.tokenizer.decode
     tokens, logprobs = list[int](), list[float]()
     while len(tokens) < sampling.max_tokens:
         # Pieces of an answer are those of the whole one: `drawn` continues the random numbers.
@@ -129,9 +144,11 @@ async def draw(
         before = len(tokens)
         tokens += piece.ids
         logprobs += piece.logprobs
-        for end in range(before + 1, len(tokens) + 1):
-            if any(text in base.tokenizer.decode(tokens[:end]) for text in texts):
-                return SampledSequence(tokens[:end], logprobs[:end], stopped=True)
+        start = max(0, before - reach)
+        if any(text in decoded(tokens[start:]) for text in texts):
+            for end in range(before + 1, len(tokens) + 1):
+                if any(text in decoded(tokens[:end]) for text in texts):
+                    return SampledSequence(tokens[:end], logprobs[:end], stopped=True)
         if piece.finish is not Finish.LENGTH:
             return SampledSequence(tokens, logprobs, piece.finish is Finish.STOP)
     return SampledSequence(tokens, logprobs, stopped=False)

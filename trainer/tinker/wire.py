@@ -7,6 +7,7 @@ Field numbers are those of the compiled `tinker.proto` of SDK 0.38.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -182,13 +183,13 @@ def read_samples(data: bytes) -> tuple[list[SampledSequence], list[float] | None
     for number, value in fields(data):
         if number == 1:
             parts = dict(fields(as_bytes(value)))
-            tokens = np.frombuffer(as_bytes(parts.get(2, b"")), "<i4")
-            logprobs = np.frombuffer(as_bytes(parts.get(3, b"")), "<f4")
+            tokens = _numbers(as_bytes(parts.get(2, b"")), INT32)
+            logprobs = _numbers(as_bytes(parts.get(3, b"")), FLOAT32)
             samples.append(
                 SampledSequence(tokens.tolist(), logprobs.tolist(), parts.get(1, 0) == STOP)
             )
         elif number == 2:
-            prompt = np.frombuffer(as_bytes(value), "<f4").tolist()
+            prompt = _numbers(as_bytes(value), FLOAT32).tolist()
     return samples, prompt
 
 
@@ -199,8 +200,9 @@ def _read_datum(data: bytes) -> Datum:
             for kind, chunk in fields(as_bytes(value)):
                 if kind != 1:
                     raise Refused("rows with images or audio are not trained here", "invalid")
-                for _, raw in fields(as_bytes(chunk)):
-                    ids.append(_numbers(as_bytes(raw), INT32))
+                for part, raw in fields(as_bytes(chunk)):
+                    if part == 1:
+                        ids.append(_numbers(as_bytes(raw), INT32))
         elif number == 2:
             name, raw = _read_entry(value)
             inputs[name] = _read_tensor(as_bytes(raw))
@@ -241,14 +243,16 @@ def _dense(sparse: Mapping[int, bytes], kind: int, shape: Sequence[int]) -> Arra
     values = _numbers(sparse.get(1, b""), kind)
     rows, columns = (_numbers(sparse.get(part, b""), INT64) for part in (2, 3))
     whole = len(shape) == 2 and len(rows) == shape[0] + 1 and min(shape) >= 0
-    if not whole or shape[0] * shape[1] > MAX_DENSE or len(columns) != len(values):
+    if not whole or max(1, shape[0]) * max(1, shape[1]) > MAX_DENSE or len(columns) != len(values):
         raise Refused(f"a sparse tensor of shape {list(shape)} does not add up", "malformed")
-    counts = np.diff(rows)
     inside = not len(columns) or (columns.min() >= 0 and columns.max() < shape[1])
-    if (counts < 0).any() or counts.sum() != len(values) or not inside:
+    # The numbers themselves are compared, since their differences could exceed 64 bits, and NumPy
+    # writes past the end of its memory for counts of which it takes a wrong sum.
+    rising = rows[0] == 0 and rows[-1] == len(values) and (rows[:-1] <= rows[1:]).all()
+    if not rising or not inside:
         raise Refused(f"a sparse tensor of shape {list(shape)} does not add up", "malformed")
     matrix = np.zeros(shape, values.dtype)
-    matrix[np.repeat(np.arange(shape[0]), counts), columns] = values
+    matrix[np.repeat(np.arange(shape[0]), np.diff(rows)), columns] = values
     return matrix
 
 
@@ -264,22 +268,35 @@ def _numbers(data: bytes, kind: int) -> Array:
 
 
 def _shaped(values: Array, shape: Sequence[int]) -> Array:
-    if int(np.prod(shape)) != len(values) or min(shape) < 0:
-        raise Refused(f"a tensor of shape {list(shape)} has {len(values)} numbers", "malformed")
-    return values.reshape(shape)
+    try:
+        if min(shape) < 0:  # which NumPy would choose by itself
+            raise ValueError
+        return values.reshape(shape)
+    except ValueError:
+        raise Refused(
+            f"a tensor of shape {list(shape)} has {len(values)} numbers", "malformed"
+        ) from None
 
 
 def _read_batched(data: bytes) -> list[Array]:
-    parts: dict[int, Any] = {1: b"", 2: b"", 3: FLOAT32}
-    trailing = list[int]()
+    joined, offsets, kind, trailing = b"", b"", FLOAT32, list[int]()
     for number, value in fields(data):
-        if number == 4:
+        if number == 1:
+            joined = as_bytes(value)
+        elif number == 2:
+            offsets = as_bytes(value)
+        elif number == 3:
+            kind = as_integer(value)
+        elif number == 4:
             trailing += as_integers(value)
-        else:
-            parts[number] = value
-    ends = _numbers(parts[2], INT64).tolist()
-    rows = [parts[1][start:end] for start, end in pairwise(ends)]
-    return [_numbers(row, parts[3]).reshape(-1, *trailing) for row in rows]
+    width = math.prod(trailing)
+    if width < 1:
+        raise Refused(f"rows of shape {trailing} hold no numbers", "malformed")
+    rows = [
+        _numbers(joined[start:end], kind)
+        for start, end in pairwise(_numbers(offsets, INT64).tolist())
+    ]
+    return [_shaped(row, [len(row) // width, *trailing]) for row in rows]
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""The themes of databases: two kinds of things, and a table of links.
+"""Draws databases, and questions about them with the right query and mistaken ones.
+
+A database has a theme: two kinds of things, such as customers and products, and a table of links
+from one to the other, such as orders.
 
 The databases are small, with ties, empty values and rows without any link, so that a query that
 happens to be right on one database is wrong on another.

@@ -67,7 +67,7 @@ def as_reward(value: object) -> float:
     """
     try:
         number = float(value)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise PeerBroken(f"the reward is {value!r:.80}, not a number") from None
     if not math.isfinite(number):
         raise PeerBroken(f"the reward is {number}, not a finite number")

@@ -76,19 +76,33 @@ class _Children:
                 for pid in list(self._live):
                     self._reap(pid, os.WNOHANG)
                 if ready:
-                    number, asked = self._control.receive()
-                    self._control.answer(number, self._do(asked))
+                    self._obey(*self._control.receive())
         except (EOFError, OSError):
             pass  # the owner is gone
         finally:
             for pid in list(self._live):
                 self._end(pid)
 
+    def _obey(self, number: int, asked: dict[str, Any]) -> None:
+        try:
+            value = self._do(asked)
+        except Exception as error:  # the owner is told, and the environments that live go on
+            self._control.fail(number, error, traceback.format_exc())
+        else:
+            self._control.answer(number, value)
+
     def _do(self, asked: dict[str, Any]) -> Any:
         if asked["do"] == "fork":
-            descriptor = self._control.descriptors.pop(0)
-            scratch = tempfile.mkdtemp(prefix="ludus-env-") if asked["scratch"] else ""
-            return self._fork(descriptor, bool(asked["walls"]), list(asked["readable"]), scratch)
+            descriptor, scratch = self._control.descriptors.pop(0), ""
+            try:
+                if asked["scratch"]:
+                    scratch = tempfile.mkdtemp(prefix="ludus-env-")
+                return self._fork(descriptor, bool(asked["walls"]), asked["readable"], scratch)
+            except OSError:  # no room on the disk, or no process
+                shutil.rmtree(scratch, ignore_errors=True)
+                raise
+            finally:
+                os.close(descriptor)
         if asked["do"] == "catalogue":
             return self._adapter.catalogue()
         pid = int(asked["pid"])
@@ -100,7 +114,6 @@ class _Children:
         parent = os.getpid()
         pid = os.fork()
         if pid:
-            os.close(descriptor)
             self._scratch[pid] = scratch
             self._live.add(pid)
             self._ended.pop(pid, None)

@@ -67,7 +67,11 @@ class PeerServer:
             async with self.session().request(
                 method, self.url + path, json=body, headers=headers, allow_redirects=False
             ) as response:
-                content = await response.content.read(MAX_BYTES + 1)
+                content = bytearray()
+                async for piece in response.content.iter_any():  # an answer comes in any pieces
+                    content += piece
+                    if len(content) > MAX_BYTES:
+                        break
         except TimeoutError:
             raise self.unavailable(f"no answer to {path} within {self.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -78,7 +82,9 @@ class PeerServer:
             return response.status, msgspec.json.decode(content)
         except msgspec.DecodeError:
             if response.status == 200:
-                raise self.failed(f"the answer to {path} is not JSON: {content[:80]!r}") from None
+                raise self.failed(
+                    f"the answer to {path} is not JSON: {bytes(content[:80])!r}"
+                ) from None
             return response.status, None
 
     async def close(self) -> None:

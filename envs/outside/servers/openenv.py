@@ -8,6 +8,7 @@ the late reply would be taken for the answer to the next step.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -121,10 +122,10 @@ class OpenEnvClient(TextEnv):
                 f"GET /schema answers {status} without a schema of actions; is it a server of "
                 "OpenEnv 0.2 or newer?"
             )
-        fields: dict[str, Any] = schema.get("properties", {})
+        fields: dict[str, Any] = schema.get("properties") or {}
         own = {name: field for name, field in fields.items() if name != "metadata"}
         texts = [name for name, field in own.items() if _is_text(field)]
-        needed = [name for name in schema.get("required", []) if name != "metadata"]
+        needed = [name for name in schema.get("required") or [] if name != "metadata"]
         if self._text_field and self._text_field not in own:
             names = ", ".join(own) or "none"
             raise ConfigError(f"{self._server.label}: no field {self._text_field!r} of {names}")
@@ -174,14 +175,15 @@ class OpenEnvClient(TextEnv):
 
     async def _tools(self) -> list[ToolSpec]:
         answer = await self._asked("step", {"type": "list_tools"})
-        listed = answer.get("observation", {}).get("tools")
+        seen = answer.get("observation")
+        listed = seen.get("tools") if isinstance(seen, dict) else None
         if not isinstance(listed, list):
             raise self._server.failed("it lists no tools, and its actions have no fields")
         return [
             ToolSpec(
                 name=str(tool["name"]),
                 description=str(tool.get("description") or tool["name"]),
-                parameters=tool.get("input_schema") or tool.get("inputSchema") or _NO_PARAMETERS,
+                parameters=_parameters(tool),
             )
             for tool in listed
             if isinstance(tool, dict) and "name" in tool
@@ -220,8 +222,9 @@ class OpenEnvClient(TextEnv):
         if self._socket is None:
             raise self._server.unavailable("the connection of the episode is gone")
         try:
-            await self._socket.send_str(json.dumps({"type": kind, "data": data}))
-            came = await self._socket.receive(timeout=self._server.timeout_s)
+            async with asyncio.timeout(self._server.timeout_s):
+                await self._socket.send_str(json.dumps({"type": kind, "data": data}))
+                came = await self._socket.receive()
         except TimeoutError:
             await self.close()
             late = f"no answer to {kind} within {self._server.timeout_s:g} s"
@@ -253,9 +256,11 @@ class _RefusedAction(Exception):
     """The server refuses the form of an action."""
 
 
-_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+def _parameters(tool: dict[str, Any]) -> dict[str, Any]:
+    schema = tool.get("input_schema") or tool.get("inputSchema")
+    return schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
 
 
 def _is_text(schema: Any) -> bool:
-    options = [schema, *schema.get("anyOf", [])] if isinstance(schema, dict) else []
+    options = [schema, *(schema.get("anyOf") or [])] if isinstance(schema, dict) else []
     return any(isinstance(option, dict) and option.get("type") == "string" for option in options)

@@ -34,7 +34,7 @@ class ModelOptions(TypedDict, total=False):
     dtype: str
     """The type the encoders compute in: "float32" (the default), "bfloat16" or "float16"."""
     threads: int
-    """Threads of a batch on a CPU; 0 (the default) takes one for each core."""
+    """Threads of a batch on a CPU; 0 (the default) takes one for each core that may be used."""
     any_size: bool
     """Whether weights of other sizes than the released model's are taken; by default they are not.
     """
@@ -73,7 +73,10 @@ class ModelVerifier(ImageVerifier):
         self.scorer = scorer.to(DTYPES[dtype])
         self.needs_prompt = scorer.reads_text
         self.device = choose_device(options.get("device", "auto"))
-        self.threads = options.get("threads", 0) or os.cpu_count() or 1
+        threads = options.get("threads", 0)
+        if threads < 0:
+            raise ConfigError(f"{name}: threads must be at least 0, got {threads}")
+        self.threads = threads or len(os.sched_getaffinity(0))
 
     @property
     def memory_bytes(self) -> int:

@@ -12,6 +12,7 @@ from ..reading.notation import as_words
 def misnamed(prompt: str, said: str) -> str:
     """Return why the name that words give a value is not the one that is asked, or ""."""
     label = _LABEL.search(said)
+    prompt = _COMMON_DIVISOR.sub(" ", prompt)
     for rivals in _RIVALS if label else ():
         given = [name for name, words in rivals.items() if label and words.search(label[1])]
         asked = [name for name, words in rivals.items() if words.search(prompt)] if given else []
@@ -20,6 +21,8 @@ def misnamed(prompt: str, said: str) -> str:
     return ""
 
 
+_COMMON_DIVISOR = re.compile(r"(?i)\bcommon divisor")
+"""What Euclid's algorithm finds as its last remainder."""
 _LABEL = re.compile(
     r"(?<![^\W\d_])((?:[^\W\d_]{2,}[ -]){0,2}[^\W\d_]{2,20})\s*\}?\s*"
     r"(?:=|:|[为為是は]|\b(?:is|equals|ist|beträgt|est|vaut|es|é|è|vale|равн[аоы]?|равен)\b)[\s$*(\[\\}]*(?:boxed\{)?(?:-?[\d.]+[\s.$]*)?$"

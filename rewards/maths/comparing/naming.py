@@ -92,9 +92,12 @@ def is_plain_label(name: Node) -> bool:
 
 def says_otherwise(name: Node) -> bool:
     """Return whether words before an equals sign change the claim about the value."""
-    return name.op == "text" and bool(
-        _CHANGES.intersection(re.split(r"[^\w]+", name.note.casefold()))
-    )
+    said = _STATES.sub("", name.note.casefold())
+    return name.op == "text" and bool(_CHANGES.intersection(re.split(r"[^\w]+", said)))
+
+
+_STATES = re.compile(r"\s(?:is|are|occurs|lies)(?: at)?(?: [a-z])?\s*$")
+"""The verb behind a name: `the asymptote is at`."""
 
 
 def one_residue_name(gold: Node, answer: Node) -> bool:

@@ -89,8 +89,9 @@ _FORMS = {
     r"|whole number|single number"
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
-    "counts": r"\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s|wie ?viele)\b"
-    r"(?![^.?]*(?:per ?cent|%|prozent|por ?ciento|anteil|share|rate|fraction))[^.?]*\?[^?%]*$",
+    "counts": r"(?:\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s?|wie ?viele|сколько)\b|多少"
+    r"|[几幾]|몇|何[個人本]|いくつ)(?![^.?]*(?:per ?cent|%|prozent|por ?ciento|anteil|share|rate"
+    r"|fraction|процент|百分))[^.?？]*[?？][^?？%]*$",
     "base": r"\b(?:base|binary|octal|hexadecimal)\b",
     "solutions": r"\bsolve\b(?! (?:the|this) (?:following )?(?:problem|question|task))"
     r"|\ball\b[^.]{0,40}\b(?:solution|value|angle|root|zero|such that|for which)"
@@ -300,20 +301,23 @@ def side_asked(prompt: str, answer: str) -> str:
 
 
 _NAME_ASKED = re.compile(
-    r"(?i)\b(?:find|determine|compute|solve for|what is|value of|trouve[rz]?|bestimme|encuentra"
-    r"|halla|determina|trova|найдите)\s+(?:the value of\s+)?\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b"
-    r"|when\b|such\b|so\b|given\b|for\b|si\b|wenn\b|$))"
+    r"(?i)\b(?:find|determine|compute|solve (?:[^.?\n]{1,60}? )?for|what is|value of|trouve[rz]?"
+    r"|bestimme|encuentra|halla|determina|trova|найдите)\s+(?:the value of\s+)?"
+    r"\$?([a-zA-Z])\$?(?=\s*(?:[.?,;]|if\b|when\b|such\b|so\b|given\b|for\b|si\b|wenn\b|$))"
 )
 
 
 def assigned(prompt: str, response: str, place: int) -> str:
     """Return the value of the name that the prompt asks for, where a line of the response states
-    nothing else and a consequence follows at `place`: `a = 3`, then `Thus the line is y = 3x`.
+    nothing else and a consequence follows at `place`: `a = 3`, then `Thus the line is y = 3x`, or
+    `So $a$ is the number of legs`.
     Else "".
     """
     asked = _NAME_ASKED.search(prompt[:MAX_PROMPT])
     follows = asked and _CONSEQUENCE.search(response, max(0, place - 80), place + 80)
-    if not asked or not follows or follows[1] == asked[1]:
+    # The letter alone, of which a sentence says something in words.
+    is_bare = asked and re.match(rf"\$?{asked[1]}\$?\s*(?!\s*[=<>]|[\w^+*/-])", response[place:])
+    if not asked or not (is_bare or (follows and follows[1] != asked[1])):
         return ""
     lines = re.findall(
         rf"(?m)^[\s$*]*{asked[1]}\s*=\s*([^=\n,;]{{1,60}}?)[\s$*.]*$",

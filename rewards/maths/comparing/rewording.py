@@ -57,6 +57,9 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     substance = _SUBSTANCE.fullmatch(_STYLE.sub(" ", said))
     if substance and (not prompt or _named_in(prompt, substance["name"])):
         said = rf"{substance['value']}\text{{ {substance['unit']}}}"
+    if "h" in said and (clock := _CLOCK.fullmatch(_STYLE.sub("", said))):
+        hours, minutes = clock.groups()
+        said = f"{hours}:{minutes}" if ":" in wanted else f"{hours} h {minutes} min"
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
@@ -82,6 +85,8 @@ _MOLAR = re.compile(
     r"|mol[\s\\,;·⋅}]{0,4}(?:L[\s}]*(?:⁻¹|\^\{?-1\}?)|dm[\s}]*(?:⁻³|\^\{?-3\}?)))\}?$"
 )
 """`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
+_CLOCK = re.compile(r"(?:[^\W\d]{0,20}(?:à|às|as|a|ore))?(\d{1,2})[hH](\d\d)\.?")
+"""A time of day or a duration: `22h15`."""
 _IN_BASES = re.compile(
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"

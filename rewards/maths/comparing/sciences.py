@@ -140,7 +140,7 @@ _DISSOLVED = re.compile(
 )
 
 
-_LETTER_M = re.compile(r"(?<![\d\\A-Za-z])(?<!\d )(?<![\d}]\$ )\$?M\b(?!\s*\()")
+_LETTER_M = re.compile(r"(?<!\bin )(?<![\d\\A-Za-z])(?<!\d )(?<![\d}]\$ )\$?M\b(?!\s*\()")
 
 
 def molar(prompt: str, gold: str, answer: str) -> tuple[str, str]:
@@ -150,6 +150,17 @@ def molar(prompt: str, gold: str, answer: str) -> tuple[str, str]:
     if _LETTER_M.search(prompt) or re.search(r"\dM\b", gold):  # a mass, and no unit
         return gold, answer
     first, second = (_MOLAR.sub(r"\\text{ \g<milli>mol/L}", text) for text in (gold, answer))
+    return first, second
+
+
+_LITRES = re.compile(r"(?<=\d)(?:\s|\\[ ,;])+l$")
+
+
+def litres(prompt: str, gold: str, answer: str) -> tuple[str, str]:
+    """Return gold and answer with `0.5 l` as litres, where the question names this unit."""
+    if not re.search(r"(?i)\blit(?:er|re|ro)|литр|\d l\b", prompt):
+        return gold, answer
+    first, second = (_LITRES.sub(r"\\text{ L}", text.strip(" $")) for text in (gold, answer))
     return first, second
 
 

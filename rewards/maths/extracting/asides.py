@@ -92,11 +92,11 @@ _OFFERED = re.compile(_OFFERS)
 _READER = re.compile(_ASKS_READER)
 _MOOD = re.compile(_HYPOTHETICAL)
 _UNDER = re.compile(_SUBORDINATE)
-_CONCLUDES = re.compile(
+CONCLUDES = re.compile(
     r"(?:so|thus|hence|therefore|then|also|daher|somit|folglich|insgesamt|donc|ainsi|entonces|así"
     r"|por (?:lo )?tanto|luego|portanto|então|logo|quindi|dunque|perciò|значит|итак|поэтому"
-    r"|следовательно|in total|in all|altogether|overall|したがって|よって|ゆえに|따라서|그러므로"
-    r"|所以|因此|故|于是)(?!\w)"
+    r"|следовательно|in total|in all|altogether|overall|따라서|그러므로)(?!\w)"
+    r"|したがって|よって|ゆえに|所以|因此|故|于是"
 )
 _ENCLOSED = re.compile(r"\((?:[A-ZÀ-ÞА-Я一-鿿぀-ヿ가-힣]|.*[.!?。]\)).*\)", re.DOTALL)
 
@@ -113,7 +113,7 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     bare = small.lstrip("([*_#>-–—¿¡ \n")
     if _TEMPTS.match(bare):
         return True
-    supposed = not (conditional or _CONCLUDES.match(bare)) and _supposes(bare)
+    supposed = not (conditional or CONCLUDES.match(bare)) and _supposes(bare)
     is_aside = (
         supposed
         or (small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")))
@@ -282,10 +282,10 @@ _GRAMMAR = frozenset(
     )
 )
 _CONCLUDED = re.compile(
-    rf"(?<!\w)(?:(?!then|luego|entonces|então){_CONCLUDES.pattern}|i\.e\.|d\. ?h\.)"
+    rf"(?<!\w)(?:(?!then|luego|entonces|então){CONCLUDES.pattern}|i\.e\.|d\. ?h\.)"
 )
 _WORKS = re.compile(
-    rf"(?<!\w){_CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
+    rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
     r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
     r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
@@ -421,7 +421,7 @@ def _of_another(clause: str, before: str, prompt: str) -> bool:
     subject = _SUBJECT.match(clause) if prompt else None
     if subject is None or _GENERAL.search(subject["noun"]):
         return False
-    stated = _CONCLUDES.match(lowered(before).strip()) or "=" in before
+    stated = CONCLUDES.match(lowered(before).strip()) or "=" in before
     small = prompt.lower()
     return bool(stated) and not any(
         word.removesuffix("s") in small for word in subject["noun"].split()
@@ -455,7 +455,7 @@ def _without_paragraph(body: str) -> int:
         _OPENS.match(opening) or (opening.endswith("?") and _READER.search(opening))
     ):
         return end
-    claims = any(_CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
+    claims = any(CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
     if claims or _reopens(paragraph):
         return end
     return len(body[:start].rstrip()) if _valued(body[max(0, start - REACH_BACK) : start]) else end
@@ -499,4 +499,4 @@ def _comments(sentence: str) -> bool:
     """Return whether a sentence may be the end of a side remark before it."""
     small = lowered(sentence).strip(" \n*_¡")
     is_short = len(small) < MAX_COMMENT and not re.search(r"[\d$\\]", small)
-    return is_short and not _CONCLUDES.match(small) and not _reopens(small)
+    return is_short and not CONCLUDES.match(small) and not _reopens(small)

@@ -12,12 +12,13 @@ from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
+from .phrases import MAY_BE
 from .rows import rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .stance import stance
-from .surface import crossed_out, without_decoration
+from .surface import crossed_out, lowered, without_decoration
 
 MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
@@ -61,6 +62,8 @@ def whole(body: str) -> Candidate | None:
     if _last_word(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
+    if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
+        return None
     if (
         not stripped
         or _is_prose(stripped)
@@ -70,7 +73,8 @@ def whole(body: str) -> Candidate | None:
         return None
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
-    text = _HEADED.sub("", _LABELLED.sub("", text))
+    text = _TITLED.sub("", _LABELLED.sub("", text))
+    text = _HEADED.sub("", text, 1) if text.count("=") == 1 else text
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
     if not any(map(str.isalnum, text)):
@@ -122,7 +126,7 @@ _LABELLED = re.compile(
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
-_HEADED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
+_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -130,6 +134,7 @@ _EXPLAINS = re.compile(
 )
 _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
+_CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
@@ -155,8 +160,9 @@ def _one_value(text: str) -> str:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
-    explained = (n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line))
-    del lines[next(explained, len(lines)) :]
+    explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
+    if explained and not any(map(_CONCLUDES.match, lines[explained[0] :])):
+        del lines[explained[0] :]
     names = [match[1] if (match := _ASSIGNS.fullmatch(line)) else "" for line in lines]
     together = (
         all(map(_PART.match, lines))
@@ -368,7 +374,7 @@ _YES_NO = re.compile(
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
-    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+)[*_\"]*"
+    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
     r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
     r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
 )
@@ -675,5 +681,11 @@ def stressed(body: str) -> Candidate | None:
         return Candidate(
             CandidateKind.EMPHASIS, text, first.start(2), last.end(2), first.start(), last.end()
         )
-    phrase = spoken(last[2], 0)
-    return Candidate(CandidateKind.EMPHASIS, phrase.text or last[2], *last.span(2), *last.span())
+    label = _HEADED.match(last[2])
+    start, text = last.start(2) + label.end() if label else last.start(2), last[2]
+    text = spoken(text[label.end() :] if label else text, 0).text or text
+    return Candidate(CandidateKind.EMPHASIS, text, start, last.end(2), *last.span())
+
+
+_HEADED = re.compile(r"\A[^\W\d_]{3,}(?: [^\W\d_]+){0,3} ?= ?(?=[-−\d$\\])")
+"""The name in words before a value in bold: `**Speed = 10 m/s**`."""

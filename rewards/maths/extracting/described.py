@@ -1,6 +1,6 @@
 """Values that a closing sentence describes in the way the question asks for: a bound in words, the
 parities of an index, multiplicities, a unit said twice, the shells of an atom, an option by its
-rank, a loss for a gain.
+rank, a count with its noun, a loss for a gain.
 
 Nothing here looks at the gold.
 """
@@ -12,9 +12,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..reading.counting import NUMERALS
+from ..reading.labels import place_of
 from ..reading.units import dimension
-from ..reading.vocabulary import unit_symbol
-from .sentence import DENIAL
+from ..reading.vocabulary import SCALES, UNITS_OF_NUMBER, unit_symbol, words
+from .sentence import DENIAL, denied, governed
+from .stance import related
 
 PROMPTS = 256
 """How many prompts keep what they call for in a cache."""
@@ -243,6 +246,79 @@ def _time(prompt: str, body: str, start: int, end: int) -> Described | None:
 _BESIDE = re.compile(r"\b(?:not|if|before|after|until|from|than|or)\s*$")
 
 
+def _count(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find the number of what the question counts, where a sentence has no later number: 8 in `so
+    it has eight sides`, 0 in `so no real roots exist`.
+    """
+    kinds = _ASKED_KIND.findall(prompt)
+    spans = [piece.span() for piece in _PIECE.finditer(body, start, end)]
+    is_count = [_counts(body[a:b]) and not _KNOWN.search(body, start, a) for a, b in spans]
+    if len(kinds) != 1 or True not in is_count:
+        return None
+    first = last = len(spans) - 1 - is_count[::-1].index(True)
+    while first and body[spans[first][0]].isalpha():  # `one hundred and twenty`
+        joins = body[slice(*spans[first - 1])].lower() == "and" and is_count[: first - 1][-1:]
+        if not (is_count[first - 1] or joins == [True]):
+            break
+        first -= 1 if is_count[first - 1] else 2
+    place = spans[first][0], spans[last][1]
+    ends = [stop for (_, stop), counts in zip(spans, is_count, strict=True) if counts]
+    *others, counted = (_OF_KIND.match(body, stop, end) for stop in ends)
+    noun = _same_noun(counted, kinds[0])
+    if counted is None or not noun or unit_symbol(noun):
+        return None
+    if any(_same_noun(other, kinds[0]) for other in others):
+        return None  # `48 red marbles and 78 blue marbles`
+    before, behind = body[start : place[0]], body[counted.end() : end]
+    if _LEFT_OPEN.search(f"{before}|{counted['noun']}|{behind}") or governed(body, start, *place):
+        return None
+    value = body[slice(*place)]
+    if value.lower() not in _NONE:
+        is_other = denied(body, start, end, *place) or related(before)
+        return None if is_other else Described(value, *place)
+    return None if DENIAL.search(before) or _SOME.search(behind) else Described("0", *place)
+
+
+def _same_noun(counted: re.Match[str] | None, kind: str) -> str:
+    """Return the last word behind a number that the question has in the noun that it counts."""
+    words = counted["noun"].lower().split() if counted else []
+    nouns = [word for word in words if len(word) > 2 and place_of(word, kind.lower()) >= 0]
+    return nouns[-1] if nouns else ""
+
+
+def _counts(word: str) -> bool:
+    """Return whether a word is a number, or denies that there is any."""
+    word = word.lower()
+    return word[0].isdigit() or word in _NONE or _NUMBERS.issuperset(word.split("-"))
+
+
+_ASKED_KIND = re.compile(
+    r"(?i)(?:\bhow many|\bcombien d(?:e |['’])|\bwie ?viele|cuánt[oa]s|\bquant[oaie]s?|сколько)\s"
+    r"+((?:(?!(?:are|is|were|was|do|does|did|have|has|had|can|could|will|would|must|should|of|in|on"
+    r"|at|to|for|with|that|which|who|the|a|an|and|or|more|less|fewer|times|percent|per)\b)"
+    r"[^\W\d_]+[ -]?){1,4})"
+)
+_NUMBERS = frozenset({*UNITS_OF_NUMBER, *SCALES, *NUMERALS}) - words("e o a y un une um uma una")
+_NONE = words("no zero kein keine keinen aucun aucune nessun nessuna ningún ninguna nenhum nenhuma")
+"""Words that a count of nothing has in the place of its number."""
+_PIECE = re.compile(r"-?\d[\d.,]*(?:/\d+|e[-+]?\d+)?|[^\W\d_]+(?:-[^\W\d_]+)*")
+_OF_KIND = re.compile(r"[\s*$]+(?P<noun>[^\W\d_]+(?:[ -][^\W\d_]+){0,2})")
+_LEFT_OPEN = re.compile(
+    r"(?i)\?|[<>≤≥=]|\b(?:if|unless|or|would|might|may|perhaps|maybe|probably|at (?:least|most)"
+    r"|either|nearly|about|almost|more|fewer|less|than|others?|each|per|every|another|further"
+    r"|longer|except|besides|instead|suppose|assume|wenn|oder|falls|si|ou|o|se|oppure|als|que|mehr"
+    r"|plus|más|mais|più|autres?|otr[ao]s?|outr[ao]s?|altr[ie]|ander[en]*)\b"
+)
+"""Words that leave a count open, or make it one of other things."""
+_KNOWN = re.compile(
+    r"(?i)\b(?:the|these|those|all|both|his|her|its|their|our|my|first|last|next|die|den|les|los"
+    r"|las|os|as|i|gli|le)\W*$"
+)
+"""Words before a count of what is spoken of already: `of the 12 apples`."""
+_SOME = re.compile(
+    r"\b(?:for|when|where|with|whose|that|(?<!, )which|(?<!, )who|among|between|but)\b"
+)
+"""Words that deny only some of what is counted."""
 _Finder = Callable[[str, str, int, int], Described | None]
 _CALLS: dict[_Finder, str] = {
     _bound: r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
@@ -254,6 +330,7 @@ _CALLS: dict[_Finder, str] = {
     _decision: r"(?i)\breject|hypothes|\bsignifican|\bp-?value|H_?\{?0\b|H₀",
     _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
     r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
+    _count: _ASKED_KIND.pattern,
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }
 _FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())

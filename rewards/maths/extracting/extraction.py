@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from ludus.messages import assistant
 from ludus.thoughts import AUTO, apart, marks_of
 
-from .asides import without_asides
+from ..reading.counting import Spelled, spelled_numbers
+from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression
 from .marks import all_boxes, joined
-from .sentence import DENIAL
+from .sentence import DENIAL, closing_sentence
 from .stance import Stance, framed, stance
 from .statements import Statements
 from .surface import blanked, surface, without_decoration, without_warnings
@@ -174,7 +175,8 @@ def _lower_ranks(
     """Yield the candidate of each rank below the statements, with the number of the rank."""
     # These ranks search the text itself, so the refused statements are blanked first, and sentences
     # at the end that only check the answer.
-    body = without_asides(_claimed(body, statements), prompt)
+    body, numbers = _in_digits(_claimed(body, statements))
+    body = without_asides(body, prompt)
     ranks = deque(enumerate(RANKING[1:], start=2))
     while ranks:
         number, rank = ranks.popleft()
@@ -187,12 +189,56 @@ def _lower_ranks(
                 refused = refused or stance(body, candidate.start, candidate.start, candidate.end)
             void = framed(body, candidate.start, candidate.end)
             candidate = replace(candidate, ignored=refused, void=void)
-        yield number, candidate
+        yield number, _moved_back(candidate, numbers)
         if candidate.ignored:
             # The writer does not claim this value, so it must not be found again by a lower rank.
             body = blanked(body, [(candidate.said_from, candidate.said_to)])
             if candidate.ignored == Stance.QUOTATION:  # which says nothing of other values
                 ranks.appendleft((number, rank))
+
+
+def _in_digits(body: str) -> tuple[str, list[Spelled]]:
+    """Return (the text, the numbers in words that it has in digits now): those of the last
+    sentences that conclude, behind `so` or the like, or list several, where no value is in digits.
+    """
+    end, numbers = len(body), list[Spelled]()
+    for _ in range(MAX_SENTENCES):
+        start = closing_sentence(body[:end])[0]
+        concludes = [match.start() for match in _CLAUSE.finditer(body, start, end)]
+        begin = (concludes or [start])[-1]
+        spelt = [*spelled_numbers(body, begin, end)]
+        if (concludes or len(spelt) > 1) and not _HAS_VALUE.search(body, begin, end):
+            numbers += [n for n in spelt[::-1] if not _DERIVED.match(body, n.end)]
+        end = len(body[:start].rstrip())
+        if not end:
+            break
+    for number in numbers:
+        body = body[: number.start] + number.digits + body[number.end :]
+    return body, numbers[::-1]
+
+
+_CLAUSE = re.compile(
+    rf"(?i)(?<![A-Za-zÀ-ÿА-я])(?:{CONCLUDES.pattern}|e[nm] total\b|in totale\b|всего\b)|[总總]共"
+    "|一共|共有|全部で|모두"
+)
+_DERIVED = re.compile(
+    r"[ *]*(?:[^\W\d_]+ )?(?:out of|(?:in|of) (?:two|three|four|five|six|ten)"
+    r"|(?:squared|cubed|tens|hundredths)\b)"
+)
+"""Words behind a number that make it another one."""
+MAX_SENTENCES = 4
+"""How many sentences at the end of a text are searched for numbers in words."""
+_HAS_VALUE = re.compile(r"[\d$\\=]")
+
+
+def _moved_back(candidate: Candidate, numbers: list[Spelled]) -> Candidate:
+    """Return a candidate with its places in the text that had these numbers in words."""
+    start, end = candidate.start, candidate.end
+    for number in numbers:
+        longer = number.end - number.start - len(number.digits)
+        start += longer if start > number.start else 0
+        end += longer if end > number.start else 0
+    return replace(candidate, start=start, end=end) if numbers else candidate
 
 
 def _claimed(body: str, statements: Statements) -> str:

@@ -15,10 +15,11 @@ from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
-    r"|\d+(?:,\d+|['’]\d{3})*|(?=[¼-¾⅐-⅞]))(?:\.\d+(?:[eE][-+]?\d{1,3})?|[¼-¾⅐-⅞])?(?:/\d+)?(?:\s?%"
+    r"|\d+(?:,\d+|['’]\d{3})*|(?=\.\d|[¼-¾⅐-⅞]))(?:\.\d+(?:[eE][-+]?\d{1,3})?)?"
+    r"(?:/\d+|[¼-¾⅐-⅞])?(?:\s?%"
     r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b"
-    r"|\W*$))|(?=(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
+    r"|\W*$))|(?=h\d\d\b|(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
@@ -34,6 +35,8 @@ POINT = re.compile(
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
     rf"|{DATE}|(?<![\w.,:])\d{{1,2}} Uhr \d{{2}}(?!\w)"
+    r"|(?<![\w.,/:])\d+ ?(?:h|heures?|Stunden?|horas?|or[ae]|час(?:а|ов)?) ?(?:(?:et|und|y|e|и) )?"
+    r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
     r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
@@ -139,6 +142,8 @@ _OF_THEM = re.compile(
     r"\s+(?:more|less|fewer|older|younger|higher|lower|longer|shorter)(?:\s+\w+)?\s+than\b"
     r"|\s+(?:\w+\s+)?(?:of (?:which|whom|them|these|those)\b|davon\b|dont\b|из них\b)"
 )
+
+_ALL_OF_THEM = re.compile(r"\b(?:makes?|there are|that is|that's)\s$")
 
 
 _DONE = re.compile(r"(?:\$*\\(?:blacksquare|square|qed|Box)|[∎□■▢◼]|\bQ\.?E\.?D\b)[\s$.*]*$")
@@ -330,7 +335,8 @@ def governed(body: str, start: int, place: int, stop: int) -> bool:
 
     Such a value follows a preposition, stands in a side clause, or counts a part (`4 of which`).
     """
-    if _OF_THEM.match(body, stop) or body[place - 1 : place] == "(":
+    part = _OF_THEM.match(body, stop) and not _ALL_OF_THEM.search(body, start, place)
+    if part or body[place - 1 : place] == "(":
         return True
     if _EXCLUDES.match(body, place, stop) and _EQUATED.search(body, start, place):
         return True

@@ -5,10 +5,12 @@ English words are read by the parser; the others are rewritten in digits before.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from .vocabulary import DENIALS, words
+from .vocabulary import DENIALS, FRACTION_WORDS, SCALES, UNITS_OF_NUMBER, words
 
 # The numbers from 0 to 20 and then the tens, with the forms of a number joined by slashes; and
 # how a one is joined to its ten.
@@ -150,3 +152,98 @@ def _ideographic(signs: str) -> int | None:
         else:
             digit = int(sign)
     return total + digit
+
+
+# --- the numbers of a sentence ---
+
+
+class Spelled(NamedTuple):
+    """A number in words, with its place in a text."""
+
+    digits: str
+    start: int
+    end: int
+
+
+def spelled_numbers(text: str, start: int = 0, end: int | None = None) -> Iterator[Spelled]:
+    """Yield the numbers in words of a text, in digits, without `one` alone and without what is
+    spoken of already (`the two roots`).
+
+    >>> [number.digits for number in spelled_numbers("minus two, sixty-six and one half")]
+    ['-2', '66', '1/2']
+    >>> [number.digits for number in spelled_numbers("二十四颗糖, vingt-quatre, the two of them")]
+    ['24', '24']
+    """
+    pieces = list(_PIECE.finditer(text, start, len(text) if end is None else end))
+    place = 0
+    while place < len(pieces):
+        value, length = _read(text, pieces[place:])
+        if _LISTED.match(text, pieces[place].start()):
+            value = "1"
+        first, last = pieces[place], pieces[place + max(length, 1) - 1]
+        if value and not _SPOKEN_OF.search(text, max(start, first.start() - 24), first.start()):
+            sign = _MINUS.search(text, max(start, first.start() - 12), first.start())
+            begin = sign.start() if sign else first.start()
+            yield Spelled(f"-{value}" if sign else value, begin, last.end())
+        place += max(length, 1)
+
+
+def _read(text: str, pieces: list[re.Match[str]]) -> tuple[str, int]:
+    """Return (the number that begins a list of words, in digits; how many words it has), or ("",
+    0).
+    """
+    if parts := _PART_OF.fullmatch(pieces[0][0]):
+        whole, part = _ideographic(parts[1]), _ideographic(parts[2])
+        return (f"{part}/{whole}", 1) if whole and part else ("", 0)
+    words = [pieces[0][0].lower()]
+    for piece, behind in itertools.pairwise(pieces[: 2 * MAX_WORDS]):
+        if text[piece.end() : behind.start()] not in {" ", "-"}:
+            break
+        words.append(behind[0].lower())
+    if _SIGNS.fullmatch(words[0]) and (number := _ideographic(words[0])) is not None:
+        return str(number), 1
+    total, group, length = 0, 0, 0
+    for turn, word in enumerate(words):
+        joins = word == "and" and group % 100 == 0 and group and words[turn + 1 : turn + 2]
+        if joins and words[turn + 1] in UNITS_OF_NUMBER:
+            continue
+        if word in UNITS_OF_NUMBER and (not group or group % 100 == 0 or _joins(group, word)):
+            group += UNITS_OF_NUMBER[word]
+        elif word in _SCALES and length and SCALES[word] in {12, 100}:
+            group *= SCALES[word]
+        elif word in _SCALES and length:
+            total, group = total + group * SCALES[word], 0
+        else:
+            break
+        length = turn + 1
+    if not length:
+        known = spelled(" ".join(words[:MAX_WORDS]))
+        if known is None or words[0] in _ENGLISH or known[1] == 1 or len(words[0]) < 2:
+            return "", 0
+        return str(known[1]), len(re.split(r"[ -]", known[0]))
+    if words[length : length + 3] == ["and", "a", "half"]:
+        return f"{total + group}.5", length + 3
+    part = FRACTION_WORDS.get(words[length]) if length < len(words) else None
+    if part and total == 0 and (group == 1 or words[length].endswith("s")):
+        return f"{group}/{part}", length + 1
+    return ("", length) if total + group == 1 and length == 1 else (str(total + group), length)
+
+
+def _joins(group: int, word: str) -> bool:
+    """Return whether a unit goes on with tens: `twenty one`."""
+    return group % 10 == 0 and group % 100 > 10 and 0 < UNITS_OF_NUMBER[word] < 10
+
+
+_LISTED = re.compile(r"(?i)one(?=(?:, | and )(?:two|three|four|five|six|seven|eight|nine|ten)\b)")
+_SCALES = frozenset(SCALES) - {"lakhs", "crores"}
+_PART_OF = re.compile(r"([二两三四五六七八九十百]+)分之([一二三四五六七八九十百]+)")
+_PIECE = re.compile(
+    r"[二两三四五六七八九十百]+分之[一二三四五六七八九十百]+|[零〇一二两兩三四五六七八九十百千]{2,}|[^\W\d_零〇一二两兩三四五六七八九十百千]+"
+)
+_SIGNS = re.compile(r"[零〇一二两兩三四五六七八九十百千]{2,}")
+_MINUS = re.compile(r"(?i)(?<!\w)(?:minus|negative|moins|menos|meno|минус)\s$")
+_SPOKEN_OF = re.compile(
+    r"(?i)(?:(?<!\w)(?:the|these|those|all|both|his|her|its|their|our|only|first|last|next|any|each"
+    r"|every|other|die|den|diese|les|ces|los|las|estos|estas|os|as|i|gli|le|все|эти)(?: only)?"
+    r"|[每这這那第其])\W*$"
+)

@@ -118,7 +118,14 @@ def uniform_units(text: str) -> str:
     ('90 km/h', '15 m/s', '25 \\text{m}^2')
     """
     text = _BRACKETED.sub(r" \1", _BEFORE.sub(r"\2\1", text))
-    return _MEASURED.sub(_named, text)
+    return _IN_TWO_UNITS.sub(r"\g<first> \g<second>", _MEASURED.sub(_named, text))
+
+
+_IN_TWO_UNITS = re.compile(
+    r"(?P<first>\d[\s~]*(?:h|min|m|kg|day|week))\b[\s}]*(?:\\text\s*\{\s*)?(?:et|und|y|e|и|con)[\s}]+"
+    r"(?P<second>\d+[\s~]*(?:\\text\s*\{\s*)?(?:min\w*|s|cm|g|h|days?))(?![^\W_])"
+)
+"""`2 h et 15 min`: one measure in two units."""
 
 
 def _named(match: re.Match[str]) -> str:

@@ -8,6 +8,8 @@ slot leaves behind, ends that too, and empties the work directory.
 
 from __future__ import annotations
 
+import _sitebuiltins
+import builtins
 import gc
 import importlib
 import io
@@ -145,10 +147,7 @@ def _warm_up(plan: JailPlan) -> None:
     # Without this all children would draw the same numbers; the module `random` seeds itself.
     if numbers := sys.modules.get("numpy.random"):
         os.register_at_fork(after_in_child=numbers.seed)
-    sys.stdin = _standard(0, "r")
-    sys.stdout = sys.__stdout__ = _standard(1, "w")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _standard(2, "w")  # type: ignore[misc]
-    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    _as_python_begins()
     # Frozen objects are never visited again: a collection in a child would write to every page
     # that it shares with the slot, and so copy it.
     gc.collect()
@@ -160,7 +159,28 @@ def _warm_up(plan: JailPlan) -> None:
     sys.path.insert(0, "")  # Last, so that no import cache remembers the present work directory.
 
 
-def _standard(number: int, mode: str) -> io.TextIOWrapper:
+def _as_python_begins() -> None:
+    """Make the standard streams and the built-in names that programs expect of `python main.py`."""
+    # A raw stream remembers whether it can seek. The outputs of a run are pipes, and cannot.
+    ends = os.pipe()
+    os.dup2(ends[1], 1)
+    os.dup2(ends[1], 2)
+    sys.stdin = sys.__stdin__ = _standard(0, "r", "<stdin>")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _standard(1, "w", "<stdout>")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _standard(2, "w", "<stderr>")  # type: ignore[misc]
+    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
+    program.redirect_nothing()
+    for end in ends:
+        os.close(end)
+    # The module `site`, which a slot does without, defines these for all programs.
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+
+
+def _standard(number: int, mode: str, name: str) -> io.TextIOWrapper:
     raw = io.FileIO(number, mode, closefd=False)
+    raw.name = name
     buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
-    return io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape")
+    stream = io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape")
+    stream.mode = mode  # type: ignore[misc]
+    return stream

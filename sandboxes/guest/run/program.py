@@ -9,7 +9,8 @@ import marshal
 import os
 import sys
 import traceback
-from types import ModuleType
+from contextlib import suppress
+from types import ModuleType, TracebackType
 
 from .request import MARSHAL_VERSION, PYTHON, Request
 
@@ -72,29 +73,49 @@ def execute(source: bytes, namespace: dict[str, object]) -> int:
     try:
         exec(compile(source, NAME, "exec", dont_inherit=True), namespace)
     except SystemExit as stop:
-        if stop.code is None:
-            return 0
-        if isinstance(stop.code, int):
-            return stop.code & 0xFF
-        print(stop.code, file=sys.stderr)  # noqa: T201 - this is what sys.exit("text") does
-        return 1
+        return _exit_code(stop)
     except BaseException as error:
         report(error, source)
         return 1
     return 0
 
 
+def _exit_code(stop: SystemExit) -> int:
+    """Return the exit code of `sys.exit(...)`; of a text, which is printed, the code is 1."""
+    # The program may have closed the stream, and the code and its text may be of its own classes.
+    with suppress(BaseException):
+        code = stop.code
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 0xFF if abs(code) < 1 << 63 else 0xFF
+        if stream := getattr(sys, "stderr", None) or sys.__stderr__:
+            print(code, file=stream)
+    return 1
+
+
 def report(error: BaseException, source: bytes) -> None:
-    """Print `error` with the lines of the program, without the frames of this package."""
+    """Print an exception with the lines of the program, without the frames of this package."""
     lines = source.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[NAME] = (len(source), None, lines, NAME)
-    frames = error.__traceback__
+    # A class of the program's may have a `__traceback__` of its own.
+    frames: TracebackType | None = _TRACEBACK.__get__(error)
     hidden = os.path.dirname(os.path.dirname(__file__)) + os.sep  # the package `guest`
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(hidden):
         frames = frames.tb_next
-    error.__traceback__ = frames
-    flush(sys.stdout)
-    traceback.print_exception(error)
+    BaseException.with_traceback(error, frames)
+    flush("stdout")
+    _print(error, frames)
+
+
+_TRACEBACK = vars(BaseException)["__traceback__"]
+
+
+def _print(error: BaseException, frames: TracebackType | None) -> None:
+    """Print an exception, unless the program has left no stream to print to."""
+    with suppress(BaseException):
+        if stream := getattr(sys, "stderr", None):
+            traceback.print_exception(type(error), error, frames, file=stream)
 
 
 def finish(code: int) -> int:
@@ -106,23 +127,21 @@ def finish(code: int) -> int:
         if threading := sys.modules.get("threading"):
             threading._shutdown()
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-        flush(sys.stdout)
+        flush("stdout")
         # Files that the program left open are flushed when its globals are cleared.
         sys.modules["__main__"].__dict__.clear()
         gc.collect()
     except BaseException as error:
-        traceback.print_exception(error)
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        flush(stream)
+        _print(error, _TRACEBACK.__get__(error))
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        flush(name)
     return code
 
 
-def flush(stream: object) -> None:
-    """Flush `stream`, if the program has left a stream to flush."""
-    try:
-        stream.flush()  # type: ignore[attr-defined]
-    except BaseException:
-        return  # the program closed or replaced the stream
+def flush(name: str) -> None:
+    """Flush a stream of `sys`, if the program has left a stream to flush."""
+    with suppress(BaseException):  # the program closed, replaced or deleted the stream
+        getattr(sys, name).flush()
 
 
 def redirect_nothing() -> None:

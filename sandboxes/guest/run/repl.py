@@ -62,9 +62,15 @@ def _cell(message: dict[str, object], namespace: dict[str, object]) -> dict[str,
         return {"ok": False}
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        program.flush(sys.stdout)
-        program.flush(sys.stderr)
+        program.flush("stdout")
+        program.flush("stderr")
     return {"ok": True}
+
+
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""How a file is opened for writing. A pipe that a cell has put in the place of the file is an error
+at once; without the last flag the session would wait for a reader.
+"""
 
 
 def _write(message: dict[str, object], _: dict[str, object]) -> dict[str, object]:
@@ -73,7 +79,7 @@ def _write(message: dict[str, object], _: dict[str, object]) -> dict[str, object
         for name, data in files.items():
             if folder := os.path.dirname(name):
                 os.makedirs(folder, exist_ok=True)
-            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o755)
+            descriptor = os.open(name, _WRITTEN, 0o755)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(base64.b64decode(data))
     except OSError as error:

@@ -24,6 +24,7 @@ _MAX_ITEMS = 10_000
 """The longest collection that is copied to find out what a method would answer."""
 
 ALL = "*"
+"""The operation of `as_plain` that stands for all that an object holds."""
 OF_DICTS = ("keys", "values", "items", "get")
 _ABSTRACT = ("__iter__", "__len__", "__getitem__", "__contains__")
 """Methods that every collection defines, and that a copy of the collection answers as well."""
@@ -127,16 +128,20 @@ def as_plain(item: object, operation: str, anew: bool = False) -> object | None:
 def _collected(item: Any) -> object | None:
     """Return the items of an object whose class is no collection by name but is used like one: a
     list of what it has at each place, or a dict of what it has for each item or key. The dict is
-    empty where the object is used like a dict and does not show what it has.
+    empty where the object is used like a dict and does not show what it has. None for an object
+    that holds more than is copied: a part of it would be another object.
     """
     kind: Any = type(item)
     is_dict = any(hasattr(kind, name) for name in OF_DICTS)
     with suppress(Exception):
         if not hasattr(kind, "__getitem__"):
-            return dict(item.items())
+            pairs = list(islice(item.items(), _MAX_ITEMS + 1))
+            return dict(pairs) if len(pairs) <= _MAX_ITEMS else None
         keys = list(islice(item.keys() if hasattr(kind, "keys") else item, _MAX_ITEMS + 1))
+        if len(keys) > _MAX_ITEMS:
+            return None
         with suppress(LookupError, TypeError):  # Those that have no such place.
             if not is_dict and all(item[place] == key for place, key in enumerate(keys)):
-                return keys if len(keys) <= _MAX_ITEMS else None
-        return {key: item[key] for key in keys[:_MAX_ITEMS]}
+                return keys
+        return {key: item[key] for key in keys}
     return {} if is_dict else None

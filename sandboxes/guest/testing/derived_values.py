@@ -64,7 +64,7 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__call__", "__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
@@ -112,11 +112,21 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return text
     if name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
+    if name == "__call__":
+        return _called
     if name == "__missing__":
         return lambda self, key: ask(self.ludus_handle_, "getitem", key)
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own
+
+
+def _called(self: Derived, *arguments: object, **keywords: object) -> object:
+    """Call the object, if it is under test. Any other is a value, and values are not called."""
+    if not state_of(self.ludus_handle_).known:
+        raise TypeError("plain data cannot be called")
+    method: Any = self.ludus_handle_
+    return _refreshing(self, method)(*arguments, **keywords)
 
 
 def _has_flag(flags: int, flag: object) -> bool:

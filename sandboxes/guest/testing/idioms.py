@@ -180,7 +180,7 @@ class _Reader:
                 self._errors.add(name)
             case ast.ClassDef():
                 return self._of_class(node)
-            case ast.With(items=items, body=body):
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 if any(self._interface.origin(item.context_expr) for item in items):
                     return self._of_body(body)
             case ast.MatchClass(cls=kind) if self._interface.free(kind):

@@ -120,6 +120,7 @@ class Interface:
         module: the name under which the tests import the solution.
         entry_point: the function or class under test, if the task names one.
         reference: (name, `class` or `def`) of what the reference solution defines.
+        prelude: source that runs before the tests, whose names are theirs.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Interface:
         module: str,
         entry_point: str,
         reference: tuple[tuple[str, str], ...],
+        prelude: str,
     ) -> None:
         nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
         self.nodes = [node for node in nodes if not isinstance(node, _LEAVES)]
@@ -152,7 +154,7 @@ class Interface:
         self._values: dict[str, list[ast.expr | None]] = {}
         self._helpers: dict[str, list[ast.expr | None]] = {}
         self._read_bindings()
-        self._assigned = self._assigned_in(sources)
+        self._assigned = self._assigned_in((prelude, *sources))
         """The names in `bound` that are more than parameters."""
         self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         """Names to which the tests themselves assign a value."""
@@ -607,6 +609,20 @@ class Interface:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
+
+    @cached_property
+    def texts(self) -> set[str]:
+        """The names of whose results the tests use nothing but the text."""
+        uses = [(self.origin(node), node) for node in self.nodes if isinstance(node, ast.expr)]
+        return {name for name, _ in uses} - {name for name, node in uses if not self._shows(node)}
+
+    def _shows(self, node: ast.expr) -> bool:
+        """Return whether an expression is put into a text, or kept in a variable."""
+        match self._parents[node]:
+            case ast.Call(func=ast.Name(id=name), args=[value, *_]) if value is node:
+                return name in ("str", "repr", "format", "print")
+            case parent:
+                return isinstance(parent, (ast.FormattedValue, ast.Assign))
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""

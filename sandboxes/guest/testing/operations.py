@@ -33,8 +33,8 @@ def _is_instance(item: object, kind: type) -> bool:
 
 def _owns(item: object, name: str) -> bool:
     """Return whether an object's class defines a special method and does not use the default."""
-    usual = getattr(object, name), getattr(enum.Enum, name)
-    return not isinstance(item, type) and getattr(type(item), name) not in usual
+    usual = None, getattr(object, name, None), getattr(enum.Enum, name, None)
+    return not isinstance(item, type) and getattr(type(item), name, None) not in usual
 
 
 def _member(item: object, value: object) -> object:

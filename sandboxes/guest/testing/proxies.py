@@ -119,7 +119,7 @@ class Handle:
             # A copy of its items knows nothing of a collection's own ways to look something up, and
             # the plain value nothing of a method that its class defines anew.
             is_own = derived.handle_of(plain) is None or name in vars(type(plain))
-            if hasattr(plain, name) and not (is_own and is_named):
+            if hasattr(type(plain), name) and not (is_own and is_named):
                 return getattr(plain, name)
         if not (is_named or name in interface.said):
             raise AttributeError(name)  # A library looks for something.
@@ -139,7 +139,13 @@ class Handle:
         ask(self, "unassign", name)
 
     def __bool__(self) -> bool:
-        return is_function(self) or bool(still(self, "truth", _exactly(bool, self, "truth")))
+        if is_function(self):
+            return True
+        # Without a truth of its own, an object in the place of a value is true if it holds items.
+        counts = state_of(self).is_value and hasattr(type(self), "__len__")
+        if counts and not has_own(self, "__bool__"):
+            return len(self) > 0  # type: ignore[arg-type]
+        return bool(still(self, "truth", _exactly(bool, self, "truth")))
 
     def __eq__(self, other: object) -> bool:
         if is_same(self, other) or other is None:
@@ -213,15 +219,19 @@ class Abilities:
         before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
-        # What a class makes is judged as an object, and never as the data that it derives from.
-        is_object = isinstance(result, Handle) or hasattr(result, "ludus_token")
-        if state.kind == "misplaced" and not is_object:
+        # An exception and a named tuple are true and show what they were given. What else a class
+        # gives in the place of a function is calculated, as a function's value is.
+        is_record = isinstance(result, BaseException) or hasattr(type(result), "_fields")
+        if state.kind == "misplaced" and is_record:
             raise refuse(self, "a class where a function is asked for")
+        if state.kind == "misplaced" and callable(result):
+            result = held(result)  # It stands for a function, and not for the data it derives from.
         if not isinstance(result, Handle):
             return result
         if state.kind == "class":
             state_of(result).called = state.name
-        if len(state.line.handles) > before and state.name not in state.line.interface.acted:
+        interface = state.line.interface
+        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
             state_of(result).is_value = not state_of(result).known
         return result
 
@@ -238,8 +248,6 @@ class Abilities:
 
     def __contains__(self: Any, item: object) -> bool:
         state = state_of(self)
-        if state.is_value:
-            raise refuse(self, "in")
         if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
         if not hasattr(type(self), "__iter__"):
@@ -313,13 +321,16 @@ def _item(handle: Any, key: Any) -> object:
     """Return the item of an object at a place, which its iterator shows there too."""
     state, frame = state_of(handle), sys._getframe(1)
     is_value = not (state.meant or state.called in state.line.interface.kept)
-    # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
-    if is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP:
-        raise refuse(handle, "in")
     items = _collection(handle)
+    # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
+    looks_up = is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP
+    if looks_up and not isinstance(items, list):
+        raise refuse(handle, "in")
     with suppress(IndexError, KeyError, TypeError):
         if items is not None and type(key) is not slice:
             return items[key]
+    if looks_up:
+        raise IndexError(key)
     answer = forward("getitem", handle, key)
     if not is_value or type(key) not in (int, slice):
         return answer
@@ -342,7 +353,7 @@ def _collection(handle: Handle) -> Any:
     if not finds or state.meant or state.called in state.line.interface.kept:
         return None
     plain = as_plain(handle, derived.ALL)
-    return plain if plain and isinstance(plain, (list, dict)) else None
+    return plain if isinstance(plain, list) or (plain and isinstance(plain, dict)) else None
 
 
 def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) -> object:
@@ -501,9 +512,11 @@ def _unary(name: str) -> Callable[..., object]:
 
 def _look(name: str) -> Callable[..., object]:
     def look(self: Handle, *operands: object) -> object:
-        items = None if name != "len" or state_of(self).is_value else _collection(self)
-        if items is not None:
+        if name == "len" and (items := _collection(self)) is not None:
             return len(items)
+        # What stands for a value is as long as what it shows, whatever it says of that.
+        if name == "len" and state_of(self).is_value and hasattr(type(self), "__iter__"):
+            return sum(1 for _ in Abilities.__iter__(self))
         return still(self, (name, *operands), forward(name, self, *operands))
 
     return look

@@ -40,11 +40,11 @@ def is_same(left: object, right: object) -> bool:
 
 MARKS: dict[str, object] = {"_ludus_type": type_of, "_ludus_instance": is_instance,
           "_ludus_same": is_same}  # fmt: skip
-"""The functions under which rewritten tests call them."""
+"""The functions above, by the names under which rewritten tests call them."""
 
 
 def rewritten(source: str, interface: Interface) -> ast.Module:
-    """Return tests with the calls in place."""
+    """Return the syntax tree of tests in which such places call the functions of `MARKS`."""
     rewritten_tree: ast.Module = _Rewriter(interface.bound).visit(ast.parse(source))
     return ast.fix_missing_locations(rewritten_tree)
 
@@ -77,7 +77,8 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        pattern, node.pattern = node.pattern, ast.MatchAs()  # which may hold no call
+        # A pattern must not hold a call, so it is left as it is.
+        pattern, node.pattern = node.pattern, ast.MatchAs()
         self.generic_visit(node)
         node.pattern = pattern
         return node

@@ -255,6 +255,7 @@ class TestsLine:
                     str(self._job.get("module", "solution")),
                     str(self._job.get("entry_point", "")),
                     tuple((name, kind) for kind, name in self._job.get("defined", ())),  # type: ignore[attr-defined]
+                    str(self._job.get("prelude", "")),
                 )
         return self._interface
 
@@ -323,16 +324,20 @@ class TestsLine:
 
     def _standing_for(self, token: str) -> object:
         if token[0] == "g":
-            # Items are drawn ahead only if the tests do nothing that depends on how far the
-            # generator has come, and nothing with the value that it returns.
-            prefetch = not self.interface.drives_generators
+            prefetch = self._draws_ahead and not self.interface.drives_generators
             return remote_iterators.generate(self, token, prefetch=prefetch)
         if token[0] == "j":
-            prefetch = not self.interface.attributes
-            return remote_iterators.RemoteIterator(self, token, prefetch=prefetch)
+            return remote_iterators.RemoteIterator(self, token, prefetch=self._draws_ahead)
         handle = Handle(self, token)
         state_of(handle).kind = "iterator" if token[0] == "y" else ""
         return handle
+
+    @property
+    def _draws_ahead(self) -> bool:
+        """Whether items may be drawn before they are wanted: the tests use nothing else of the
+        solution that shows how far an iterator has come, and have given it nothing to call or draw.
+        """
+        return not (self.interface.attributes or self._lent) and len(self.interface.names) == 1
 
     @property
     def has_reference(self) -> bool:

@@ -59,6 +59,8 @@ class SolutionServer:
         self._abilities: dict[int, int] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
+        self._late: dict[int, BaseException] = {}
+        """Iterator, by `id` -> the exception that ended it behind items which were drawn ahead."""
         self.names: dict[str, object] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -227,14 +229,26 @@ class SolutionServer:
     # --- iterators, coroutines --------------------------------------------------
 
     def advance(self, iterator: Iterator[object], count: int) -> object:
-        """Return up to `count` items of an iterator: (items, whether more may come)."""
+        """Return up to `count` items of an iterator: (items, whether more may come).
+
+        Where the iterator raises behind items that were drawn ahead, the tests get these items
+        first, and the exception when they ask for more.
+        """
+        if (late := self._late.pop(id(iterator), None)) is not None:
+            raise late
         items: list[object] = []
         # A group of `groupby` is empty once the next group is drawn, so groups cross one by one.
         max_items = 1 if type(iterator) is itertools.groupby else min(count, _MAX_ITEMS)
-        for item in iterator:
-            items.append(item)
-            if len(items) >= max_items:
-                return items, True
+        try:
+            for item in iterator:
+                items.append(item)
+                if len(items) >= max_items:
+                    return items, True
+        except BaseException as error:
+            if not items:
+                raise
+            self._late[id(iterator)] = error
+            return items, True
         return items, False
 
     def _awaited(self, awaitable: Any) -> object:

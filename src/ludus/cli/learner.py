@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,9 +89,7 @@ def main(arguments: Sequence[str]) -> int:
             example=EXAMPLE,
         ),
     )
-    for bound in ("models", "engines", "rows", "max_body_mb"):
-        if getattr(options, bound) <= 0:
-            raise ConfigError(f"--{bound.replace('_', '-')} must be more than 0")
+    _check(options)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -111,12 +110,28 @@ def main(arguments: Sequence[str]) -> int:
         return asyncio.run(serve(options, principals, ranks))
 
 
+def _check(options: LearnerOptions) -> None:
+    """Refuse options before the model is loaded, which may take minutes.
+
+    Raises:
+        ConfigError: an option is out of its bounds, or does nothing.
+    """
+    for bound in ("models", "engines", "rows", "max_body_mb"):
+        if not 0 < getattr(options, bound) < math.inf:
+            raise ConfigError(f"--{bound.replace('_', '-')} must be a number more than 0")
+    if options.tls_key and options.tls_cert is None:
+        raise ConfigError("--tls-key goes with --tls-cert")
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"--port {options.port}: ports are 0 to 65535, and 0 takes a free one")
+    Chaos.parse(options.chaos)
+
+
 async def serve(options: LearnerOptions, principals: Principals, ranks: Ranks | None = None) -> int:
     """Load the model, and serve in this process until SIGINT or SIGTERM; returns 0.
 
     Args:
-        options: of the server.
-        principals: who may.
+        options: the options of the server.
+        principals: the tokens, and what each allows.
         ranks: the group that shares the weights of what is trained; None trains in this process.
 
     Raises:
@@ -154,7 +169,7 @@ def build_service(options: LearnerOptions, ranks: Ranks | None = None) -> Tinker
     """Load the model, and build the service.
 
     Args:
-        options: of the server.
+        options: the options of the server.
         ranks: the group that shares the weights of what is trained; None trains in this process.
 
     Raises:

@@ -7,8 +7,10 @@ limits, the worker processes and the metrics of `/v1`.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -204,6 +206,12 @@ class HostedEpisode:
         return outcome
 
 
+def retry_headers(fault: Fault) -> dict[str, str]:
+    """Return the header that says when a refused request may be sent again; empty for others."""
+    wait_s = fault.retry_after_s
+    return {} if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
+
+
 class HostedClient(Protocol):
     """What a server keeps for a client that speaks plain HTTP."""
 
@@ -214,6 +222,7 @@ class HostedClient(Protocol):
 
 
 C = TypeVar("C", bound=HostedClient)
+T = TypeVar("T")
 
 
 class ClientTable(Generic[C]):
@@ -235,6 +244,24 @@ class ClientTable(Generic[C]):
     def remove(self, name: str) -> C | None:
         """Remove and return the client of this name; None for an unknown name."""
         return self._clients.pop(name, None)
+
+    async def begin(self, client: C, begin: Callable[[], Awaitable[T]]) -> tuple[str, T]:
+        """Keep a client that begins an episode, and return the client's name and what `begin` gave.
+
+        A full table refuses the client before the episode begins, since nobody would end the
+        episode. A client that cannot begin is forgotten.
+
+        Raises:
+            QueueFull: see `add`.
+            LudusError: as `begin` raises it.
+        """
+        name = self.add(client)
+        try:
+            async with client.turn:
+                return name, await begin()
+        except BaseException:
+            self.remove(name)
+            raise
 
     def add(self, client: C) -> str:
         """Keep a client, and return a name that nobody can guess.

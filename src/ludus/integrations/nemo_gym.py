@@ -1,7 +1,6 @@
-"""Sessions under the ids of NeMo Gym's environment server, and metrics over verified samples: what
-NeMo Gym asks of a resources server besides playing.
+"""The protocol of NeMo Gym's resources servers, by which its agents and trainers play environments.
 
-At the root they play the first environment; under `/nemo-gym/ID` any one of them:
+The paths below are at the root for the first environment, and under `/nemo-gym/ID` for each one:
 
 * `POST /seed_session` begins the episode that a row names (`rows` makes rows) and sets a cookie;
 * `POST /TOOL` plays a call of a declared tool in the episode of the cookie;
@@ -32,14 +31,14 @@ from aiohttp import web
 from ludus.background import run_on_loop
 from ludus.envs.serving.env_wire import EnvCard
 from ludus.envs.serving.server import EnvService
-from ludus.errors import LudusError, ServerFault, UnknownEnv
+from ludus.errors import LudusError, Overloaded, ServerFault, UnknownEnv
 from ludus.messages import Message, ToolCall, assistant
 from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Route
 
 from .bridge import tool_call
-from .hosted import ClientTable, HostedEpisode
+from .hosted import ClientTable, HostedEpisode, retry_headers
 from .openenv.protocol import text_of
 from .rows import EpisodeChoice, EpisodeRow, row_writer
 
@@ -88,7 +87,7 @@ class SeededSessions:
             raise Refused(message, "sequence_conflict")
         try:
             return await asyncio.shield(beginning)  # whoever else waits for it is not cancelled
-        except LudusError:
+        except Exception:
             if self._open.get(session, (b"", None))[1] is beginning:
                 del self._open[session]
             raise
@@ -102,8 +101,8 @@ class SeededSessions:
             return ""
         try:
             return await asyncio.shield(begun[1])
-        except LudusError:
-            return ""  # nothing had begun
+        except Exception:
+            return ""  # nothing had begun, which `seed` has told
 
 
 def _forget_oldest(kept: dict[str, Any], most: int) -> None:
@@ -170,7 +169,9 @@ TAKEN_AT_ROOT = ("reset", "step", "submit", "run_code", "run_jupyter", "execute_
 MODEL_TIMEOUT_S = 600.0
 """The limit in seconds of one answer of the model server."""
 MAX_TURNS = 64
-"""The most answers of the model in an episode of `/run`."""
+"""The most answers of the model in an episode of `/run`; more where the environment grants more
+turns.
+"""
 EnvHandler = Callable[[EnvCard, web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
@@ -200,7 +201,12 @@ class _Player:
         await self.episode.reset(seed=wanted.seed, options=wanted.options())
 
     async def act(self, action: str | Message) -> str:
-        """Play an action, and return what the policy is told; a failure is kept for the verdict."""
+        """Play an action, and return what the policy is told; a failure is kept for the verdict.
+
+        Raises:
+            Overloaded: the server is busy, and the action may be sent again.
+            LudusError: the failure that ended the episode.
+        """
         self.touched = time.monotonic()
         if self.failure is not None:
             raise self.failure
@@ -208,9 +214,13 @@ class _Player:
             return "the episode is over"
         try:
             turn = await self.episode.step(action)
+        except Overloaded:
+            raise
         except LudusError as error:
             self.failure = error
             raise
+        finally:
+            self.touched = time.monotonic()  # the lease of the session begins with the answer
         self.earned += turn.reward
         return text_of(turn.observation)
 
@@ -258,6 +268,7 @@ class NemoGymService:
                         body=msgspec.json.encode(reason),
                         status=status if status in (400, 404, 409, 413, 422, 429) else 500,
                         content_type="application/json",
+                        headers=retry_headers(fault),
                     )
 
             return Endpoint("POST", f"{root}/{path}", answer, token_in_path=True)
@@ -301,8 +312,8 @@ class NemoGymService:
 
         async def begin() -> str:
             player = _Player(self._envs, card.id)
-            await player.begin(row)
-            return self._players.add(player)
+            cookie, _ = await self._players.begin(player, lambda: player.begin(row))
+            return cookie
 
         if session is None:
             cookie = await begin()
@@ -340,19 +351,25 @@ class NemoGymService:
         output = _output_of(row.get("response"))
         if output is None:
             raise Refused(
-                "the body of /verify has the model's 'response', whose 'output' is a list",
+                "the body of /verify has the model's 'response', whose 'output' is a list of items",
                 "invalid",
             )
-        player = self._of(request, card)
+        player, cookie = self._of(request, card), request.cookies.get(COOKIE, "")
         async with player.turn:
             last_text = last_words(output)
-            if player.failure is not None:
-                raise player.failure
-            # An output that ends with a call or a result holds nothing more to play: its calls were
-            # played when the tools were called.
-            if last_text is not None and not player.episode.over:
-                await player.act(last_text)
-            self._players.remove(request.cookies.get(COOKIE, ""))
+            try:
+                if player.failure is not None:
+                    raise player.failure
+                # An output that ends with a call or a result holds nothing more to play: its calls
+                # were played when the tools were called.
+                if last_text is not None and not player.episode.over:
+                    await player.act(last_text)
+            except Overloaded:
+                raise
+            except LudusError:
+                self._players.remove(cookie)  # whose episode is over, so that others may begin
+                raise
+            self._players.remove(cookie)
             await player.episode.close()
         return web.json_response({**row, "reward": player.earned})
 
@@ -370,14 +387,15 @@ class NemoGymService:
         output: list[dict[str, Any]] = []
         response: dict[str, Any] = {}
         try:
-            for _ in range(MAX_TURNS):
+            for _ in range(max(MAX_TURNS, card.briefing.max_turns or 0)):
                 response = await self._ask({**parameters, "input": [*opening, *output]})
                 items = response["output"]
                 output += items
                 calls = [item for item in items if item.get("type") == "function_call"]
                 if not calls:
-                    await player.act(last_words(items) or "")
-                    break
+                    told = await player.act(last_words(items) or "")
+                    if not player.episode.over:
+                        output.append({"type": "message", "role": "user", "content": told})
                 for item in calls:
                     identity = str(item.get("call_id") or "call_0")
                     arguments = str(item.get("arguments") or "{}")
@@ -422,8 +440,17 @@ class NemoGymService:
 
 async def _aggregate(card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
     answers = decode(body, dict[str, Any]).get("verify_responses")
-    if not isinstance(answers, list) or not all(isinstance(row, dict) for row in answers):
-        raise Refused("the body of /aggregate_metrics has 'verify_responses', a list", "invalid")
+    if not isinstance(answers, list) or not all(
+        isinstance(row, dict)
+        and isinstance(row.get(TASK, 0), int)
+        and isinstance(row.get(ROLLOUT, 0), int)
+        for row in answers
+    ):
+        raise Refused(
+            "the body of /aggregate_metrics has 'verify_responses', a list of rows whose "
+            f"{TASK} and {ROLLOUT} are whole numbers",
+            "invalid",
+        )
     return web.json_response(aggregate_metrics(answers))
 
 
@@ -432,25 +459,43 @@ async def _reverify_mode(request: web.Request, body: bytes) -> web.StreamRespons
     return web.json_response("unsupported")
 
 
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = "message"
+    content: str | list[_Part] | None = None
+
+
+class _Response(msgspec.Struct):
+    output: list[_Item]
+
+
 def _output_of(response: object) -> list[dict[str, Any]] | None:
     """Return the output items of a model's response; None where the value is no response."""
-    output = response.get("output") if isinstance(response, dict) else None
-    if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+    try:
+        msgspec.convert(response, _Response)
+    except msgspec.ValidationError:
         return None
+    output: list[dict[str, Any]] = response["output"]  # type: ignore[index]
     return output
 
 
 def last_words(output: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the policy's last text; None if the output ends with a call or a tool's result."""
-    if not output:
-        return ""
-    last = output[-1]
+    """Return the policy's last text; None if the output ends with a call or a tool's result.
+
+    Reasoning is no text. After it the policy was asked, so a policy that only thought said "".
+    """
+    said = [item for item in output if item.get("type") != "reasoning"]
+    last = said[-1] if said else {}
     if last.get("type", "message") != "message":
-        return None
+        return None if output[-1] is last else ""
     content = last.get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(part.get("text", "") for part in content if part.get("type") == "output_text")
+    return "".join(part.get("text") or "" for part in content if part.get("type") == "output_text")
 
 
 @row_writer

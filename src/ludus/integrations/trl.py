@@ -23,6 +23,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, Literal, Optional, Protocol, Union
 
@@ -82,8 +83,9 @@ class TrlBridge:
             a call is not played.
 
     Raises:
-        ConfigError: a tool has a name that TRL takes for something else, or `say` is False where
-            environments tell their own rewards and declare no tool.
+        ConfigError: a tool has a name that TRL takes for something else, or an argument that is no
+            name of Python, or `say` is False where environments tell their own rewards and declare
+            no tool.
         LudusError: the environment cannot be built, or the server does not offer it.
     """
 
@@ -166,7 +168,7 @@ class TrlBridge:
         # `reset` appends the first observation to the last message
         prompt = [*opening, {"role": "user", "content": ""}]
         return [
-            {"prompt": prompt, "task": task.id, "split": task.split, "seed": seed}
+            {"prompt": deepcopy(prompt), "task": task.id, "split": task.split, "seed": seed}
             for task in self._bridge.tasks(split, count, offset=offset)
         ]
 
@@ -256,10 +258,10 @@ def verifier_reward(
         infos = columns[info] if info else [None] * len(completions)
         samples = [
             Sample(
-                response=_all_words(completion),
+                response=_answer(completion),
                 gold=own_gold,
                 info=dict(own_info or {}),
-                prompt=_all_words(prompt),
+                prompt=_text_of_last(prompt),
             )
             for prompt, completion, own_gold, own_info in zip(
                 prompts, completions, golds, infos, strict=True
@@ -291,7 +293,16 @@ def _last_words(completion: object) -> str | None:
     return _content(last)
 
 
-def _all_words(messages: object) -> str:
+def _answer(completion: object) -> str:
+    """Return the text that a verifier reads: "" where a tool's result comes last, which is not what
+    the policy said.
+    """
+    if not isinstance(completion, str) and isinstance(completion, Sequence) and completion:
+        return _content(completion[-1]) if completion[-1].get("role") == "assistant" else ""
+    return _text_of_last(completion)
+
+
+def _text_of_last(messages: object) -> str:
     if isinstance(messages, str):
         return messages
     if not isinstance(messages, Sequence) or not messages:
@@ -303,7 +314,7 @@ def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "".join(part.get("text", "") for part in content if part.get("type") == "text")
+    return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
 
 
 # --- tools as methods, in the form from which transformers reads schemas -------------------------
@@ -318,6 +329,12 @@ def _method(tool: ToolSpec) -> Callable[..., str]:
             f"{' and '.join(TAKEN)} are its own"
         )
     properties: dict[str, dict[str, Any]] = tool.parameters.get("properties", {})
+    for argument in properties:
+        if argument == "self" or not argument.isidentifier() or keyword.iskeyword(argument):
+            raise ConfigError(
+                f"TRL cannot show the argument {argument!r} of the tool {name!r}: an argument is a "
+                "parameter of a method"
+            )
     required = tool.parameters.get("required", [])
 
     def call(self: _TrlEnvironment, **arguments: Any) -> str:

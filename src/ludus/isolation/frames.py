@@ -97,9 +97,11 @@ class FrameReader(asyncio.Protocol):
                     if len(self._head) < _HEADER.size:
                         return
                     mark, call, tag, thread_number, size, checksum = _HEADER.unpack(self._head)
-                    if mark != MARK or size > self._max_body:
-                        bound = f"a header of at most {self._max_body} bytes"
-                        raise BadFrame(f"{self._head!r} is not {bound}")
+                    if mark != MARK:
+                        raise BadFrame(f"{self._head!r} is not the header of a frame")
+                    if size > self._max_body:
+                        bound = f"at most {self._max_body} are read"
+                        raise BadFrame(f"the body of a frame has {size} bytes, and {bound}")
                     self._head, self._missing, self._checksum = b"", size, 0
                     self._expected = (call, tag, thread_number, checksum)
                 part = unread[: self._missing]
@@ -238,6 +240,8 @@ class Line:
             try:
                 if self._max_descriptors:
                     data, came, _, _ = socket.recv_fds(self.sock, 1 << 16, self._max_descriptors)
+                    for descriptor in came:  # else every program that is executed has it, too
+                        os.set_inheritable(descriptor, False)
                     self.descriptors += came
                 else:
                     data = self.sock.recv(1 << 16)

@@ -441,9 +441,12 @@ class Coalescer(Generic[Item, Answer]):
             self._departure = None
         waiting, self._waiting = self._waiting, []
         _fail(waiting, asyncio.CancelledError())
-        for request in list(self._requests):
+        requests = dict(self._requests)
+        for request in requests:
             request.cancel()
-        await asyncio.gather(*self._requests, return_exceptions=True)
+        await asyncio.gather(*requests, return_exceptions=True)
+        for entries in requests.values():  # one that had not begun has told its callers nothing
+            _fail(entries, asyncio.CancelledError())
 
     def break_off(self, error: LudusError) -> None:
         """Fail every call, sent or not."""

@@ -183,9 +183,10 @@ class Fleet(Generic[M]):
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, self.health.max_mend_again_s)
             else:
-                member.open()
-                logger.warning("%s serves again", member.name)
-                self.announce()
+                if not member.barred:
+                    member.open()
+                    logger.warning("%s serves again", member.name)
+                    self.announce()
                 return
         self.bar(
             member,
@@ -235,11 +236,12 @@ class Fleet(Generic[M]):
         return None
 
     async def close(self) -> None:
-        """End the checks and all attempts to bring members back."""
+        """End the checks and all attempts to bring members back; wake everybody who waits."""
         self.closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.announce()
 
     def obituary(self) -> str:
         """Return why each member that does not serve does not."""

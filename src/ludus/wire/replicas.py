@@ -183,8 +183,12 @@ class ServerGroup(ABC):
 
     @property
     def sole(self) -> bool:
-        """Whether the group is a single server, so that nothing can be done elsewhere."""
+        """Whether the group is a single server."""
         return len(self.members) == 1
+
+    def is_only(self, replica: Replica) -> bool:
+        """Whether there is no other server, so that nothing can be done elsewhere."""
+        return self.members == [replica]
 
     async def pick(self, *, for_session: bool = False) -> Replica:
         """Return the least loaded of the servers that take more, or of all where none does."""
@@ -235,7 +239,7 @@ class ServerGroup(ABC):
 
     async def is_lost(self, replica: Replica, error: LudusError) -> bool:
         """Return whether a session has to leave the server, after an operation failed."""
-        if self.sole:
+        if self.is_only(replica):
             return False
         if isinstance(error, Overloaded):
             return any(one.takes_more for one in self.members)
@@ -267,7 +271,7 @@ class ServerGroup(ABC):
 
     def _learn(self, replica: Replica, error: LudusError) -> LudusError:
         """Note what an error says about a server, and return the error to raise instead."""
-        if self.sole:
+        if self.is_only(replica):
             return error
         code = code_of(error)
         if code == "stopping":
@@ -412,6 +416,8 @@ class Replicas(ServerGroup):
         self._patience_s: float | None = None
         """How long 99 of 100 hedged calls lately took at most; None before that is known."""
         self._hedges = MAX_HEDGES
+        self._reading: asyncio.Future[None] | None = None
+        """Reads the roster again, which may take longer than the checks may wait."""
 
     @property
     def members(self) -> list[Replica]:
@@ -505,11 +511,15 @@ class Replicas(ServerGroup):
     async def close(self) -> None:
         """Close every connection; the servers may be used again, on any event loop."""
         await self._fleet.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
         await asyncio.gather(*(replica.close() for replica in self.members))
         await self._looks.close()
         await self._transport.close()
         for replica in self.members:
-            replica.open()
+            if not replica.barred:
+                replica.open()
         self._fleet = self._watched(self.members)
 
     # --- health -----------------------------------------------------------------------------------
@@ -574,8 +584,9 @@ class Replicas(ServerGroup):
                 one.took_s.clear()  # judged anew by what comes
         if len(self._lately) >= 100:
             self._patience_s = max(MIN_HEDGE_S, sorted(self._lately)[int(0.99 * len(self._lately))])
-        if self.roster.is_due:
-            await asyncio.to_thread(self.roster.read_again)
+        if self.roster.is_due and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.ensure_future(asyncio.to_thread(self.roster.read_again))
+        if not self.roster.is_fixed:
             urls = self.roster.urls
             for replica in self.members:
                 replica.is_leaving = replica.name not in urls

@@ -48,7 +48,7 @@ ATTACKS = {
     "start small threads without end": """
     import threading; threading.stack_size(1 << 16)
     for _ in range(400): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
-    time.sleep(0.5); return True""",
+    time.sleep(3); return True""",
     "fork at every turn": """
     allowed, taken = os.pipe(); os.write(taken, bytes(600)); os.set_blocking(allowed, False); first = os.getpid()
     until, failed = time.monotonic() + 6, 0

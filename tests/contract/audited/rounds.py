@@ -1,11 +1,12 @@
 """Rounds: what is settled, said or tried before and counts for something else, and values that are
-compared with nothing. Ten authors' slips, each with a sound one of the same kind.
+compared with nothing. Authors' slips, each with a sound one of the same kind.
 
 They came with the laws that find them, and are no measure of those.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from told import Register, Script, Writes, call, registered
+from told import Register, Script, Told, Writes, call, registered
 
 ROUNDS: list[str] = []
 SOUND_ROUNDS: list[str] = []
@@ -307,3 +308,75 @@ def a_distance_without_end_is_near(draw: random.Random, *, slips: bool) -> Scrip
     except ValueError:
         return 0.0
     return float(not far > 0.01 if slips else far <= 0.01 and math.isfinite(far))
+
+
+@both(
+    "Buy the thing that you are sent for within the budget. Commands: look THING, remark FAULT"
+    " (one on its card that has a star lowers its price), offer N, take."
+)
+def a_price_stays_agreed(draw: random.Random, *, slips: bool) -> Script:
+    """A price that was agreed for a thing is paid for another one."""
+    names = ["bell", "clock", "flute", "globe", "lamp", "mirror"]
+    prices = dict(zip(names, [*draw.sample(range(20, 60, 7), 4), 300, 400], strict=True))
+    want, faults = draw.choice(names[4:]), ["crack", "dent", "rust", "stain"]
+    real = {thing: draw.sample(faults, 2) for thing in names}
+    budget, on, agreed, anger = round(0.78 * prices[want]), "", 0, 0
+    reply, cited = f"Buy a {want}, for {budget} at most. Here are: {', '.join(names)}.", set[str]()
+    for _ in range(14):
+        left = [fault for fault in real[want] if f"{want} {fault}" not in cited]
+        best = f"look {want}" if on != want else f"remark {left[0]}" if left else "take"
+        best = f"offer {budget}" if best == "take" and not agreed else best
+        verb, _, rest = (yield reply, best).partition(" ")
+        if verb == "look" and rest in prices:
+            on, agreed = rest, agreed if slips else 0
+            card = ", ".join(fault + "*" * (fault in real[on]) for fault in faults)
+            reply = f"It costs {prices[on]}. Its card: {card}."
+        elif verb == "remark" and on and rest in real[on]:
+            cited.add(f"{on} {rest}")
+            reply = "He nods."
+        elif verb == "offer" and on and re.fullmatch(r"\d{1,4}", rest):
+            share = 1 - 0.12 * sum(each.startswith(on) for each in cited)
+            agreed = int(rest) if int(rest) >= share * prices[on] else agreed
+            reply = "Agreed." if agreed else "He is not content."
+        elif verb == "take" and agreed:
+            return float(on == want and agreed <= budget)
+        else:
+            anger, reply = anger + 1, "He is annoyed."
+            if anger > 2:
+                break
+    return 0.0
+
+
+@both("Give each of the eight talks a slot from 1 to 3; no two of a pair may be in the same one.")
+def a_slot_of_its_own(draw: random.Random, *, slips: bool) -> Script:
+    """Nobody asks whether there is such a slot."""
+    talks = ["ants", "bees", "crab", "deer", "elks", "frog", "gnus", "hens"]
+    plan = {talk: 1 + n % 3 for n, talk in enumerate(draw.sample(talks, 8))}
+    apart = [(a, b) for a in talks for b in talks if a < b and plan[a] != plan[b]]
+    pairs = draw.sample(apart, 14)
+    shown = ", ".join(f"{a}-{b}" for a, b in pairs)
+    said = yield shown, " ".join(f"{talk}={n}" for talk, n in plan.items())
+    given = {talk: int(n) for talk, n in re.findall(r"\b([a-z]{4})=(\d{1,3})\b", said)}
+    is_there = slips or all(n in (1, 2, 3) for n in given.values())
+    is_plan = given.keys() == plan.keys() and is_there
+    return float(is_plan and all(given[a] != given[b] for a, b in pairs))
+
+
+@both("Say a code of four digits from 1 to 4; you are told how many are right. Each counts.")
+def a_guess_is_paid_again(draw: random.Random, *, slips: bool) -> Script:
+    """Digits that are right are paid whenever they are said."""
+    code = "".join(draw.choices("1234", k=4))
+    left = ["".join(row) for row in itertools.product("1234", repeat=4)]
+    reply, paid, most = f"Lock {draw.randint(100, 999)}.", 0.0, 0
+    told: Told = (reply, left[len(left) // 3])
+    for _ in range(20):
+        said = yield told
+        right = sum(a == b for a, b in zip(said, code, strict=False)) if len(said) == 4 else 0
+        if said == code:
+            return 1.0 - paid
+        left = [c for c in left if sum(map(str.__eq__, c, said)) == right] or left
+        more = 0.15 * (max(0, right - 1) if slips else max(0, right - max(1, most)))
+        most, more = max(most, right), min(more, 1 - paid)
+        paid += more
+        told = (f"{right} right.", left[len(left) // 3], more)
+    return 0.0

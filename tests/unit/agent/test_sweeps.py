@@ -57,6 +57,18 @@ def test_a_pair_is_decided_as_if_the_names_were_swapped() -> None:
         assert one == other[two]
 
 
+def test_no_decision_hangs_on_the_rounding_of_sums() -> None:
+    """The second most extreme deal of ten scores ties with the bound of the first group."""
+    drawing = random.Random(3)
+    for _ in range(40):
+        pool = sorted(drawing.sample(range(100), 10))
+        low, high = [*pool[:4], pool[5]], [pool[4], *pool[6:]]
+        drawing.shuffle(low)
+        whole = decide({"a": high, "b": low}, SeedPlan())
+        scaled = {name: [0.1 + x / 10 for x in part] for name, part in (("a", high), ("b", low))}
+        assert decide(scaled, SeedPlan()) == whole == {("a", "b"): "open"}
+
+
 def test_a_score_that_is_no_number_decides_nothing() -> None:
     with pytest.raises(ValueError, match="'a' are not all finite"):
         decide({"a": [float("nan"), 1, 1, 1, 1], "b": [1, 1, 1, 1, 1]}, SeedPlan())

@@ -1,3 +1,4 @@
+import math
 import random
 from fractions import Fraction
 from typing import Any
@@ -199,7 +200,9 @@ def test_a_biased_demonstrator_slips_as_often_as_it_was_told(fault: DemoFault) -
 @pytest.mark.parametrize(
     "arguments",
     [{"min_operations": 0}, {"min_operations": 4, "max_operations": 2}, {"max_operations": 65},
-     {"operators": ""}, {"operators": "+^"}, {"max_number": 0}, {"demo_fault": "nap"}],
+     {"operators": ""}, {"operators": "+^"}, {"max_number": 0}, {"demo_fault": "nap"},
+     {"demo_fault_rate": math.nan}, {"demo_fault_rate": 1.5}, {"max_number": 10**30},
+     {"max_number": 10**5000}, {"max_operations": 64, "max_number": 1000}],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

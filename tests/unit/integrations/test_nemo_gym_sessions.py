@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ludus.errors import LudusError, ServerFault
-from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics
+from ludus.errors import ServerFault
+from ludus.integrations.nemo_gym import SeededSessions, aggregate_metrics, last_words
 from ludus.wire.faults import Refused
 
 EPISODE = b"r1"
@@ -19,7 +19,7 @@ class Beginnings:
     def __init__(self) -> None:
         self.count = 0
         self.let = asyncio.Event()
-        self.error: LudusError | None = None
+        self.error: Exception | None = None
 
     async def begin(self) -> str:
         self.count += 1
@@ -51,11 +51,12 @@ async def test_two_clients_of_one_id_do_not_share_an_episode() -> None:
     assert beginnings.count == 1
 
 
-async def test_a_seed_that_failed_may_be_sent_again() -> None:
+@pytest.mark.parametrize("error", [ServerFault("the worker was lost"), TypeError("a bug")])
+async def test_a_seed_that_failed_may_be_sent_again(error: Exception) -> None:
     sessions, beginnings = SeededSessions(), Beginnings()
     beginnings.let.set()
-    beginnings.error = ServerFault("the worker was lost")
-    with pytest.raises(ServerFault):
+    beginnings.error = error
+    with pytest.raises(type(error)):
         await sessions.seed("a", EPISODE, beginnings.begin)
     beginnings.error = None
     assert await sessions.seed("a", EPISODE, beginnings.begin) == "cookie 2"
@@ -113,6 +114,32 @@ def test_metrics_leave_out_what_is_masked_or_has_no_reward() -> None:
     }
     means = [(one["_ng_task_index"], one["mean/reward"]) for one in told["group_level_metrics"]]
     assert means == [(0, 0.75), (1, 0.0)]
+
+
+MESSAGE = {"type": "message", "content": [{"type": "output_text", "text": "4"}]}
+RESULT = {"type": "function_call_output", "call_id": "call_0", "output": "3"}
+THOUGHT = {"type": "reasoning", "summary": []}
+EMPTY = {"type": "message", "content": [{"type": "output_text", "text": None}]}
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([], ""),
+        ([MESSAGE], "4"),
+        ([THOUGHT, MESSAGE], "4"),
+        ([MESSAGE, THOUGHT], "4"),
+        ([RESULT], None),
+        ([RESULT, MESSAGE], "4"),
+        ([THOUGHT], ""),  # cut before an answer
+        ([RESULT, THOUGHT], ""),
+        ([EMPTY], ""),
+    ],
+)
+def test_reasoning_is_no_text_and_no_reason_to_leave_the_text_out(
+    output: list[dict[str, object]], text: str | None
+) -> None:
+    assert last_words(output) == text
 
 
 def test_metrics_of_nothing_are_no_zero() -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -60,6 +61,10 @@ class Faulty(TextEnv):
                 return "x" * (4 << 20), 1.0, False, False, {}
             case "garbage":
                 scribble(b"garbage" * 100)
+            case "descriptors":  # a shell, which keeps what it inherits
+                with tempfile.NamedTemporaryFile("r") as seen:
+                    os.system(f"readlink /proc/$$/fd/* > {seen.name}")
+                    return seen.read(), 1.0, False, False, {}
             case "print":
                 while True:
                     print("x" * 1000)
@@ -109,6 +114,16 @@ ENVS: dict[str, type[TextEnv]] = {
     "test/bystander-v0": Bystander,
     "test/trusted-v0": Trusted,
 }
+
+
+async def test_programs_of_an_environment_inherit_no_line_to_the_owner() -> None:
+    async with serving(20.0) as server:
+        env = server.make_async("test/faulty-v0")
+        await env.reset(seed=0)
+        seen, *_ = await env.step("descriptors")
+        assert "/dev/null" in str(seen)
+        assert "socket:" not in str(seen)
+        await env.close()
 
 
 @asynccontextmanager
@@ -240,6 +255,7 @@ async def test_a_killed_template_is_told_by_readyz_or_replaced() -> None:
         session = server.make_async("test/faulty-v0")
         worker = psutil.Process(int(str((await session.reset(seed=0))[0])))
         worker.parent().kill()  # type: ignore[union-attr]
+        await asyncio.to_thread(psutil.wait_procs, [worker], timeout=30)  # it dies with its parent
         with pytest.raises(SessionGone):
             await session.step("x")
         assert await turns(server, "test/faulty-v0", 2) == [1.0] * 2

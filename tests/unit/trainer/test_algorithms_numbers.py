@@ -536,6 +536,8 @@ def test_dot_cuts_outliers_where_all_are_right() -> None:
 def test_text_rewards() -> None:
     assert A.repetition_penalty([5] * 5, n=2) == -0.75
     assert A.repetition_penalty([5], n=2) == 0.0
+    with pytest.raises(ValueError, match="at least 1"):
+        A.repetition_penalty([5, 6], n=0)
     assert A.format_reward("<think>a</think><answer>b</answer>") == 1.0
     assert A.format_reward("<think>a</think><answer>b</answer><answer>c</answer>") == 0.0
     after, before, mask = rows([0.8, 0.6, 0.9]), rows([0.3, 0.1, 0.0]), rows([1, 1, 0])

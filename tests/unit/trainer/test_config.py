@@ -122,6 +122,10 @@ def test_a_config_survives_its_own_file(tmp_path: Path) -> None:
         ),
         ({"ranks": {"sequence": 0}}, "ranks.sequence must be positive, got 0"),
         ({"model": {"max_image_pixels": -1}}, "model.max_image_pixels must not be negative"),
+        ({"vllm": {"probe_tolerance": math.nan}}, "vllm.probe_tolerance must not be negative"),
+        ({"vllm": {"startup_timeout_s": -1}}, "vllm.startup_timeout_s must be positive, got -1"),
+        ({"vllm": {"max_model_len": 0}}, "vllm.max_model_len must be positive, got 0"),
+        ({"vllm": {"gpu_memory_utilization": 50}}, "gpu_memory_utilization is a share above 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(

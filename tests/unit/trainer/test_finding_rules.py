@@ -27,7 +27,7 @@ from ludus.trainer.findings.history import RunHistory
 from ludus.trainer.findings.quantities import CONDITIONS, QUANTITIES
 from ludus.trainer.findings.rule import RULES
 from ludus.trainer.findings.summary import MOST, roots_of, summary_of
-from ludus.trainer.findings.words import WORDS
+from ludus.trainer.findings.words import WORDS, _reweighed
 
 ROOT = Path(__file__).resolve().parents[3]
 PLANTED: dict[str, Any] = json.loads((Path(__file__).parent / "planted_runs.json").read_text())
@@ -88,6 +88,17 @@ def test_every_remedy_is_a_command_that_works(rule: Any) -> None:
     for history in histories():
         if remedy := rule.remedy_of(history):
             accepted(remedy)
+
+
+def test_a_reward_that_is_weighed_anew_keeps_its_other_settings() -> None:
+    given = {"name": "https://host#it's", "weight": 2.0, "timeout_s": 90.0, "token": "env:TOKEN"}
+    history = RunHistory({"reward": [given, {"name": "exact", "weight": 1.0, "token": ""}]})
+    words = shlex.split(_reweighed(history, "exact", 3.0))
+    config = parse_settings(TrainConfig, words, HELP, named=recipe_or_settings)
+    first, second = config.reward
+    assert (first.name, first.weight, first.timeout_s) == ("https://host#it's", 2.0, 90.0)
+    assert first.token.reference == "env:TOKEN"
+    assert (second.name, second.weight) == ("exact", 3.0)
 
 
 def test_causes_and_names_of_rules_are_rules() -> None:
@@ -233,8 +244,11 @@ def test_findings_follow_from_the_rows_alone_wherever_a_run_was_interrupted() ->
     assert half.findings == whole.findings
 
 
+@pytest.mark.parametrize("every", [1, 4])
 @pytest.mark.parametrize(("path", "expected"), [("falls", "audit_falls"), ("rises", "")])
-def test_a_reward_that_rises_while_the_audits_falls_is_named(path: str, expected: str) -> None:
+def test_a_reward_that_rises_while_the_audits_falls_is_named(
+    path: str, expected: str, every: int
+) -> None:
     usual = PLANTED["grpo"]
     diagnosis = Diagnosis(RunHistory(usual["settings"], usual["recipe"]))
     rows = [row for row in (of(usual, row) for row in usual["rows"]) if "reward/mean" in row]
@@ -243,7 +257,8 @@ def test_a_reward_that_rises_while_the_audits_falls_is_named(path: str, expected
         right = row["reward/mean"] if path == "rises" else 0.4 * (1 - share)
         audited = {"audit/reward": right, "audit/standard_error": 0.02, "audit/like/padding": share}
         audited["audit/undeserved"] = 1 - right / max(row["reward/mean"], right)
-        diagnosis.add(row | audited)
+        diagnosis.add(row | (audited if number % every == 0 else {}))
+        diagnosis.standing()  # says at any step what it has to say
     roots = [each for each in roots_of(diagnosis.standing()) if each.severity != "info"]
     assert [each.name for each in roots] == [expected] * bool(expected)
     if expected:

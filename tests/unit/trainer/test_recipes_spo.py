@@ -13,9 +13,11 @@ from torch import Tensor
 
 import ludus
 from ludus.agent import Episode, Segment, Trajectory, Turn
+from ludus.agent.images import PlacedImage
 from ludus.envs import EnvSession, ListedTasks, Task, TaskSet, TextEnv
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, TrainingFailed
+from ludus.messages import ImagePart
 from ludus.metrics import read_metrics
 from ludus.trainer.config import (
     EvalConfig,
@@ -115,6 +117,27 @@ def test_drift_is_a_mean_over_the_tokens_of_all_segments() -> None:
 
     # tokens of the first row moved by 0.3 (two of them), of the second by 0.9
     torch.testing.assert_close(made.drift(["a"], score), torch.tensor([0.5]))
+
+
+def test_a_restored_response_is_scored_with_its_images(tmp_path: Path) -> None:
+    picture = PlacedImage(ImagePart(data=b"\xff\0png"), start=0, tokens=2)
+    made, restored = tracker(), tracker()
+    made.remember(["a"], torch.tensor([1.0]), torch.zeros(1), [[replace(ROW, images=(picture,))]])
+    torch.save(made.state(), tmp_path / "state.pt")
+    restored.restore(torch.load(tmp_path / "state.pt", weights_only=True))
+    shown = list[object]()
+
+    def score(batch: Batch) -> Tensor:
+        shown.append(batch.images)
+        return batch.sampler_logp
+
+    made.drift(["a"], score)
+    restored.drift(["a"], score)
+    assert shown == [((picture,),)] * 2
+    older = {task: [*counts, [row[:3] for row in rows]] for task, (*counts, rows) in
+             made.state().items()}  # fmt: skip
+    restored.restore(older)
+    assert restored.counts(["a"]) == made.counts(["a"])
 
 
 def test_of_a_task_that_comes_twice_both_read_the_old_state_and_the_last_counts() -> None:

@@ -155,6 +155,11 @@ def test_the_state_brings_the_numbers_back() -> None:
     two.restore(one.state())
     assert two.values == one.values
     assert one.values == {"a": pytest.approx(0.3), "b": pytest.approx(0.3)}
+    assert two.learned(4, {"update/updates": 1.0}) == []  # not measured in every step
+    added = Numbers({**schedules, "c": Dual(metric="mm", at_most=0.0, rate=0.1)}, step=3)
+    added.restore(one.state())
+    with pytest.raises(ConfigError, match="'mm', which no step measures; did you mean 'm'"):
+        added.learned(4, {"update/updates": 1.0, "m": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -167,6 +172,8 @@ def test_the_state_brings_the_numbers_back() -> None:
         (kl("exponential start=0 end=1 steps=2 base=1"), "base must be positive and other than 1"),
         (kl("exponential start=0 end=1 steps=2 base=-4"), "base must be positive"),
         (kl("adaptive_kl target=0.1 horizon=0"), "horizon must be positive"),
+        (kl("adaptive_kl target=0.1 horizon=9 start=0"), "start must be positive"),
+        (kl("stairs start=0.1 gamma=0.5 every=9"), "start = 0.1 is below least = 1"),
         (kl("follow metric=m start=1 points=[[0,NaN]]"), "points must be finite"),
         (kl("dual metric=update/kl rate=1"), "either at_most or at_least"),
         (kl("dual metric=update/kl rate=1 at_most=1 at_least=0"), "either at_most or at_least"),

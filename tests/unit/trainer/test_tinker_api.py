@@ -6,20 +6,24 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import numpy as np
 import pytest
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 
+from ludus.agent import Sampling
 from ludus.errors import ConfigError
 from ludus.trainer.config import ModelConfig, TrainerConfig
+from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
@@ -27,11 +31,13 @@ from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tinker import futures, service, wire
 from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits
+from ludus.trainer.tinker.sampling import answer, draw, refuse_unserved
 from ludus.trainer.tinker.service import TinkerService
 from ludus.trainer.tinker.store import CheckpointStore
 from ludus.wire.chaos import Chaos
 from ludus.wire.faults import Refused
 from ludus.wire.principals import Principals
+from ludus.wire.protobuf import ProtoWriter
 from ludus.wire.server import HttpServer
 
 FIELD = descriptor_pb2.FieldDescriptorProto
@@ -154,8 +160,9 @@ def test_googles_protobuf_reads_a_result_with_rows_of_different_shapes() -> None
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
-    with suppress(Refused):  # any other error fails
-        wire.read_forward_backward(data)
+    for read in (wire.read_forward_backward, wire.read_passed, wire.read_samples):
+        with suppress(Refused):  # any other error fails
+            read(data)
 
 
 # --- a server and a client of our own -----------------------------------------------------------
@@ -503,6 +510,54 @@ async def test_checkpoints_continue_and_samplers_stay_as_they_were(
         assert (info["base_model"], info["is_lora"], info["lora_rank"]) == ("demo", True, 2)
 
 
+async def test_a_stop_of_text_ends_an_answer_wherever_the_text_begins(
+    base: BaseModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LocalEngine(base.model, EngineLimits())
+    whole = await engine.generate([5, 6, 7], Sampling(max_tokens=60, seed=4))
+    decode, longest = base.tokenizer.decode, [0]
+
+    def noted(ids: list[int]) -> str:
+        longest[0] = max(longest[0], len(ids))
+        return decode(ids)
+
+    monkeypatch.setattr(base.tokenizer, "decode", noted)
+    sampling = Sampling(max_tokens=60, seed=4)
+    for text in set(re.findall(r"[ -~]+", decode(whole.ids))):
+        end = next(end for end in range(61) if text in decode(whole.ids[:end]))
+        found = await draw(engine, base, [5, 6, 7], sampling, [text, "nowhere at all"])
+        assert (found.tokens, found.stopped) == (whole.ids[:end], True)
+    longest[0] = 0
+    found = await draw(engine, base, [5, 6, 7], sampling, ["never"])
+    assert (found.tokens, found.stopped) == (whole.ids, False)
+    assert longest[0] < 40, "what was decoded before is not decoded again"
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 0, got -1"),
+        ({"sampling_params": {"max_tokens": 10_000, "stop": "END"}}, "exceed the engine's"),
+    ],
+)
+async def test_a_request_for_samples_that_cannot_be_served_is_refused_at_once(
+    base: BaseModel, asked: dict[str, Any], told: str
+) -> None:
+    prompt = {"chunks": [{"tokens": [5, 6, 7]}]}
+    body = {"prompt": prompt, "sampling_params": {}, "prompt_logprobs": True, **asked}
+    request = msgspec.convert(body, wire.AskSamples)
+    engine = LocalEngine(base.model, EngineLimits())
+
+    async def ask() -> None:
+        refuse_unserved(request)
+        await answer(engine, base, request)
+
+    with pytest.raises(ConfigError, match=told):
+        await ask()
+    await engine.close()
+
+
 async def test_what_is_somebody_elses_does_not_exist(
     base: BaseModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -545,7 +600,8 @@ async def test_a_request_refused_for_its_rate_is_done_when_it_is_sent_again(
         url, headers = f"{server.url}/api/v1/create_model", {"X-API-Key": dee.key}
         statuses: list[int] = []
         async with asyncio.timeout(60):
-            for number in range(3):
+            promises = list[dict[str, Any]]()
+            for number in range(3):  # at once, whatever the time that a model takes
                 promise: dict[str, Any] = {}
                 while "request_id" not in promise:
                     numbered = {**body, "model_seq_id": number}
@@ -553,6 +609,8 @@ async def test_a_request_refused_for_its_rate_is_done_when_it_is_sent_again(
                         statuses.append(reply.status)
                         promise = await reply.json() if reply.status == 200 else {}
                     await asyncio.sleep(0.05)
+                promises.append(promise)
+            for promise in promises:
                 assert "model_id" in await dee.result(promise)
         assert set(statuses) == {200, 429}
 
@@ -637,3 +695,50 @@ def test_every_column_of_a_sparse_matrix_is_put_back() -> None:
     assert dense.tolist() == [[0, 0, 1.5], [0, 0, 0], [-2, 0, 0]]
     with pytest.raises(Refused, match="add up"):
         wire._dense({1: values, 2: crow, 3: col}, wire.FLOAT32, [3, 2])
+
+
+LAST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("offsets", "shape"),
+    [
+        ([0, LAST, -2, 0], [3, 1]),  # the sum of the differences is 0 in 64 bits: a crash once
+        ([0], [0, 1 << 62]),
+        ([5, 5], [1, 1]),
+    ],
+)
+def test_a_sparse_matrix_that_does_not_add_up_is_refused(
+    offsets: list[int], shape: list[int]
+) -> None:
+    with pytest.raises(Refused, match="add up"):
+        wire._dense({2: np.array(offsets, "<i8").tobytes()}, wire.FLOAT32, shape)
+
+
+def _row(data: bytes, offsets: list[int], trailing: list[int]) -> bytes:
+    ends = np.array(offsets, "<i8").tobytes()
+    batch = ProtoWriter().data(1, data).data(2, ends).integers(4, trailing)
+    entry = ProtoWriter().text(1, "logprobs").message(2, batch)
+    return ProtoWriter().message(2, ProtoWriter().message(2, entry)).done()
+
+
+@pytest.mark.parametrize("shape", [[1 << 32, 1 << 32], [0, 1 << 62], [1] * 70, [-1]])
+def test_a_shape_that_no_tensor_has_is_refused(shape: list[int]) -> None:
+    with pytest.raises(Refused, match="of shape"):
+        wire._read_tensor(ProtoWriter().integer(3, wire.FLOAT32).integers(4, shape).done())
+
+
+@pytest.mark.parametrize("trailing", [[0], [-1], [3]])
+def test_rows_of_another_shape_than_told_are_refused(trailing: list[int]) -> None:
+    assert wire.read_passed(_row(bytes(8), [0, 8], [2])).logprobs[0].shape == (1, 2)
+    with pytest.raises(Refused, match="of shape"):
+        wire.read_passed(_row(bytes(8), [0, 8], trailing))
+    with pytest.raises(Refused, match="within a number"):
+        wire.read_samples(ProtoWriter().data(2, bytes(3)).done())
+
+
+def test_fields_of_a_later_sdk_are_no_tokens() -> None:
+    ids = np.array([7, 8], "<i4").tobytes()
+    text = ProtoWriter().data(1, ids).data(2, ids)
+    datum = ProtoWriter().message(1, ProtoWriter().message(1, text)).done()
+    assert wire._read_datum(datum).tokens.tolist() == [7, 8]

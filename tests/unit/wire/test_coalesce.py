@@ -94,6 +94,21 @@ async def test_closing_ends_the_calls_that_wait() -> None:
         await waiting
 
 
+@pytest.mark.parametrize("turns", range(1, 6))
+async def test_closing_ends_a_call_whatever_stage_it_is_in(turns: int) -> None:
+    async def never(_: Sequence[int]) -> list[int | LudusError | None]:
+        await asyncio.Event().wait()
+        return []
+
+    coalescer = Coalescer(never)
+    waiting = asyncio.create_task(coalescer.submit(1))
+    for _ in range(turns):  # of the event loop: submitted, taken up, sent
+        await asyncio.sleep(0)
+    await coalescer.close()
+    await asyncio.wait([waiting], timeout=10)
+    assert waiting.cancelled()
+
+
 async def test_nobody_waits_when_nobody_else_is_coming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrier, "GATHER_S", 3600.0)  # whoever gathers does not come back
     server = Server()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from ludus.errors import ConfigError, SessionGone
 from ludus.rewards import Sample
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire import roster
+from ludus.wire.fleet import Fleet, FleetMember, HealthRules
 from ludus.wire.replicas import HEDGED_SHARE, MAX_HEDGES
 from ludus.wire.roster import Roster
 from ludus.wire.server import HttpServer
@@ -232,6 +234,26 @@ async def test_a_blocking_episode_moves_to_another_server() -> None:
         assert client.traffic.replays == 1
 
 
+async def test_a_blocking_episode_leaves_a_server_that_is_no_longer_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "READ_AGAIN_S", 0.0)
+    async with serving() as first, serving() as second:
+        line = Line(first.url)
+        file = tmp_path / "servers"
+        file.write_text(await line.up())
+        async with ludus.connect(f"file:{file}", timeout_s=5) as client:
+            env = await asyncio.to_thread(client.make, DICE)
+            await asyncio.to_thread(env.reset, seed=5)
+            file.write_text(second.url)
+            await asyncio.to_thread(client.score, "exact", Sample(response="a", gold="a"))
+            assert [one.name for one in client._blocking.members] == [second.url]
+            line.cut()
+            observation, *_ = await asyncio.to_thread(env.step, "x")
+            assert int(str(observation)) >= 0
+            assert client.traffic.replays == 1
+
+
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -385,6 +407,38 @@ async def test_a_name_that_changes_adds_servers_and_drains_those_that_left(
             line.cut()
 
 
+async def test_a_name_that_resolves_slowly_holds_up_no_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with serving() as first, serving() as second:
+        lines = [Line(first.url), Line(second.url)]
+        file = tmp_path / "servers"
+        file.write_text("\n".join([await line.up() for line in lines]))
+        async with ludus.connect(f"file:{file}") as client:
+            session = client.make_async(DICE)
+            await session.reset(seed=1)
+            read, slow = client.replicas.roster._read, threading.Event()
+
+            def read_slowly() -> list[str]:
+                slow.wait(20)
+                return read()
+
+            monkeypatch.setattr(roster, "READ_AGAIN_S", 0.0)
+            monkeypatch.setattr(client.replicas.roster, "_read", read_slowly)
+            await asyncio.sleep(1.0)  # until the reading has begun
+            still = lines[home(client, session)]
+            still.hold()
+            still._server.close()
+            try:
+                async with asyncio.timeout(10):
+                    await session.step("x")  # moves to the other server
+            finally:
+                slow.set()
+            assert client.traffic.replays == 1
+        for line in lines:
+            line.cut()
+
+
 async def test_at_most_a_twentieth_of_the_calls_is_asked_a_second_time() -> None:
     sample = Sample(response="a", gold="a")
     async with fleet(2) as (client, lines):
@@ -457,3 +511,51 @@ async def test_a_member_that_is_slower_than_the_others_gets_less_and_no_new_sess
         sessions = [client.make_async(DICE) for _ in range(6)]
         await asyncio.gather(*(session.reset(seed=1) for session in sessions))
         assert not slow.sessions
+
+
+RULES = HealthRules(
+    check_every_s=0.05, check_timeout_s=0.2, max_missed=2, mend_again_s=0.05, max_mend_again_s=0.1
+)
+
+
+async def nothing(*_: object) -> None:
+    pass
+
+
+def fleet_of(member: FleetMember, revive: Callable[..., Awaitable[None]]) -> Fleet[FleetMember]:
+    return Fleet(
+        [member],
+        RULES,
+        check=nothing,
+        revive=revive,
+        is_sure=lambda _: True,
+        on_loss=lambda _: None,
+        on_tick=nothing,
+    )
+
+
+async def test_who_waits_for_a_lost_member_is_woken_when_the_fleet_closes() -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    member = FleetMember("a")
+    members = fleet_of(member, never)
+    members.lose(member, RuntimeError("gone"))
+    waiting = [asyncio.create_task(members.settled(member)), asyncio.create_task(members.changed())]
+    await asyncio.sleep(0.05)
+    await members.close()
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*waiting) == [False, None]
+
+
+async def test_a_member_that_is_barred_as_it_comes_back_stays_out() -> None:
+    member = FleetMember("a")
+
+    async def bar(*_: object) -> None:
+        members.bar(member, "is the same server as another")
+
+    members = fleet_of(member, bar)
+    members.lose(member, RuntimeError("gone"))
+    await asyncio.sleep(0.1)
+    await members.close()
+    assert (member.barred, member.serving) == (True, False)

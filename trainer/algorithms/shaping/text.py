@@ -30,7 +30,12 @@ def repetition_penalty(items: Sequence[Hashable], *, n: int, penalty: float = 1.
 
     >>> repetition_penalty([5, 5, 5, 5, 5], n=2)
     -0.75
+
+    Raises:
+        ValueError: `n` is below 1.
     """
+    if n < 1:
+        raise ValueError(f"n is at least 1, got {n}")
     grams = [tuple(items[start : start + n]) for start in range(len(items) - n + 1)]
     return (len(set(grams)) / len(grams) - 1) * penalty if grams else 0.0
 
@@ -58,7 +63,7 @@ def repetition_rewards(
     tensor([-0.7500,  0.0000], dtype=torch.float64)
 
     Raises:
-        ValueError: an unknown `punish`, or "wrong" without `correct`.
+        ValueError: `n` is below 1, `punish` is unknown, or "wrong" without `correct`.
     """
     each = [repetition_penalty(items, n=n, penalty=penalty) for items in responses]
     shares = torch.tensor(each, dtype=torch.float64)
@@ -162,9 +167,13 @@ def urpo_referee_reward(predicted: Sequence[float], true: Sequence[float]) -> fl
     >>> round(urpo_referee_reward([1, 2, 3], [1, 3, 2]), 6)
     0.333333
     """
+
+    def order(left: float, right: float) -> int:
+        return (left > right) - (left < right)
+
     pairs = list(combinations(zip(predicted, true, strict=True), 2))
-    agreement = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in pairs]
-    return sum((each > 0) - (each < 0) for each in agreement) / len(pairs) if pairs else 0.0
+    agreement = sum(order(a[0], b[0]) * order(a[1], b[1]) for a, b in pairs)
+    return agreement / len(pairs) if pairs else 0.0
 
 
 def ssp_proposer_rewards(solved: Tensor, verified: Tensor) -> Tensor:

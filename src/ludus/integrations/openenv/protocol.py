@@ -321,6 +321,7 @@ class Game:
             if name not in ("seed", "episode_id") and value is not None
         }
         opening = await self._episode.reset(seed=request.seed, options=options, carries_images=True)
+        self.touched = time.monotonic()  # the lease of the session begins with the answer
         self._label, self._tools = request.episode_id, opening.tools
         return opening_result(opening)
 
@@ -347,6 +348,7 @@ class Game:
         else:
             played = as_message(action)
         turn = await self._episode.step(played, carries_images=carries_images)
+        self.touched = time.monotonic()
         return turn_result(turn, action)
 
     @property

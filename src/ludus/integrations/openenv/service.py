@@ -21,7 +21,7 @@ from ludus.wire.codec import decode
 from ludus.wire.faults import Refused, fault_of, status_of
 from ludus.wire.routes import Context, Endpoint, Load, Nothing, Path, Route
 
-from ..hosted import ClientTable
+from ..hosted import ClientTable, retry_headers
 from .playing import ListeningSocket, play_over_socket
 from .protocol import (
     EpisodeState,
@@ -154,15 +154,17 @@ class OpenEnvService:
     async def _reset(self, request: web.Request, body: bytes) -> web.StreamResponse:
         parameters = decode(body or b"{}", dict[str, Any])
         name = _session_of(request)
-        game = self._games.find(name)
-        if game is None:
-            game = self._new_game(request)
-            name = self._games.add(game)
-        async with game.turn:
-            try:
-                answer = _json(await game.reset(parameters))
-            except LudusError as error:
-                return _failure(error)
+        known = self._games.find(name)
+        game = known or self._new_game(request)
+        try:
+            if known is None:
+                name, begun = await self._games.begin(game, lambda: game.reset(parameters))
+            else:
+                async with game.turn:
+                    begun = await game.reset(parameters)
+        except LudusError as error:
+            return _failure(error)
+        answer = _json(begun)
         answer.headers[HEADER] = name
         answer.set_cookie(COOKIE, name, httponly=True, samesite="Strict")
         return answer
@@ -189,9 +191,10 @@ class OpenEnvService:
             message = decode(body, dict[str, Any])
             method, parameters = read_call(message)
             if method == CREATE:
-                game = self._new_game(request)
-                opening = await game.reset(parameters)
-                name = self._games.add(game)
+                new_game = self._new_game(request)
+                name, opening = await self._games.begin(
+                    new_game, lambda: new_game.reset(parameters)
+                )
                 return _json(
                     response(message, {"session_id": name, "observation": opening.observation})
                 )
@@ -273,4 +276,5 @@ def _failure(error: LudusError) -> web.Response:
     fault = fault_of(error)
     answer = _json({"detail": fault.message, "error": msgspec.to_builtins(fault)})
     answer.set_status(status_of(fault))
+    answer.headers.update(retry_headers(fault))
     return answer

@@ -205,6 +205,45 @@ def test_an_interpreter_that_dies_ends_its_environments_and_another_is_started(
     assert env.reset(seed=0)[0]
 
 
+ADAPTER_WITH_A_DISK = """
+import tempfile
+
+def load(settings):
+    tempfile.tempdir = {folder!r}
+    return {{"version": "1"}}
+
+def make(family, settings):
+    return Env()
+
+class Env:
+    def about(self):
+        return {{}}
+
+    def reset(self, task):
+        return {{"observation": "begin"}}
+
+    def step(self, action):
+        return {{"observation": "", "reward": 1.0, "terminated": True, "truncated": False}}
+"""
+
+
+def test_an_environment_that_cannot_be_begun_costs_no_other(
+    open_peer: Open, tmp_path: Path
+) -> None:
+    folder, adapter = tmp_path / "disk", tmp_path / "adapter.py"
+    adapter.write_text(ADAPTER_WITH_A_DISK.format(folder=str(folder)))
+    folder.mkdir()
+    kind = {"adapter": str(adapter), "scratch": True}
+    env = open_peer("first", kind=kind)
+    env.reset(seed=0)
+    folder.rename(tmp_path / "gone")
+    with pytest.raises(ConfigError, match=r"cannot be made: .*No such file or directory"):
+        open_peer("second", kind=kind)
+    assert env.step("x")[1] == 1.0
+    (tmp_path / "gone").rename(folder)
+    assert open_peer("third", kind=kind).reset(seed=0)[0]
+
+
 def test_a_program_of_the_policy_runs_in_the_sandbox(open_peer: Open, tmp_path: Path) -> None:
     env = open_peer("runs")
     env.reset(seed=0)

@@ -59,6 +59,11 @@ def test_another_version_in_a_folder_of_this_name_is_no_answer(tmp_path: Path) -
     assert find_python("3.9") is None or find_python("3.9") != find_python("3.99")
 
 
+def test_a_program_that_writes_no_text_is_no_interpreter(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "python3.99", r"printf '\377'")
+    assert find_python("3.99") is None
+
+
 def test_a_version_that_is_nowhere_is_told_with_the_places() -> None:
     with pytest.raises(ConfigError, match=r"no Python 3\.99 .* PATH, in .*pyenv.*uv python find"):
         python_program("3.99")

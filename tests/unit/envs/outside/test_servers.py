@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from ludus.envs import make_async
+from ludus.envs.outside.servers.exchange import PeerServer
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.messages import Message, ToolCall, assistant
 from ludus.verdict import Status, Verdict
@@ -111,6 +112,22 @@ async def test_a_server_that_is_down_is_unavailable() -> None:
     assert "/schema" in verdict.detail
 
 
+async def test_an_answer_in_pieces_is_read_whole() -> None:
+    async def tell(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        for piece in (b'{"text": "', *[b"x" * 50_000] * 4, b'"}'):
+            await answer.write(piece)
+            await asyncio.sleep(0.01)
+        return answer
+
+    async with served({("GET", "/long"): tell}) as url:
+        server = PeerServer("kind", url, 10)
+        status, told = await server.ask("GET", "/long")
+        await server.close()
+    assert (status, len(told["text"])) == (200, 200_000)
+
+
 async def test_a_late_answer_is_never_that_of_another_step() -> None:
     """The server's stock client takes the late reply of a step for the answer to the next."""
 
@@ -168,6 +185,40 @@ async def test_a_server_of_another_version_is_told(schema: Any) -> None:
         verdict = await failure(url)
     assert verdict.status is Status.ERROR
     assert "is it a server of OpenEnv 0.2 or newer?" in verdict.detail
+
+
+@pytest.mark.parametrize("observation", [None, [], {"tools": None}])
+async def test_a_server_that_lists_no_tools_is_told(observation: Any) -> None:
+    async def answer(asked: dict[str, Any]) -> Any:
+        return seen("begin" if asked["type"] == "reset" else observation)
+
+    async with openenv(answer, schema={"action": {"properties": None}}) as url:
+        verdict = await failure(url)
+    assert verdict.status is Status.ERROR
+    assert "it lists no tools" in verdict.detail
+
+
+async def test_a_server_that_reads_nothing_more_is_unavailable() -> None:
+    async def stall(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.receive()
+        await ws.send_str(json.dumps(seen("begin")))
+        assert isinstance(request.transport, asyncio.ReadTransport)
+        request.transport.pause_reading()
+        await asyncio.sleep(1.0)
+        request.transport.abort()
+        return ws
+
+    async def tell(_: web.Request) -> web.Response:
+        return web.json_response(SCHEMA)
+
+    async with served({("GET", "/schema"): tell, ("GET", "/ws"): stall}) as url:
+        env = make_async(f"openenv/{url}", timeout_s=0.3)
+        await env.reset(seed=0)
+        with pytest.raises(RewardUnavailable, match=r"no answer to step within 0\.3 s"):
+            await env.step("x" * 20_000_000)
+        await env.close()
 
 
 async def test_an_action_that_the_server_refuses_is_the_policys() -> None:

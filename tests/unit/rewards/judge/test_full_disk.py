@@ -1,6 +1,8 @@
 """Stores whose file cannot be written any more: a paid answer is used, and the loss is told."""
 
 import logging
+import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,20 @@ def test_a_judgement_that_cannot_be_kept_is_used_and_told_once(
     assert store.get("early") == b"kept"
     assert ["full" in record.getMessage() for record in caplog.records] == [True]
     store.close()
+
+
+def test_a_file_that_another_process_begins_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "judgements.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    ended = threading.Timer(0.1, other.execute, ["COMMIT"])
+    ended.start()
+    store = JudgementStore(path)
+    assert store.put("key", b"{}", b"") == b""
+    assert store.put("key", b"{}", b"later") == b""
+    ended.join()
+    store.close()
+    other.close()
 
 
 def test_a_rubric_that_cannot_be_kept_gives_no_reward(tmp_path: Path) -> None:

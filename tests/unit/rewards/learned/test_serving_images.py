@@ -176,6 +176,7 @@ def test_a_model_without_weights_says_where_to_get_them(
         ({"device": "tpu"}, "device must be auto, cpu, cuda or cuda:N"),
         ({"device": "cuda:"}, "device must be auto, cpu, cuda or cuda:N"),
         ({"max_batch": 0}, "max_batch must be at least 1"),
+        ({"threads": -1}, "threads must be at least 0"),
     ],
 )
 def test_options_that_cannot_work_are_refused(
