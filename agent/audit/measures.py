@@ -489,10 +489,12 @@ class _Attack:
         """Return the reward of an episode of a farm beyond the value of the expert's actions in it,
         and beyond the reward of the same actions without repeats.
         """
-        # Who ends with the right answer did the task, whatever it said on the way.
+        lesson = self.key.experts[task]
+        # Who ends with the right answer did the task, whatever it said on the way, and an episode
+        # that is as short as the expert's repeats nothing.
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
-        if answered or not farm.alone:
-            return episode.total - sum(self.key.experts[task].rewards)
+        if answered or not farm.alone or len(episode.actions) <= len(lesson.actions):
+            return episode.total - sum(lesson.rewards)
         return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
 
     def _rise(self, farm: Farm, task: str, episode: Played) -> float:
