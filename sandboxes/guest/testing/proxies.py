@@ -296,18 +296,34 @@ class Abilities:
 
 def still(handle: Handle, use: object, answer: Any) -> Any:
     """Return what an object answers in the place of a value. A value holds still: the same use has
-    the same answer until the solution acts again, if the object is under test, or is called.
+    the same answer until the solution acts again, if the object is under test, and for any other
+    until the tests act on an object, or the solution gives it again.
     """
     state = state_of(handle)
     if state.meant:  # It is no value, but what the tests have made and look at.
         return answer
-    if state.since != state.line.acts:
-        state.since, state.shown = state.line.acts, {}
-    first = state.shown.setdefault(use, answer)
-    compared = first is not answer and all_plain([first, answer])
-    if compared and first != answer and (first == first or answer == answer):
+    since = state.line.acts if state.known else state.line.changes
+    if state.since != since:
+        state.since, state.shown = since, {}
+    return _as_first(handle, state.shown.setdefault(use, answer), answer)
+
+
+def _as_first(handle: Handle, first: Any, answer: Any) -> Any:
+    """Return an answer that is the same as the first; of objects, which may say something else each
+    by itself, the first.
+    """
+    if first is answer:
+        return answer
+    kind, is_handle = type(answer), isinstance(answer, Handle)
+    if all_plain([first, answer]):
+        same = first == answer or not (first == first or answer == answer)
+    elif same := kind is type(first) and kind in (list, tuple) and len(first) == len(answer):
+        return kind(_as_first(handle, *pair) for pair in zip(first, answer, strict=True))
+    else:
+        same = is_handle == isinstance(first, Handle)
+    if not same:
         raise refuse(handle, "an answer that changes")
-    return answer
+    return first if is_handle or isinstance(first, derived.Standing) else answer
 
 
 def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]:
@@ -315,6 +331,8 @@ def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]
     for number, item in enumerate(iterator, 1):
         yield still(handle, number - 1, item)
     still(handle, ("len",), number)
+    if any(type(place) is int and place >= number for place in state_of(handle).shown):
+        raise refuse(handle, "an end that changes")
 
 
 def _item(handle: Any, key: Any) -> object:
@@ -331,11 +349,16 @@ def _item(handle: Any, key: Any) -> object:
             return items[key]
     if looks_up:
         raise IndexError(key)
-    answer = forward("getitem", handle, key)
+    try:
+        answer = forward("getitem", handle, key)
+    except IndexError:
+        if is_value and type(key) is int:
+            still(handle, ("item", key), IndexError)
+        raise
     if not is_value or type(key) not in (int, slice):
         return answer
     if items is None:
-        return answer if type(key) is slice else still(handle, key, answer)
+        return answer if type(key) is slice else still(handle, ("item", key), answer)
     with suppress(IndexError):
         given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
         shown = list(items)[key]
@@ -479,19 +502,20 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     if is_function(handle):
         return None
     line, taken = state.line, state.plain
+    now = line.effects if state.known else line.changes
     since, plain = taken.get(operation, (-1, None))
     # Taken once, whatever the use, and kept until the solution runs again; a number or text for
     # good. An object that answers each comparison anew could be less than one number and more than
     # another.
-    if since != line.effects:
+    if since != now:
         plain = ask(handle, "as_plain", operation, bool(state.called))
         plain = None if isinstance(plain, Handle) else plain
         if plain is not None:
             since, first = taken.get(None, (-1, None))
-            if since == line.effects or isinstance(first, (int, float, str)):
+            if since == now or isinstance(first, (int, float, str)):
                 plain = first
-            taken[None] = line.effects, plain
-        taken[operation] = line.effects, plain
+            taken[None] = now, plain
+        taken[operation] = now, plain
     return plain
 
 

@@ -142,6 +142,11 @@ class TestsLine:
         """The number of requests so far that may have changed something in the solution."""
         self.acts = 0
         """The number of requests so far that made the solution do more than answer a look."""
+        self.changes = 0
+        """The number of requests so far that may have changed an object that stands for a value:
+        all acts but the calls of functions with plain data, after which a value is what it was."""
+        self._acts = False
+        """Whether the present request is an act."""
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
@@ -174,8 +179,10 @@ class TestsLine:
         if self._broken:
             raise peer.Gone(self._broken)
         self.effects += verb not in _WITHOUT_EFFECT
-        self.acts += verb not in _STILL
-        outer, self._source = self._source, source
+        outer, self._source = (self._source, self._acts), source
+        self._acts = verb not in _STILL
+        self.acts += self._acts
+        self.changes += self._acts and not (verb == "call" and isinstance(source, str))
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
@@ -185,7 +192,7 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
-            self._source = outer
+            self._source, self._acts = outer
             # A call that raised may have printed before it did.
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
@@ -284,6 +291,7 @@ class TestsLine:
     def _name(self, item: object) -> str:
         """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
+            self.changes += self._acts
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
             return item.ludus_token
@@ -316,6 +324,9 @@ class TestsLine:
         existing = self.handles.get(name)
         if existing is None:
             existing = self.handles[name] = self._standing_for(token)
+        elif self._acts and isinstance(existing, Handle):
+            # Given again, it may have changed, as another list of the same name may have.
+            state_of(existing).plain, state_of(existing).shown = {}, {}
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:
