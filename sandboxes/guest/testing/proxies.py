@@ -349,19 +349,20 @@ def _item(handle: Any, key: Any) -> object:
             return items[key]
     if looks_up:
         raise IndexError(key)
+    place = ("item", repr(key)) if is_value and all_plain([key]) else ()
     try:
         answer = forward("getitem", handle, key)
     except IndexError:
-        if is_value and type(key) is int:
-            still(handle, ("item", key), IndexError)
+        if place:
+            still(handle, place, IndexError)
         raise
-    if not is_value or type(key) not in (int, slice):
+    if not place:
         return answer
-    if items is None:
-        return answer if type(key) is slice else still(handle, ("item", key), answer)
+    if not isinstance(items, list) or type(key) not in (int, slice):
+        return still(handle, place, answer)
     with suppress(IndexError):
         given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
-        shown = list(items)[key]
+        shown = items[key]
         if all_plain([given, shown]) and given != shown:
             raise refuse(handle, "a part that is another")
     return answer
@@ -385,7 +386,8 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     What it is told could be what the tests expect, and what a predicate answers is their outcome.
     What changes an object, or looks up a key, tells no more than the object has to know.
     """
-    interface = state_of(handle).line.interface
+    line = state_of(handle).line
+    interface = line.interface
     tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
 
     def call(*arguments: object, **keywords: object) -> object:
@@ -393,7 +395,11 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             raise refuse(handle, f".{name}")
         asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
         held = as_plain(handle, derived.ALL) if asks else None
+        changes = line.changes
         answer: Any = method(*arguments, **keywords)
+        if name == "get":
+            line.changes = changes  # It only looks, and so has to say the same again.
+            answer = still(handle, (name, repr(arguments)), answer)
         agrees = True
         if isinstance(held, list) and name == "pop":
             agrees = answer in held
