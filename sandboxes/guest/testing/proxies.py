@@ -395,10 +395,10 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             raise refuse(handle, f".{name}")
         asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
         held = as_plain(handle, derived.ALL) if asks else None
-        changes = line.changes
+        deeds = line.deeds
         answer: Any = method(*arguments, **keywords)
         if name == "get":
-            line.changes = changes  # It only looks, and so has to say the same again.
+            line.deeds = deeds  # It only looks, and so has to say the same again.
             answer = still(handle, (name, repr(arguments)), answer)
         agrees = True
         if isinstance(held, list) and name == "pop":

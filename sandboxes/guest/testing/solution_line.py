@@ -142,9 +142,10 @@ class TestsLine:
         """The number of requests so far that may have changed something in the solution."""
         self.acts = 0
         """The number of requests so far that made the solution do more than answer a look."""
-        self.changes = 0
-        """The number of requests so far that may have changed an object that stands for a value:
-        all acts but the calls of functions with plain data, after which a value is what it was."""
+        self.deeds = 0
+        """The number of acts so far other than calls of functions with plain data."""
+        self._calls: dict[str, int] = {}
+        """Function -> the number of its calls so far."""
         self._acts = False
         """Whether the present request is an act."""
         self._source: str | bool = False
@@ -182,7 +183,10 @@ class TestsLine:
         outer, self._source = (self._source, self._acts), source
         self._acts = verb not in _STILL
         self.acts += self._acts
-        self.changes += self._acts and not (verb == "call" and isinstance(source, str))
+        if verb == "call" and isinstance(source, str):
+            self._calls[source] = self._calls.get(source, 0) + 1
+        else:
+            self.deeds += self._acts
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
@@ -201,6 +205,15 @@ class TestsLine:
             return answer
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
+
+    @property
+    def changes(self) -> int:
+        """The number of requests so far that may have changed an object that stands for a value.
+
+        A call of a function for its result is none: a value is afterwards what it was.
+        """
+        acting = self.interface.acting
+        return self.deeds + sum(self._calls[name] for name in acting & self._calls.keys())
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -291,7 +304,7 @@ class TestsLine:
     def _name(self, item: object) -> str:
         """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
-            self.changes += self._acts
+            self.deeds += self._acts
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
             return item.ludus_token
