@@ -57,7 +57,7 @@ class HandleState:
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
-        self.shown: dict[object, object] = {}
+        self.shown: dict[object, Any] = {}
         """What the object has answered so far where it stands in the place of a value: by position,
         and by operation (`still`)."""
         self.since = 0
@@ -327,11 +327,13 @@ def _as_first(handle: Handle, first: Any, answer: Any) -> Any:
 
 
 def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]:
-    number = 0
+    state, most, number = state_of(handle), ("most",), 0
     for number, item in enumerate(iterator, 1):
-        yield still(handle, number - 1, item)
+        first = still(handle, number - 1, item)
+        state.shown[most] = max(number, state.shown.get(most, 0))
+        yield first
     still(handle, ("len",), number)
-    if any(type(place) is int and place >= number for place in state_of(handle).shown):
+    if number < state.shown.get(most, 0):
         raise refuse(handle, "an end that changes")
 
 
@@ -349,20 +351,21 @@ def _item(handle: Any, key: Any) -> object:
             return items[key]
     if looks_up:
         raise IndexError(key)
-    place = ("item", repr(key)) if is_value and all_plain([key]) else ()
+    place: Any = key if type(key) is int else ("item", repr(key))
+    holds_still = is_value and all_plain([key])
     try:
         answer = forward("getitem", handle, key)
     except IndexError:
-        if place:
+        if holds_still:
             still(handle, place, IndexError)
         raise
-    if not place:
+    if not holds_still:
         return answer
-    if not isinstance(items, list) or type(key) not in (int, slice):
+    if items is None or type(key) not in (int, slice):
         return still(handle, place, answer)
     with suppress(IndexError):
         given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
-        shown = items[key]
+        shown = list(items)[key]
         if all_plain([given, shown]) and given != shown:
             raise refuse(handle, "a part that is another")
     return answer
