@@ -122,14 +122,13 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
     without the deeds of a name.
     """
     what = " ".join(map(str, place))
-    for name in ("", *names):
-        if name != place[0]:
-            ways = partial(deeds.done_elsewhere, same, place, name)
-            first = partial(deeds.naming, place, first=True)
-            left_out = partial(deeds.without, name) if name else first
-            law = f"elsewhere {what}{name and f', no {name}'}"
-            about = f"what the expert does to another {what}, which is named at the end alone"
-            yield Law(law, about, ways, left_out, bound=MORE_BOUND)
+    for name in ("", *(name for name in names if name != place[0])):
+        ways = partial(deeds.done_elsewhere, same, place, name)
+        first = partial(deeds.naming, place, first=True)
+        left_out = partial(deeds.without, name) if name else first
+        law = f"elsewhere {what}{name and f', no {name}'}"
+        about = f"what the expert does to another {what}, which is named at the end alone"
+        yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
 def _unused_laws(
