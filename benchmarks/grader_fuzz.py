@@ -1141,8 +1141,8 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
         ("solution_line.py", "if source is True or", "if True or"),
         ("proxies.py", "state_of(result).is_value = not state_of(result).known", "pass"),
         ("proxies.py", "    if state.meant:  # It is no value,", "    if True:  # It is no value,"),
-        ("proxies.py", "    if since != line.effects:\n", "    if True:\n"),
-        ("proxies.py", "            if since == line.effects or isinstance(first, (int, float, str)):", "            if False:"),
+        ("proxies.py", "    if since != now:\n", "    if True:\n"),
+        ("proxies.py", "            if since == now or isinstance(first, (int, float, str)):", "            if False:"),
     ],
     # a module that the solution imports and that is missing makes the task invalid
     "excuses": [

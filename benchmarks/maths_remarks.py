@@ -12,6 +12,7 @@ by turns.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -110,6 +111,73 @@ def units(rng: random.Random, count: int) -> Iterator[Row]:
             )
 
 
+def quantities(half: str, rng: random.Random, count: int) -> Iterator[tuple[Row, Row]]:
+    """Yield conclusions without a mark, each without and with another quantity said behind it.
+
+    The value of the other quantity is the gold where the conclusion is wrong, so that a search for
+    the gold would pay it.
+    """
+    turn = HALVES.index(half)
+    for kind, joint in itertools.product(SAID["conclusions"], SAID["behind"]):
+        if (kind, joint) in {("chain", "clause"), ("labelled", "clause")}:
+            continue  # what a comma joins to a bare value may belong to it
+        templates = itertools.product(
+            SAID["conclusions"][kind][turn::2], SAID["behind"][joint][turn::2]
+        )
+        for conclusion, behind in templates:
+            for _ in range(count):
+                a, b = rng.sample(range(3, 40), 2)
+                names = rng.choice(
+                    [
+                        ("perimeter", "area", "P", f"2·({a} + {b})", f"2·{a} + 2·{b}", 2 * (a + b)),
+                        ("area", "perimeter", "A", f"{a}·{b}", f"{b}·{a}", a * b),
+                        ("sum", "product", "s", f"{a} + {b}", f"{b} + {a}", a + b),
+                        ("difference", "mean", "d", f"{2 * a + b} - {a}", f"{b} + {a}", a + b),
+                    ]
+                )
+                asked, other, letter, work, total, value = names
+                problem = f"Two sides measure {a} and {b}. What is the {asked}?"
+                for right in (True, False):
+                    said, beside = (value, value + 7) if right else (value + 7, value)
+                    fields = {
+                        "asked": asked, "other": other, "letter": letter, "work": work,
+                        "sum": total,
+                    }  # fmt: skip
+                    base = conclusion.format(**fields).replace("#", str(said))
+                    rest = behind.format(**fields).replace("@", str(beside))
+                    gap = "" if joint == "clause" else rng.choice([".\n\n", ". "])
+                    if kind != "named" and gap:
+                        gap = "\n\n"
+                    law = f"{kind} + {joint}, {'right' if right else 'wrong'} value"
+                    texts = (f"We put in the sides.\n\n{base}{end}" for end in (".", gap + rest))
+                    bare, full = (Row(law, problem, str(value), text, right) for text in texts)
+                    yield bare, full
+
+
+def notations(half: str, rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield right and wrong values in notations of running text, without a mark."""
+    turn = HALVES.index(half)
+    for _ in range(count):
+        n, k = rng.randrange(2, 30), rng.randrange(31, 60)
+        values = [
+            ("interval", "Solve the inequality.", f"({n}, {k})", f"]{n}; {k}[", f"]{n}; {k + 1}["),
+            ("mixed", "Find x.", f"{2 * n + 1}/2", f"{n}½", f"{n + 1}½"),
+            ("fraction", "Find x.", f"\\frac{{1}}{{4}} \\ln {n}", f"¼ ln {n}", f"¾ ln {n}"),
+            ("factor", "Find f(y).", f"{n}y^3 - {k}y", f"y ({n}y² − {k})", f"y ({n}y² + {k})"),
+            ("signed", "Solve for x.", f"{n} \\pm \\sqrt{{3}}",
+             f"x₁ = {n} + √3 ≈ {n + 1.732}\nx₂ = {n} − √3 ≈ {n - 1.732}",
+             f"x₁ = {n} + √5 ≈ {n + 2.236}\nx₂ = {n} − √5 ≈ {n - 2.236}"),
+            ("order", "List these in increasing order.", f"{n}, {k}, {k + n}",
+             f"{n}, {k}, {k + n}", f"{k}, {n}, {k + n}"),
+        ]  # fmt: skip
+        for law, problem, gold, right, wrong in values:
+            lead = rng.choice(
+                [["We work it out.\n\n", "In the end: "], ["Then\n\n", "Finally: "]][turn]
+            )
+            for said, paid in ((right, True), (wrong, False)):
+                yield Row(f"notation: {law}", problem, gold, lead + said, paid)
+
+
 def problems() -> Iterator[tuple[str, str, str]]:
     """Yield the problems of MATH-500 and GSM8K with a whole number or a formula as answer."""
     from maths_laws import is_formula, problems as solved
@@ -179,7 +247,9 @@ def main() -> None:
     pairs = [
         *remarks(list(problems()), arguments.half, rng, arguments.count),
         *recorded(arguments.half, rng, 1500),
+        *quantities(arguments.half, rng, arguments.count),
         *((None, row) for row in units(rng, 100)),
+        *((None, row) for row in notations(arguments.half, rng, 40)),
     ]
     for row in broken(verifier, pairs, counts):
         if arguments.misses is not None and arguments.misses in row.law:

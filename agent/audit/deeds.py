@@ -331,8 +331,8 @@ def looks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
     """
     used = _verbs(lessons)
     words = [] if briefing.tools else [c for c in commands_of(told, ()) if " " not in c]
-    names = [tool.name for tool in free_tools(briefing) if tool.name not in used]
-    return [*map(_call, names), *[word for word in words if word not in used][:MOST_LOOKS]]
+    calls = [_call(tool.name) for tool in free_tools(briefing) if tool.name not in used]
+    return [*calls, *[word for word in words if word not in used][:MOST_LOOKS]]
 
 
 def _call(name: str, given: Mapping[str, Any] | None = None) -> Action:
@@ -375,9 +375,9 @@ def writes_of(
         if len(properties_of(tool)) == 1 and schema.get("type") == "string"
         if tool.name not in used
     ]
-    verbs = [c.split()[0] for c in commands_of(told, ()) if len(c.split()) == 2]
-    known = dict.fromkeys(verbs if not briefing.tools else ())
-    return [*writes, *(partial("{} {}".format, each) for each in known if each not in used)]
+    texts = commands_of(told, ()) if not briefing.tools else []
+    verbs = dict.fromkeys(text.split()[0] for text in texts if len(text.split()) == 2)
+    return [*writes, *(partial("{} {}".format, each) for each in verbs if each not in used)]
 
 
 def _written(name: str, at: str, text: str) -> Action:
@@ -399,10 +399,9 @@ def done_elsewhere(
     of a name, since what is open may be addressed anew.
     """
     values, before = columns_of(lesson).get(place, []), lesson.actions[:-1]
-    if left_out and left_out not in map(verb, before):
-        return
+    is_done = not left_out or left_out in map(verb, before)
     worse = [changed(a, partial(_wrong, same)) for a in before] if not left_out else before
-    if len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
+    if is_done and len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
         for thing in others_of(values, lesson):
             row = [changed(a, partial(_put, place, thing)) for a in worse if verb(a) != left_out]
             yield [*row, *naming(place, lesson), lesson.actions[-1]]

@@ -6,6 +6,7 @@ A transformation whose effect is known needs no list of flaws and no second judg
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -122,14 +124,13 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
     without the deeds of a name.
     """
     what = " ".join(map(str, place))
-    for name in ("", *names):
-        if name != place[0]:
-            ways = partial(deeds.done_elsewhere, same, place, name)
-            first = partial(deeds.naming, place, first=True)
-            left_out = partial(deeds.without, name) if name else first
-            law = f"elsewhere {what}{name and f', no {name}'}"
-            about = f"what the expert does to another {what}, which is named at the end alone"
-            yield Law(law, about, ways, left_out, bound=MORE_BOUND)
+    for name in ("", *(name for name in names if name != place[0])):
+        ways = partial(deeds.done_elsewhere, same, place, name)
+        first = partial(deeds.naming, place, first=True)
+        left_out = partial(deeds.without, name) if name else first
+        law = f"elsewhere {what}{name and f', no {name}'}"
+        about = f"what the expert does to another {what}, which is named at the end alone"
+        yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
 def _unused_laws(
@@ -242,6 +243,8 @@ class Forgery(StrEnum):
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
+    RENUMBERED = "its only number is another one"
+    WEIGHTLESS = "its value, and nothing times its numbers"
     SPREAD = "its numbers all differ, and go beyond those that there are"
 
     def ways(
@@ -268,6 +271,11 @@ class Forgery(StrEnum):
             return _invented(answer, opening)
         if self is self.ZEROED:
             return _numbered("0", answer)
+        if self is self.RENUMBERED:
+            is_beside = len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer))
+            return _NUMERAL.sub(lambda n: f"{7 * float(n[0]) + 13:g}", answer) if is_beside else ""
+        if self is self.WEIGHTLESS:
+            return _weightless(answer)
         if self is self.REPEATED:
             lines = answer.strip().splitlines()
             is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
@@ -384,6 +392,43 @@ def _undefined(sign: str, answer: str) -> str:
     divided = _OPERATION.sub(rf"\1{sign}", answer)
     zeroed = _NUMERAL.sub("0", divided)
     return "" if divided in (answer, zeroed) else zeroed
+
+
+def _weightless(answer: str) -> str:
+    """Return an arithmetic expression as its value, to which its numbers add nothing."""
+    numbers = re.findall(r"\d+", answer)
+    if len(numbers) < FEWEST_OPERANDS or not _ARITHMETIC.fullmatch(answer.strip()):
+        return ""
+    try:
+        value = _valued(ast.parse(answer.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return ""
+    return f"{value}+0*({'+'.join(numbers)})" if value.denominator == 1 else ""
+
+
+def _valued(node: ast.expr) -> Fraction:
+    """Return the value of a node of an arithmetic expression of whole numbers.
+
+    Raises:
+        ValueError: the node is something else.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return Fraction(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_valued(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _CALCULATES:
+        return _CALCULATES[type(node.op)](_valued(node.left), _valued(node.right))
+    raise ValueError("no arithmetic of whole numbers")
+
+
+_CALCULATES: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+FEWEST_OPERANDS = 3
+_ARITHMETIC = re.compile(r"[\d+*/() -]{5,120}")
 
 
 def _numbered(sign: str, answer: str) -> str:

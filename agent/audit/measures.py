@@ -28,7 +28,7 @@ from ludus.errors import CheckFailed, LudusError, UnknownTask
 from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import ToolCall, assistant
 
-from .answers import AnswerKey
+from .answers import AnswerKey, deed
 from .attackers import (
     ATTACKERS,
     Action,
@@ -217,7 +217,7 @@ class _Attack:
         self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
         self.farmed: Callable[[str, Played], float] | None = None
-        self.once: dict[tuple[Farm, str], float] = {}
+        self.once: dict[tuple[Farm, str, bool], float] = {}
         self.splits = subject.splits()
         splits = list(self.splits.values())
         if not splits:
@@ -489,20 +489,24 @@ class _Attack:
         """Return the reward of an episode of a farm beyond the value of the expert's actions in it,
         and beyond the reward of the same actions without repeats.
         """
-        # Who ends with the right answer did the task, whatever it said on the way.
+        lesson = self.key.experts[task]
+        # Who ends with the right answer did the task, whatever it said on the way, and an episode
+        # that is as short as the expert's repeats nothing.
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
-        if answered or not farm.alone:
-            return episode.total - sum(self.key.experts[task].rewards)
+        if answered or not farm.alone or len(episode.actions) <= len(lesson.actions):
+            return episode.total - sum(lesson.rewards)
         return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
 
     def _rise(self, farm: Farm, task: str, episode: Played) -> float:
         """Return what the repeats of a farm add to the reward of its other actions."""
         once = replace(farm, times=0, most=0, before=0, between=None, how="")
-        key = (once, task)
+        lesson = self.key.experts[task]
+        # Who is paid for an answer may not give it, and is compared with who does not.
+        spares = farm.alone and not self.key.frame.is_constant
+        unsaid = spares and deed(episode.actions[-1]) != deed(lesson.actions[-1])
+        key = (once, task, unsaid)
         if key not in self.once:
-            # Who is paid for an answer does not give it, and is compared with who does not.
-            unsaid = farm.alone and not self.key.frame.is_constant
-            steps = min(MOST_MADE, len(once.actions(self.key.experts[task])) - unsaid)
+            steps = min(MOST_MADE, len(once.actions(lesson)) - unsaid)
             played = self._tried(task, once.plays(self.key.experts), steps=steps)
             self.once[key] = played.total if played else math.inf
         return episode.total - self.once[key]

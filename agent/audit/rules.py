@@ -37,8 +37,8 @@ from .attackers import (
     properties_of,
 )
 
-RANKED = ("smallest", "median", "largest", "most frequent")
-"""Choices that mean something; all others say nothing of what a task means."""
+RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
+"""Choices by size, number or order; all others say nothing of what a task means."""
 MOST_TRIED = 24
 """Answers that a tool is asked for."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
@@ -177,6 +177,20 @@ def options(text: str) -> list[str]:
     return lines if len(lines) > 1 else listed(text)
 
 
+def choices(text: str) -> list[str]:
+    """Return the choices of a task with their labels: its lines, or those that stand in one."""
+    lines = _matching(_CHOICE)(text)
+    if len(lines) > 2:
+        return lines
+    inline = [*_INLINE.finditer(text)]
+    labels = "".join(match[1].lower() for match in inline)
+    return [match[0] for match in inline] if labels and labels in LETTERS else lines
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_INLINE = re.compile(
+    r"(?<![^\s(])\(?([A-Za-z])[.):]\s+.+?(?=[,;.]?\s+\(?[A-Za-z][.):]\s|[.;]?\s*$)", re.MULTILINE
+)
 _LEADING = re.compile(r"\w+|^.")
 _OPTION = _matching(
     re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
@@ -191,7 +205,7 @@ FINDERS: dict[str, Find] = {
     "number apart": _matching(_APART),
     "item": listed,
     "option": options,
-    "choice": _matching(_CHOICE),
+    "choice": choices,
     "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
     "end of line": _matching(re.compile(rf"({_TOKEN.pattern})[^\w\n]*$", re.MULTILINE)),
     "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
@@ -239,6 +253,10 @@ def _behind(text: str) -> str:
     return re.split(r"[:?=]\s", text.strip())[-1].strip(" .")
 
 
+def _said(text: str) -> str:
+    return re.split(r"\b(?:is|are|was)\s", text.strip())[-1].strip(" .")
+
+
 def _at(place: int) -> Choose:
     return lambda values: values[place] if -len(values) <= place < len(values) else ""
 
@@ -282,6 +300,20 @@ def _central(sign: int, values: list[str]) -> str:
     return least if distance(least) < distance(second) else ""
 
 
+def _unsorted(values: list[str]) -> str:
+    """Return the value that stands out of order, of two neighbours the first: a right option is
+    often put anywhere into a sorted list of wrong ones.
+    """
+    sizes = [_size(value) for value in values]
+    kept = [size for size in sizes if size is not None]
+    if len(kept) != len(values) or not 3 < len(values) <= 12 or kept in (sorted(kept), []):
+        return ""
+    odd = [
+        n for n in range(len(kept)) if sorted(kept[:n] + kept[n + 1 :]) == kept[:n] + kept[n + 1 :]
+    ]
+    return values[odd[0]] if 0 < len(odd) < 3 else ""
+
+
 def _apart(sign: str, has: bool, values: list[str]) -> str:
     """Return the only value with, or without, a sign; nothing where several values qualify."""
     kept = [value for value in values if bool(re.search(sign, value)) == has]
@@ -303,6 +335,7 @@ CHOOSERS: tuple[tuple[str, Choose, tuple[str, ...]], ...] = (
     ("median", _ranked(0.5), _MIDDLE),
     ("largest", _ranked(1.0), _LARGE),
     ("most frequent", _most_frequent, _MOST),
+    ("out of order", _unsorted, ("order", "sequence")),
     ("most like the others", partial(_central, 1), ("alike", "similar", "close")),
     ("least like the others", partial(_central, -1), ("odd", "differ", "outlier", "unlike")),
     *(
@@ -331,6 +364,7 @@ def _rules() -> list[Way]:
     ]
     rules.append(("the whole text as it is", str.strip, ()))
     rules.append(("what stands behind its last colon as it is", _behind, ()))
+    rules.append(("what stands behind its last verb as it is", _said, ()))
     ends = FINDERS["end of line"]
     rules += [(f"end of line {n} as it is", _rule(ends, _at(n), str), ()) for n in (0, 1, -1)]
     for kind, find in FINDERS.items():

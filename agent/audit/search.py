@@ -38,6 +38,8 @@ LONGEST = 10
 """Most moves of a program."""
 PLACES_ASKED = ("", ".", "/", "..", "*", "all")
 """What shows everything, or what is there."""
+EDGES = ("0", "-1")
+"""Numbers that stand beside those of a list."""
 HIDDEN = ("answer", "solution", "secret", "key", "result", "diagnosis", "code", "target")
 """What a task hides is often called so."""
 REFUSED = re.compile(
@@ -306,6 +308,12 @@ def telling(
         for argument, schema in schemas.items()
         if len(schemas) == 1 and schema.get("type") == "string"
     ]
+    numbered = [
+        partial(_numbered, name, argument)
+        for name, schemas in tools
+        for argument, schema in schemas.items()
+        if len(schemas) == 1 and schema.get("type") == "integer"
+    ]
     verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
     forms += [partial(_command, verb) for verb in (*verbs, "")] if not briefing.tools else []
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
@@ -313,6 +321,7 @@ def telling(
     things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
+    queue.extendleft((edge, form) for form in numbered for edge in EDGES)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()
     most = MOST_SAID if wanted in plain_of(told) else math.inf  # of several, it names one
     while queue and asked.total() < MOST_ASKED and len(wanted) > 1:
@@ -352,6 +361,10 @@ def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
 
 def _call(tool: str, argument: str, thing: str) -> Move:
     return Move(tool=tool, arguments=json.dumps({argument: thing}))
+
+
+def _numbered(tool: str, argument: str, number: str) -> Move:
+    return Move(tool=tool, arguments=json.dumps({argument: int(number)}))
 
 
 def _command(verb: str, thing: str) -> Move:

@@ -343,8 +343,9 @@ def _by_option(prompt: str, gold: str, answer: str) -> tuple[dict[str, str], str
     if lettered and as_words(listed(prompt).get(lettered[1], "")) == alone[lettered.end() :]:
         alone = lettered[1]
     given = alone if re.fullmatch("[A-J]", alone) else None
-    if wanted and chosen_letter(alone):
-        return None
+    if wanted and (letter := chosen_letter(alone)):
+        options = listed(prompt) if gold.strip()[:1].islower() else {}
+        return (options, wanted, options[letter]) if {letter, wanted} <= set(options) else None
     if (wanted is None) == (given is None):
         return None
     options = listed(prompt)

@@ -207,7 +207,9 @@ class MathsVerifier:
     def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
-        for count in {values_of(gold) for gold in golds} - {1}:
+        said = values_of(extraction.text or "") if extraction.rule == CandidateKind.FORMULA else 1
+        signed = {2 for gold in golds if "±" in gold or "\\pm" in gold}
+        for count in ({values_of(gold) for gold in golds} | signed) - {1, said}:
             if several := listed_values(response[offset:], count):
                 return _moved(extraction, several.text, offset, several)
         return extraction
@@ -229,10 +231,12 @@ class MathsVerifier:
         moved = _moved(extraction, found.text, offset, found)
         return replace(moved, rule=str(found.kind), rivals=())
 
-    def _settle(
+    def _found(
         self, golds: list[str], response: str, prompt: str, *, truncated: bool
-    ) -> Verdict | _Deliberation:
-        """Return a verdict, or the generator that reaches a verdict with the pool's help."""
+    ) -> tuple[Extraction, str]:
+        """Return the extraction of the value that the question picks among those of a response, and
+        the response in the notation of formulas in which its places were found.
+        """
         has_parts = any(parts(gold) > 1 or boxed_apart(gold, response) for gold in golds)
         extraction = self.extract(response, truncated=truncated, several=has_parts, prompt=prompt)
         if extraction.refused and Stance.EXAMPLE in extraction.reason and _ANY.search(prompt):
@@ -243,21 +247,27 @@ class MathsVerifier:
         if "\\(" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
-        named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
+        if extraction.refused:
+            return extraction, response
+        is_named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
             extraction.text or ""
         )
-        whole_response = response
-        if extraction.rule in _LISTING and not extraction.refused:
-            response = without_asides(response, prompt)
-        if (named or extraction.rule in _OPEN) and not extraction.refused:
-            extraction = self._picked(prompt, response, extraction, golds)
+        is_listing = extraction.rule in _LISTING
+        body = without_asides(response, prompt) if is_listing else response
+        if is_named or extraction.rule in _OPEN:
+            extraction = self._picked(prompt, body, extraction, golds)
         whole = extraction
         if extraction.text is not None and not truncated:
-            extraction = self._parted(prompt, response, extraction, golds)
-        listing = extraction is whole and extraction.rule in _LISTING and not extraction.refused
-        if listing and not truncated:
-            extraction = self._listed(response, extraction, golds)
-        response = whole_response
+            extraction = self._parted(prompt, body, extraction, golds)
+        if extraction is whole and extraction.rule in _LISTING and not truncated:
+            extraction = self._listed(body, extraction, golds)
+        return extraction, response
+
+    def _settle(
+        self, golds: list[str], response: str, prompt: str, *, truncated: bool
+    ) -> Verdict | _Deliberation:
+        """Return a verdict, or the generator that reaches a verdict with the pool's help."""
+        extraction, response = self._found(golds, response, prompt, truncated=truncated)
         if extraction.text is None:
             unreadable_gold = next(
                 (verdict for gold in golds if (verdict := unreadable(gold)) is not None), None
@@ -455,7 +465,8 @@ def _are_words(gold: str) -> bool:
 
 
 _WORDS_ALONE = re.compile(
-    r"(?!(?i:yes|no|true|false)$)(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,5}"
+    r"(?!(?i:yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет)$)"
+    r"(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,5}"
 )
 
 

@@ -758,7 +758,7 @@ def test_what_the_root_lists_is_followed() -> None:
     def ask(move: Move) -> str:
         return files.get(json.loads(move.arguments)["path"], "no such file")
 
-    found = telling(Briefing(tools=(read,)), [], "229", [], ask)
+    found = telling(Briefing(tools=[read]), [], "229", [], ask)
     assert [move.arguments for move in found] == ['{"path": "/srv/check/expected.txt"}']
 
 

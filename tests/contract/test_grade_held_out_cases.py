@@ -79,7 +79,7 @@ async def test_no_tampering_is_rewarded_by_any_test(sandbox: SlotSandbox) -> Non
         task = TASKS[case["task"]]
         tests = [task["tests"][number] for number in case.get("tests", [])]
         asked.append((task, case["solution"], tests or task["tests"], bool(tests)))
-    assert len(asked) >= 154
+    assert len(asked) >= 185
     verdicts = await grade_all(sandbox, asked)
     assert {
         f"{case['task']}: {case['name']}"

@@ -123,8 +123,9 @@ def bare(text: str) -> str:
 _MARKED = (
     re.compile(r"(?<![\w$])\(([A-J])\)"),
     re.compile(r"(?<![\w$(])([A-J])[.):．、]\s*(?=\S)"),
+    re.compile(r"(?m)^[ \t]*([a-j])\)\s*(?=\S)"),
 )
-"""The two ways to mark options: `(A) 4` and `A. 4`."""
+"""The ways to mark options: `(A) 4`, `A. 4` and `a) 4` in lines."""
 
 
 def listed(prompt: str) -> dict[str, str]:
@@ -135,7 +136,7 @@ def listed(prompt: str) -> dict[str, str]:
     """
     for pattern in _MARKED:
         marks = list(pattern.finditer(prompt))
-        letters = [match[1] for match in marks]
+        letters = [match[1].upper() for match in marks]
         if len(letters) > 1 and "".join(letters) == "ABCDEFGHIJ"[: len(letters)]:
             break
     else:

@@ -26,7 +26,12 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
     while answer.op == "call" and answer.note == "Rightarrow" and gold.op != "call":
         answer = answer.args[-1]  # `2x = 10 \implies x = 5`
     answer = without_exclusions(gold, answer)
-    claimed = answer.args[1:] if answer.op == "rel" else (answer,)
+    if answer.op == "rel" and len(answer.args) > 2 and set(answer.note.split()) == {"="}:
+        answer = _without_tasks(answer)
+    parts = answer.args if answer.op == "list" else (answer,)
+    claimed = tuple(
+        side for part in parts for side in (part.args[1:] if part.op == "rel" else (part,))
+    )
     if any(unevaluated(side) for side in claimed) and not is_open(gold):
         return judge.decided(
             "unevaluated", False, "the answer repeats a task instead of working out the value"
@@ -46,3 +51,10 @@ def compare(gold: Node, answer: Node, judge: Judge) -> bool:
         return False
     judge.approximate = True
     return matches(rounded, answer, judge)
+
+
+def _without_tasks(chain: Node) -> Node:
+    """Return a chain without the steps that are tasks themselves: `lim f = 3 lim g = 3`."""
+    first, *steps, last = chain.args
+    kept = (first, *(step for step in steps if not unevaluated(step)), last)
+    return chain._replace(args=kept, note=" ".join("=" for _ in kept[1:]))

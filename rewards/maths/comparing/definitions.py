@@ -104,6 +104,7 @@ def assigned(node: Node, judge: Judge) -> tuple[Node, Node] | None:
         # `T = 2 pi / omega = 2 pi sqrt(m/k)`: a side with a letter of its own.
         or (bool(symbols(value)) and is_scalar(head) and not symbols(head) <= symbols(value))
         or _same_side(head, value, judge)
+        or (value.op == "quantity" and _same_side(head, value.args[0], judge))
         for head in heads[1:]
     )
     return (heads[0], value) if true else None
@@ -129,7 +130,10 @@ def exact_sides(node: Node) -> list[Node]:
             sides[-1] = side
         else:
             break
-    if not any(side.op == "quantity" for side in sides):
+    *before, last = sides
+    unit = last.args[-1].note if last.op == "mul" and len(before) > 1 else ""
+    is_measured = unit in UNIT_LETTERS and not symbols(before[-1])
+    if not is_measured and not any(side.op == "quantity" for side in sides):
         return sides
     # The letter of a unit reads as a name: `F = 2 kg · 3 m/s^2 = 6 N`, `5000 m = 5 km`.
     return [

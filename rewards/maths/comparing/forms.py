@@ -319,6 +319,8 @@ ORDERED = re.compile(
     r" (?:order|sequence)\b"
     r"|\b(?:find|give|determine|compute|state|list|enter|write)\b[^.?]{0,120}\band\b[^.?]{0,80}"
     r"\bin (?:that|this|the given) order\b"
+    r"|\b(?:find|give|state|list|enter|write|name|rank|arrange|put|place|sort)\b[^.?]{0,120}"
+    r"\bin order\b(?! to\b)|\bfrom (?:the )?first to (?:the )?last\b"
     r"|(?-i:\(a\)[^()]+\(b\))|(?<![_＿])[_＿]{3,}+[^_＿]{1,200}[_＿]{3}"
     r"|ordre (?:dé)?croissant|plus (?:petit|grand) au plus"
     r"|\b(?:auf|ab)steigend"

@@ -420,6 +420,8 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     """Return why a formula of numbers, equal to a gold that is a numeral, is no value, or ""."""
     if asked.chooses or wanted.op not in EXACT or symbols(given) or _OF_BOXES.search(answer):
         return ""
+    if _COMPLEX.fullmatch(answer.rpartition("=")[2]):
+        return ""
     whole = wanted.value.denominator == 1
     quotient = _QUOTIENT.fullmatch(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2].strip())
     # `120/10` is a division; a fraction may stay unreduced where no numeral is asked for.
@@ -431,6 +433,7 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     return ""
 
 
+_COMPLEX = re.compile(r"[\s$]*[-−]?\d+\s*[-+−]\s*\d*\s*i[\s$.]*")
 _OF_BOXES = re.compile(r"\{-?\d+\}\s*[-+]|[-+]\s*\{-?\d+\}")
 """A sum with a box in it, which `extracting.enclosing` writes with braces: each box is a value."""
 _QUOTIENT = re.compile(r"-?(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\})")

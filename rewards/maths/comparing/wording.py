@@ -34,6 +34,8 @@ _SAME = tuple(
         (rf"(?i:{NO_SOLUTION})|(?:the )?empty set|none(?: exists?)?", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
+        *((f"{way}wards?", way)
+          for way in ("up", "down", "left", "right", "north", "south", "east", "west")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"
          r"(?: solutions| values)?", "infinitely many"),
         (rf"(?:yes,? )?(?:we |you )?(?:should |must |can )?reject(?: {_NULL})?", "reject h0"),

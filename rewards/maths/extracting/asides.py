@@ -71,8 +71,8 @@ _ASKS_READER = (
     r"|ましょうか|드릴까요|드릴까|需要我|要不要|是否需要"
 )
 _HYPOTHETICAL = (
-    r"\bwould(?:n't| not)?\b|['’]d be\b|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe"
-    r"|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
+    r"\bwould(?:n't| not)?\b|['’]d (?:be|get|have|obtain|need|come)\b"
+    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
     r"|\b(?:se|te|fica|da|have)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
     r"|었을|则会|就会|将是|会是|将会"
 )
@@ -194,16 +194,18 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
     """Return where the sentence ends that concludes a text, if all behind it are remarks because
     they conclude, correct and offer nothing and name nothing that is asked; else `end`.
     """
-    asked = _content(asking(prompt))
-    stop, supposed = end, True
+    asked = _asked(prompt)
+    content = frozenset(asked)
+    stop, supposed, operated = end, True, False
     for _ in range(MAX_DEFAULTS if asked else 0):
         start = _last_start(body[:stop])
-        if stop < end and _answers(body, start, stop, asked, supposed=supposed):
-            return stop
         sentence = lowered(body[start:stop])
+        if stop < end and _answers(body, start, stop, asked, supposed=supposed):
+            return end if operated and not _CONCLUDED.search(sentence) else stop
         if _WORKS.search(sentence) or MAY_BE.match(sentence) or _reopens(sentence):
             break
-        is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(asked & _content(sentence))
+        operated = operated or bool(_OPERATION.match(sentence) and not _OPERATIONS & content)
+        is_bare = len(_WORD.findall(sentence)) < MIN_REMARK or bool(content & _content(sentence))
         is_supposed = not mood and _MOOD.search(sentence) is not None
         if is_bare and not is_supposed:
             break
@@ -212,9 +214,9 @@ def _conclusion_end(body: str, end: int, prompt: str, *, mood: bool) -> int:
     return end
 
 
-def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed: bool) -> bool:
+def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: bool) -> bool:
     """Return whether a sentence concludes with one value of what is asked (`So the speed is 60`,
-    `Result: 60`, or `v = 120/2 = 60` in a line of its own).
+    `Result: 60`, `This equals 60`, or `v = 120/2 = 60` in a line of its own).
 
     Args:
         body: the searched text.
@@ -224,14 +226,21 @@ def _answers(body: str, start: int, end: int, asked: frozenset[str], *, supposed
         supposed: all that follows is supposed, so that any conclusion is the answer.
     """
     sentence = lowered(body[start:end]).strip(" \n*_#>-$")
-    if CONCLUDES.match(sentence):
-        names = supposed or any(len(word) > 3 for word in asked & _content(sentence))
-        return names and 0 < len(NUMBER.findall(sentence)) < 3
+    if concluded := _CONCLUDED.search(sentence):
+        names = supposed or _named(asked, sentence) < len(asked)
+        return names and 0 < len(NUMBER.findall(sentence, concluded.end())) < 3
     if label := _LABEL.match(sentence):
-        return bool(_ANSWER.search(label[0]) or asked & _content(label[0])) and _valued(sentence)
-    own_line = body[:start].rstrip(" ")[-1:] in ("", "\n")
-    names = supposed or len(asked & _content(sentence)) > 1
-    return names and own_line and _EQUATED.fullmatch(sentence) is not None
+        names = _ANSWER.search(label[0]) is not None or _named(asked, label[0]) < len(asked)
+        return names and _valued(sentence)
+    if (
+        _named(asked, sentence) == 0
+        and len(NUMBER.findall(sentence)) < 3
+        and _CLAIMED.search(sentence)
+    ):
+        return True
+    if _EQUALS.fullmatch(sentence) or (supposed and _STRESSED.search(sentence)):
+        return True
+    return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
 
 MAX_DEFAULTS = 3
@@ -240,25 +249,63 @@ MIN_REMARK = 3
 """The fewest words of such a remark: a value alone is none."""
 
 
+@lru_cache(maxsize=64)
+def _asked(prompt: str) -> list[str]:
+    """Return the stems of the words that ask, in their order."""
+    return _stems(asking(prompt) or (prompt if _TASK.match(prompt) else ""))
+
+
+_TASK = re.compile(
+    r"(?i)(?:simplify|evaluate|solve|convert|express|write|balance|factor|expand|differentiate"
+    r"|integrate|round|multiply|divide|add|subtract)\b"
+)
+
+
+def _stems(text: str) -> list[str]:
+    """Return the stems of the words of a text that say more than its grammar."""
+    pieces = (word.removesuffix("s")[:5] for word in _PIECE.findall(text.lower()))
+    return [stem for stem in dict.fromkeys(pieces) if stem not in _GRAMMAR]
+
+
 def _content(text: str) -> frozenset[str]:
-    """Return the numbers and the stems of the words of a text that say more than its grammar."""
-    return frozenset(w.removesuffix("s")[:5] for w in _PIECE.findall(text.lower())) - _GRAMMAR
+    return frozenset(_stems(text))
 
 
 _WORD = re.compile(r"[^\W\d_]{2,}|[一-鿿぀-ヿ가-힣]")
-_PIECE = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
-_GRAMMAR = words(
-    "the how many much what which and are was were has have had will can does did for with from"
-    " that this there thi doe ha wa find"
+_PIECE = re.compile(r"[^\W\d_]+/[^\W\d_]+|[一-鿿぀-ヿ가-힣]|[^\W\d_]{3,}")
+_GRAMMAR = frozenset(
+    word.removesuffix("s")
+    for word in words(
+        "the how many much what which and are was were has have had will can does did for with from"
+        " that this there find who its one two you she his her our get let not all any out die der"
+        " das den dem des und ist ein eine los las les por que una une del est con sur dans pour"
+    )
+)
+_CONCLUDED = re.compile(
+    rf"(?<!\w)(?:(?!then|luego|entonces|então){CONCLUDES.pattern}|i\.e\.|d\. ?h\.)"
 )
 _WORKS = re.compile(
-    rf"(?<!\w){CONCLUDES.pattern}|\*\*|[?]|\d[^=\n]*=|\b(?:this|that|which) (?:means|leaves|gives"
-    r"|makes)\b"
+    rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
+    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
+    r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
+_OPERATION = re.compile(r"\W*(?:\w+ ){0,2}(?:sum|difference|product|quotient|remainder)s?\b")
+_OPERATIONS = words("sum diffe produ quoti remai")
+"""Nouns of what was worked out, unless the question asks for one of them."""
 _LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
 _ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
-_EQUATED = re.compile(r"(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*")
+_CLAIMED = re.compile(
+    r" (?:is|are|equals?|ist|sind|beträgt|est|sont|es|son|é|são|è|sono)"
+    r"(?= [^\d]{0,20}[\d√π(\[][^ ]*(?: [^ ]+){0,4}$)(?!.* (?:if|when|not)\b)"
+)
+_EQUALS = re.compile(
+    r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
+)
+_STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
+_EQUATED = re.compile(
+    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
+)
 
 
 _MORE = (
@@ -269,7 +316,8 @@ _MORE = (
 _SIDE_CLAUSE = re.compile(
     r"(?:and )?(?:indeed|in particular|in fact|at (?:that|which) (?:time|point))\b(?!.*\b(?:so"
     r"|hence|thus)\b)|那时|此时|这时|その時|그때|after (?:that|this|which)\b|which (?:makes|gives"
-    r"|is|leaves) [^,;]*\bif\b|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?"
+    r"|is|leaves) [^,;]*\bif\b|(?:because|since|denn|weil|car|parce que|porque|perché|poiché|так"
+    r" как|потому что)(?!\w)|(?:which|was|ce qui|lo que|o que|il che|что) (?:\w+ )?(?:explains?"
     r"|confirms?|shows?|match\w*|agrees?|vanish\w*|is (?:why|because|consistent|exactly what|due)"
     r"|erklärt|explique|explica|spiega|объясняет)\b"
     rf"|[^,;]*\b(?:{_MORE}(?: (?:than|als|que|de|di|à|a)\b|(?<=ше) (?=[\d$])))"
@@ -307,7 +355,9 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         prompt: the question.
         mood: the question is in the conditional mood, so that such a clause may answer it.
     """
-    for joint in reversed(list(_CLAUSE.finditer(body, start, end))[-MAX_ASIDES:]):
+    joints = list(_CLAUSE.finditer(body, start, end))
+    end = _first_claim(body, start, end, prompt, joints)
+    for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
         is_side = _SIDE_CLAUSE.match(clause) or (
             not mood and _MOOD.search(clause) and (joint[0][0] == ";" or _UNDER.search(clause))
@@ -321,6 +371,47 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
             break
         end = joint.start()
     return end
+
+
+def _first_claim(body: str, start: int, end: int, prompt: str, joints: list[re.Match[str]]) -> int:
+    """Return where the clause of a sentence ends that concludes with a value of what is asked, if
+    all clauses behind it name nothing that is asked (`The number is therefore 63; reversed it is
+    36`); else `end`.
+    """
+    asked = _asked(prompt) if joints and prompt else []
+    for joint in joints if asked else ():
+        before, behind = (
+            lowered(body[a:b]) for a, b in ((start, joint.start()), (joint.end(), end))
+        )
+        named, other = (_named(asked, clause) for clause in (before, behind))
+        marked = (_CONCLUDED.search(before) is not None) + (joint[0][0] == ";")
+        if (
+            named < other
+            and (marked > 1 or (marked and other == len(asked)))
+            and len(NUMBER.findall(before)) < 3
+            and _STATES.search(before)
+            and _BEGINS.match(behind)
+            and not (_GOES_ON.search(behind) or MAY_BE.match(behind) or _reopens(behind))
+        ):
+            return joint.start()
+    return end
+
+
+def _named(asked: list[str], text: str) -> int:
+    """Return which of the words of a question, of which the first says what is asked, a text names
+    first; their number if it names none.
+    """
+    said = _content(text)
+    return next((n for n, word in enumerate(asked) if word in said), len(asked))
+
+
+_BEGINS = re.compile(r"[^\W\d_][^\d=$]*[^\W\d_]{4}[^\d=$]* ")
+_GOES_ON = re.compile(
+    rf"{_CONCLUDED.pattern}|\*\*|[?]|^which\b|\b(?:this|that) (?:means|leaves|gives|makes)\b"
+    r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|answer|result|value|altogether)\b"
+    r"|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
+)
+"""Words of a clause that concludes, corrects or continues the one before."""
 
 
 def _of_another(clause: str, before: str, prompt: str) -> bool:
@@ -338,8 +429,8 @@ def _of_another(clause: str, before: str, prompt: str) -> bool:
 
 
 _ROUNDED = re.compile(
-    r"(?:or |that is |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund|environ|circa"
-    r"|aproximadamente|примерно|около|≈|约|約)(?!\w)"
+    r"(?:or |that(?: is|['’]s) |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund"
+    r"|environ|circa|aproximadamente|примерно|около|≈|约|約)(?!\w)"
 )
 _ROUNDS = re.compile(
     r"\b(?:round|approx|nearest|decimal|estimat|significant|about|rund|gerundet|näherung|arrondi"
@@ -384,8 +475,10 @@ def _last_start(body: str) -> int:
             depth += {")": 1, "(": -1}.get(body[place], 0)
             if depth == 0:
                 before = body[:place].rstrip(" *_")
-                if (body[place - 1 : place].isspace() or before[-1:] == "。") and (
-                    _ENDED.search(before[-4:]) or "\n" in body[len(before) : place]
+                if (
+                    _WORD.search(body, place, stop)
+                    and (body[place - 1 : place].isspace() or before[-1:] == "。")
+                    and (_ENDED.search(before[-4:]) or "\n" in body[len(before) : place])
                 ):
                     return place
                 break

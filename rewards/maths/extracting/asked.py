@@ -252,7 +252,7 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     if asked is None or asked["name"].lower() in _GENERAL:
         return None
     within = re.compile(
-        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?\s+(?:so|and|hence|thus|which)\b"
+        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus|which)\b|[\s.]*$)"
     ).search(body, start, end)
     if within and closing.lower().count(asked["name"].lower()) == 1:
         return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
@@ -280,7 +280,7 @@ _CLAUSES = re.compile(
 )
 _LINKING = words(
     "the a an it its is are was were does do did can could will has have not ca never this that "
-    "these those they then also indeed"
+    "these those they then also indeed s c ce das es ist est"
 )
 """Words of grammar, which a clause may have beyond those of the question."""
 
@@ -594,12 +594,13 @@ def in_words(prompt: str, body: str) -> Named | None:
     clause = _STATED_WORDS.search(body, start, end) if not stressed else None
     while clause and (later := _STATED_WORDS.search(body, clause.start("words"), end)):
         clause = later
+    clause = clause or (None if stressed else _CLOSES.search(body, start, end))
     said = clause or (stressed[-1] if stressed else None)
     if said is None or len({match["words"].casefold() for match in stressed}) > 1:
         return None
     led = _CLAUSES.match(body, start, said.start("words"))
     before = body[led.end() if led else start : said.start("words")]
-    behind = body[said.end() : end]
+    behind = body[said.end("words") : end]
     doubtful = _DOUBTED.search(before) or _DOUBTED.search(behind) or UNASSERTED.search(before)
     place = said.span("words")
     if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
@@ -608,8 +609,9 @@ def in_words(prompt: str, body: str) -> Named | None:
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = clause and not clause[0].startswith("belongs")
-    if of_subject and _content(said["words"]) <= asked and not _content(before) <= asked:
+    of_subject = clause and not clause[0].startswith("belongs") and clause.re is not _CLOSES
+    lead = _LEADS.sub("", before, count=1)
+    if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
         return Named("", subject["name"], *subject.span("name")) if subject else None
     return Named("", said["words"], *said.span("words"))
@@ -626,12 +628,21 @@ _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
 _STATED_WORDS = re.compile(
-    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to)"
-    r"\s+(?:(?:thus|then|therefore|hence)\s+)?(?:(?:an?|the)\s+)?(?!called|known|named)"
-    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})[.!]*\s*$"
+    r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
+    r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
+    r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
+    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
+    r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
+_CLOSES = re.compile(
+    r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
+    r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
+    r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
+    r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
+)
+"""A day of the week or a direction that a sentence ends in."""
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
-    r"|formerly|if|unless|whether|either|or|look\w*"
+    r"|formerly|if|unless|whether|either|or|looks?(?! to)"
     r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b"
 )

@@ -64,11 +64,16 @@ def whole(body: str) -> Candidate | None:
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
         return None
-    if _is_prose(stripped) or _CONTINUED.search(stripped) or ends_in_formula(stripped):
+    if (
+        not stripped
+        or _is_prose(stripped)
+        or _CONTINUED.search(stripped)
+        or ends_in_formula(stripped)
+    ):
         return None
     start = max(0, body.rfind(stripped))
     text = cleaned(_DRESS.sub("", without_decoration(stripped)).strip())
-    text = _LABELLED.sub("", text)
+    text = _TITLED.sub("", _LABELLED.sub("", text))
     text = _HEADED.sub("", text, 1) if text.count("=") == 1 else text
     if text.startswith("_") and text.endswith("_"):
         text = text.strip("_")
@@ -118,9 +123,10 @@ _ARROW = re.compile(
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
-    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(])"
+    r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
+_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -164,7 +170,7 @@ def _one_value(text: str) -> str:
         or any(line.count("{") != line.count("}") or _UNFINISHED.search(line) for line in lines)
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
-        return text
+        return text if together else ""
     return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
 
 
@@ -357,7 +363,9 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
-_LINE_LETTER = re.compile(r"\n\s*[*_(]*(?P<letter>[A-J])[)*_.]*\s*$")
+_LINE_LETTER = re.compile(
+    r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
+)
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
     r"|for)\b)"
@@ -640,6 +648,7 @@ _ARE = re.compile(r"\b(?:are|sind|sont|son|são|sono|равны)\b")
 _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?![*\w])")
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 

@@ -339,7 +339,10 @@ _FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())
 
 # --- gains and losses ---
 
-_GAIN = re.compile(r"(?i)\b(?:gain|profit|winnings?|net return|payoff|net (?:change|result))\b")
+_GAIN = re.compile(
+    r"(?i)\b(?:gain|profit|winnings?|net return|payoff"
+    r"|(?:net|percent\w*|overall) (?:change|result))\b"
+)
 _LOSS_ASKED = re.compile(r"(?i)\blos(?:s|es|e|t|ing)\b")
 _LOSES = re.compile(
     r"(?i)\blos(?:s|es|e|ing|t)(?:\s+of|\s+is|\s+equals|\s*=|\s+about|\s+an average of"

@@ -454,7 +454,8 @@ GIVES = re.compile(
 the question was reopened (`REOPENED`).
 """
 REASON = re.compile(
-    r"(?i)[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you|they|he|she|this"
+    r"(?i)[,;] so [a-z] =|[,;]\s{1,3}(?:(?:but|yet|though|although|and|so) )?(?:I|we|my|our|you"
+    r"|they|he|she|this"
     r"|these|that|there|please)\b|[,;]?\s{1,3}\(?(?:if|unless|assuming|provided) (?:that )?I(?:'m"
     r"|'ve)? (?:\w+ )?(?:read|understood|understand|did|am|have|made|slipped|calculated|counted"
     r"|remember|recall|got|mis\w+)\b|(?<=[\s,;(])\(?(?:(?:i\.e\.|that is,|in other words|namely"

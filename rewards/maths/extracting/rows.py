@@ -33,6 +33,8 @@ _POINT = re.compile(
     r"(?:[-*•]\s+)?[*_$]*[A-Z](?:_?\d|[₀-₉])?\s*=?\s*(?P<point>\([^()]*[,;|][^()]*\))[*_$.,;]*"
 )
 _REMARK = re.compile(r"\s*\((?=[^()]*[A-Za-z]{2})[^()]*\)[\s.]*$")
+_ITEM = re.compile(r"[*_]{0,2}(\d{1,2})[.)][*_]{0,2}\s+((?:[^\W\d_]{4,}\s?){0,2}[^:=→]{1,24})")
+"""An item of a numbered list, without a name or a calculation."""
 _RULE = re.compile(r"\|?[\s:|-]+\|?")
 _TOTAL = re.compile(
     r"(?i)\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*"
@@ -53,6 +55,11 @@ def rows_of(body: str, count: int) -> Candidate | None:
     tail = body.rstrip()[-MAX_TAIL:]
     written = [line.strip() for line in tail.split("\n")]
     lines = [line for line in written if line]
+    items = [_ITEM.fullmatch(line) for line in lines[-count:]]
+    if [item and int(item[1]) for item in items] == list(range(1, count + 1)):
+        place = body.rfind(lines[-count]), len(body.rstrip())
+        text = ", ".join(item[2].strip(" *.;,") for item in items if item)
+        return Candidate(CandidateKind.WHOLE, text, *place, *place)
     if count > MAX_ROWS or not lines:
         return None
     if lines[-1].startswith("|"):
@@ -79,6 +86,8 @@ def _joined(found: list[ValueRow]) -> str:
     if all(re.fullmatch(_PART, row.label) for row in found):
         found = sorted(found)
         return ", ".join(f"({row.label.strip('()')}) {row.value}" for row in found)
+    if all(re.fullmatch(r"\([^()]*[,;][^()]*\)", row.value) for row in found):
+        return ", ".join(row.value for row in found)
     if any(row.label.isdigit() for row in found):
         return ", ".join(f"{row.label} → {row.value}" for row in found)
     return ", ".join(

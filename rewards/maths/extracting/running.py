@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
-    r"[(\[][^()\[\]]*[,;][^()\[\]]*[)\]]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
     r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
@@ -56,7 +56,8 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     stated = (
         plain
         for plain in reversed(_joined(body, start, end))
-        if not governed(body, start, plain.start, plain.end)
+        if len(plain.text) > 1  # `for any integer n`: a name is no value
+        and not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
     )
     last = next(stated, None)
@@ -79,7 +80,8 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
         last = joined[-1] if joined else None
         joint = _JOINT.fullmatch(body, last.end, begin) if last else None
         named = last and _NAMED.match(last.text) and _NAMED.match(body, begin, stop)
-        if (last and joint and named) and (
+        twins = last and _shape(last.text.rpartition("=")[2]) == _shape(body[begin:stop])
+        if (last and joint and (named or (twins and "=" in last.text))) and (
             joint["or"] or not _SUPPOSES.search(clause_before(body, last.start))
         ):
             mark = " or " if joint["or"] else ", "
@@ -87,6 +89,11 @@ def _joined(body: str, start: int, end: int) -> list[Plain]:
         else:
             joined.append(Plain(body[begin:stop], begin, stop))
     return joined
+
+
+def _shape(value: str) -> str:
+    """Return a sum with a root without its signs, so that two conjugate roots are the same."""
+    return re.sub(r"[-+−\s]", "", value) if "√" in value and re.search(r"[-+−]", value) else value
 
 
 def ends_in_formula(text: str) -> bool:

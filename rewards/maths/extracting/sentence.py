@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from ..reading.dates import DATE
+from ..reading.plain import formulas
 from .candidate import Candidate, CandidateKind
 from .phrases import BOUND, DENIED_BEHIND, DENIED_BY_VERB, MAY_BE
 from .stance import related
@@ -14,15 +15,16 @@ from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
-    r"|\d+(?:,\d+|['’]\d{3})*|(?=\.\d))(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+|[¼½¾⅐-⅞])?(?:\s?%"
+    r"|\d+(?:,\d+|['’]\d{3})*|(?=\.\d|[¼-¾⅐-⅞]))(?:\.\d+(?:[eE][-+]?\d{1,3})?)?"
+    r"(?:/\d+|[¼-¾⅐-⅞])?(?:\s?%"
     r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b"
     r"|\W*$))|(?=h\d\d\b|(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )
 CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
-    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+)?%?)(?<![.,])"
-    r"(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
+    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+"
+    r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
     r"|have|leaves?|makes?|gives?"
     r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))"
@@ -32,7 +34,7 @@ POINT = re.compile(
     r"[(\[]\s*[-−]?\d[\d./]*(?:\s*[,;]\s*[-−]?\d[\d./]*)+\s*[)\]]"
     r"|(?<![\w.,/$])-?\d[\d./]*(?: [-+−×·] \d+(?:[./]\d+)*)+(?! ?[\w=])|(?<![\w:.])\d+(?:(?: : "
     r"|:)\d+)+(?: ?[aApP]\.?[mM]\b| in the (?:morning|afternoon|evening))?(?![\w:])"
-    rf"|{DATE}"
+    rf"|{DATE}|(?<![\w.,:])\d{{1,2}} Uhr \d{{2}}(?!\w)"
     r"|(?<![\w.,/:])\d+ ?(?:h|heures?|Stunden?|horas?|or[ae]|час(?:а|ов)?) ?(?:(?:et|und|y|e|и) )?"
     r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
@@ -121,14 +123,14 @@ _ASIDE = re.compile(
     r"|hence)\b)[^,;])*|\bi\.e\.[^;,]*"
     r"|,\s+(?:bringing|raising|lifting|lowering|pushing|dropping|reducing|increasing"
     r"|so that|compared)\b[^;]*|,\s+(?:and|while"
-    r"|but)\s+(?:her|his|its|their|the(?!\s+\w*(?:est|most)\b))\s+\w+\s+(?:is|are|was|has"
+    r"|but)\s+(?:her|his|its|their|the(?!\s+(?:\w*(?:est|most)|sum|result|total|answer)\b))\s+\w+\s+(?:is|are|was|has"
     r"|have)\b[^,;]*"
 )
 """A clause beside the main clause."""
 # A closing remark in brackets, which is not the closing sentence.
 # A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
 _REMARK = re.compile(
-    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,80}\)"
+    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,150}\)"
     r"[\s.!]*+$"
 )
 
@@ -156,13 +158,30 @@ def closing_sentence(body: str) -> tuple[int, int]:
     done = None if plain else _DONE.search(body, max(0, end - 24), end)
     end = (len(body[: done.start()].rstrip()) or end) if done else end
     bracketed = ")" in body[max(0, end - 16) : end]
-    remark = _REMARK.search(body, max(0, end - 120), end) if bracketed else None
-    if remark and not _CORRECTS.search(remark[0]) and not POINT.match(body, remark.start()):
+    remark = _REMARK.search(body, max(0, end - 180), end) if bracketed else None
+    if remark and not (
+        _CORRECTS.search(remark[0])
+        or POINT.match(body, remark.start())
+        or _is_factor(body, remark.start(), remark.end())
+    ):
         line = body[max(0, remark.start() - 200) : remark.start()].rpartition("\n")[2]
         end = remark.start() if any(map(str.isdigit, line)) else end
     base = max(0, end - 400)
     last = base + len(body[base:end].rstrip(" .!?。\n*_`✓✔✅"))
     return last - len(clause_before(body, last)), end
+
+
+def _is_factor(body: str, start: int, end: int) -> bool:
+    """Return whether a bracket is a factor of the formula before it: `cos x (4 cos² x - 3)`."""
+    stop = body.rindex(")", start, end)
+    if not _SUM.fullmatch(body, start + 1, stop):
+        return False
+    return any(
+        begin < start < stop < last for begin, last in formulas(body, max(0, start - 40), end)
+    )
+
+
+_SUM = re.compile(r"(?=[^()]*[^\W\d_])[^()=<>≈,;]+ [-+−] [^()=<>≈,;]+")
 
 
 def unanswered(body: str, start: int, end: int) -> Candidate | None:

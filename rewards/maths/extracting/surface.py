@@ -49,7 +49,7 @@ _DECORATED = re.compile("(?<=[\\w)}$.]) ?[\u2600-\u2775\u2794\u2b50\U0001f300-\U
 # A full stop ends a sentence unless it closes an abbreviation or an ordinal (`am 8. April`).
 _SENTENCE_END = re.compile(
     rf"[.!?。\n\\$](?:(?<=[.!?])(?=\s|$|\$\s+[A-Z])(?!(?<=\d\.)\s{NAME})"
-    r"(?<!i\.e\.)(?<!e\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
+    r"(?<![iI]\.e\.)(?<![eE]\.g\.)(?<!Mr\.)(?<!Mrs\.)(?<!Dr\.)(?<!approx\.)"
     r"|(?<=[。\n])|(?<=\\)\](?=.)|(?<=\$)\$(?=\s*[A-Z]))"
 )
 

@@ -55,6 +55,12 @@ _NAMES = {
     "g": "г|грамм\\w{0,2}|克|グラム|그램|gramos?|gramas?|grammes?|grammi|Gramm|ग्राम|[جغ]رام[اًات]*",
     "mL": "мл|миллилитр\\w{0,2}|毫升|ミリリットル|밀리리터|mililitros?|millilitri",
     "L": "л|литр\\w{0,2}|升|リットル|리터|litros?|litri|Litern?|लीटर|لتر[اًات]*",
+    "J": "Дж|джоул\\w{0,2}|焦耳|ジュール",
+    "kJ": "кДж|килоджоул\\w{0,2}|千焦",
+    "N": "Н|ньютон\\w{0,2}|牛顿|ニュートン",
+    "W": "Вт|ватт\\w{0,2}|瓦特?|ワット",
+    "kW": "кВт|киловатт\\w{0,2}|千瓦|キロワット",
+    "Hz": "Гц|герц\\w{0,2}|赫兹|ヘルツ",
     "t": "тонн\\w{0,2}|吨|toneladas?|Tonnen?",
     "day": "дн(?:я|ей|ям)|день|天|d[ií]as?|jours?|Tagen?|Tage|giorn[io]|दिन|يوم[اً]*|أيام",
     "week": "недел[яьию]|semanas?|semaines?|Wochen?|settiman[ae]",
@@ -148,7 +154,7 @@ _TAIL = (
 _COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
 _MONEY = re.compile(r"€|\b[Ee]uros?\b|\\text|zł|руб|₽|R\$|%")
-_GROUPS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?![\d.]|,\d{3})")
+_GROUPS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:\.\d{3})+(?!\d|\.\d|,\d{3})")
 _POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")
 
 

@@ -16,15 +16,22 @@ _NAMES = "|".join(sorted({*FUNCTIONS, *ALIASES, "sqrt", "mod"}, key=len, reverse
 _SUPER, _SUB = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇₈₉ₙ"
 _SIGNS = "leq?|geq?|lt|gt|neq?|in|equiv|approx|cdot|times|div|pm|mp|cup|cap|setminus"
 _LETTER = "A-Za-zα-ωΑ-Ωϕℝℤℕℚℂ"
+VULGAR = "¼-¾⅐-⅞"
 _TOKEN = re.compile(
-    rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*|(?<!\d)\.\d+))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
+    r"(?P<ends>(?<![\w)])[\]\[][^\[\]()\n=]{1,30}[;,][^\[\]()\n=]{1,30}[\]\[](?!\w))|"
+    rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*[{VULGAR}]?|(?<!\d)\.\d+|[{VULGAR}]))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letters>(?<=\d)(?!st|nd|rd|th)[a-z]{{2}}(?![^\W\d_{_SUPER}{_SUB}])|[a-zA-Z]π(?![^\W\d_{_SUPER}{_SUB}])|π[a-z](?![^\W\d_{_SUPER}{_SUB}]))"
     r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
 )
+_ENDS = re.compile(
+    r"(?:[\]\[][^\[\]=]{1,30}[;,][^\[\]=]{1,30}\[|\][^\[\]=]{1,30}[;,][^\[\]=]{1,30}\])$"
+)
+"""An interval whose open ends are brackets turned round: `]1; 7[`."""
+MAX_ENDS = 70
 _SPACE = re.compile(r"[ \t]*")
-_APART = re.compile(r"[,;]")
+_APART = re.compile(r"[,;:]")
 _LOOSE = "+-−–·⋅×*/÷^=<>≤≥≠≈≡∈∉±∓√∛∪∩∖| \t,;"
 
 
@@ -93,10 +100,14 @@ def _after_space(text: str, position: int, end: int) -> int:
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
     """Return a run without loose signs and brackets at its ends, or None if nothing is left."""
-    while end > start and text[end - 1] in _LOOSE + "([{":
+    ends = _ENDS.search(text, max(start, end - MAX_ENDS), end) if text[end - 1] in "[]" else None
+    while not ends and end > start and text[end - 1] in _LOOSE + "([{":
         end -= 1
-    while start < end and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;":
+    stop = ends.start() if ends else end
+    while start < stop and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;":
         start += 1
+    if ends:
+        return start, end
     run = text[start:end]
     unclosed = run.count("(") + run.count("[") - run.count(")") - run.count("]")
     if unclosed < 0 and run[-1:] in ")]":

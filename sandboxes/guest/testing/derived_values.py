@@ -115,10 +115,15 @@ def _method(base: type, name: str) -> Callable[..., object]:
     if name == "__call__":
         return _called
     if name == "__missing__":
-        return lambda self, key: ask(self.ludus_handle_, "getitem", key)
+        return _missing
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own
+
+
+def _missing(self: Derived, key: object) -> object:
+    """Return what the object has for a key that the value lacks."""
+    return still(self.ludus_handle_, ("item", repr(key)), ask(self.ludus_handle_, "getitem", key))
 
 
 def _called(self: Derived, *arguments: object, **keywords: object) -> object:

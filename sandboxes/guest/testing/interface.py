@@ -611,6 +611,15 @@ class Interface:
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
     @cached_property
+    def acting(self) -> set[str]:
+        """The functions that the tests call in statements of their own, for what they do; inside
+        `with` or `try`, for what they raise.
+        """
+        guards, outer = (ast.With, ast.AsyncWith, ast.Try), self._parents
+        calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
+        return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
+
+    @cached_property
     def texts(self) -> set[str]:
         """The names of whose results the tests use nothing but the text."""
         uses = [(self.origin(node), node) for node in self.nodes if isinstance(node, ast.expr)]

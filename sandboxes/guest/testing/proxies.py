@@ -57,7 +57,7 @@ class HandleState:
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
         self.plain: dict[str | None, tuple[int, object]] = {}
         """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
-        self.shown: dict[object, object] = {}
+        self.shown: dict[object, Any] = {}
         """What the object has answered so far where it stands in the place of a value: by position,
         and by operation (`still`)."""
         self.since = 0
@@ -296,25 +296,45 @@ class Abilities:
 
 def still(handle: Handle, use: object, answer: Any) -> Any:
     """Return what an object answers in the place of a value. A value holds still: the same use has
-    the same answer until the solution acts again, if the object is under test, or is called.
+    the same answer until the solution acts again, if the object is under test, and for any other
+    until the tests act on an object, or the solution gives it again.
     """
     state = state_of(handle)
     if state.meant:  # It is no value, but what the tests have made and look at.
         return answer
-    if state.since != state.line.acts:
-        state.since, state.shown = state.line.acts, {}
-    first = state.shown.setdefault(use, answer)
-    compared = first is not answer and all_plain([first, answer])
-    if compared and first != answer and (first == first or answer == answer):
+    since = state.line.acts if state.known else state.line.changes
+    if state.since != since:
+        state.since, state.shown = since, {}
+    return _as_first(handle, state.shown.setdefault(use, answer), answer)
+
+
+def _as_first(handle: Handle, first: Any, answer: Any) -> Any:
+    """Return an answer that is the same as the first; of objects, which may say something else each
+    by itself, the first.
+    """
+    if first is answer:
+        return answer
+    kind, is_handle = type(answer), isinstance(answer, Handle)
+    if all_plain([first, answer]):
+        same = first == answer or not (first == first or answer == answer)
+    elif same := kind is type(first) and kind in (list, tuple) and len(first) == len(answer):
+        return kind(_as_first(handle, *pair) for pair in zip(first, answer, strict=True))
+    else:
+        same = is_handle == isinstance(first, Handle)
+    if not same:
         raise refuse(handle, "an answer that changes")
-    return answer
+    return first if is_handle or isinstance(first, derived.Standing) else answer
 
 
 def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]:
-    number = 0
+    state, most, number = state_of(handle), ("most",), 0
     for number, item in enumerate(iterator, 1):
-        yield still(handle, number - 1, item)
+        first = still(handle, number - 1, item)
+        state.shown[most] = max(number, state.shown.get(most, 0))
+        yield first
     still(handle, ("len",), number)
+    if number < state.shown.get(most, 0):
+        raise refuse(handle, "an end that changes")
 
 
 def _item(handle: Any, key: Any) -> object:
@@ -331,11 +351,18 @@ def _item(handle: Any, key: Any) -> object:
             return items[key]
     if looks_up:
         raise IndexError(key)
-    answer = forward("getitem", handle, key)
-    if not is_value or type(key) not in (int, slice):
+    place: Any = key if type(key) is int else ("item", repr(key))
+    holds_still = is_value and all_plain([key])
+    try:
+        answer = forward("getitem", handle, key)
+    except IndexError:
+        if holds_still:
+            still(handle, place, IndexError)
+        raise
+    if not holds_still:
         return answer
-    if items is None:
-        return answer if type(key) is slice else still(handle, key, answer)
+    if items is None or type(key) not in (int, slice):
+        return still(handle, place, answer)
     with suppress(IndexError):
         given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
         shown = list(items)[key]
@@ -362,7 +389,8 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     What it is told could be what the tests expect, and what a predicate answers is their outcome.
     What changes an object, or looks up a key, tells no more than the object has to know.
     """
-    interface = state_of(handle).line.interface
+    line = state_of(handle).line
+    interface = line.interface
     tells = name in CHANGING_METHODS or name == "get" or name in interface.stated
 
     def call(*arguments: object, **keywords: object) -> object:
@@ -370,7 +398,11 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             raise refuse(handle, f".{name}")
         asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
         held = as_plain(handle, derived.ALL) if asks else None
+        deeds = line.deeds
         answer: Any = method(*arguments, **keywords)
+        if name == "get":
+            line.deeds = deeds  # It only looks, and so has to say the same again.
+            answer = still(handle, (name, repr(arguments)), answer)
         agrees = True
         if isinstance(held, list) and name == "pop":
             agrees = answer in held
@@ -479,19 +511,20 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     if is_function(handle):
         return None
     line, taken = state.line, state.plain
+    now = line.effects if state.known else line.changes
     since, plain = taken.get(operation, (-1, None))
     # Taken once, whatever the use, and kept until the solution runs again; a number or text for
     # good. An object that answers each comparison anew could be less than one number and more than
     # another.
-    if since != line.effects:
+    if since != now:
         plain = ask(handle, "as_plain", operation, bool(state.called))
         plain = None if isinstance(plain, Handle) else plain
         if plain is not None:
             since, first = taken.get(None, (-1, None))
-            if since == line.effects or isinstance(first, (int, float, str)):
+            if since == now or isinstance(first, (int, float, str)):
                 plain = first
-            taken[None] = line.effects, plain
-        taken[operation] = line.effects, plain
+            taken[None] = now, plain
+        taken[operation] = now, plain
     return plain
 
 

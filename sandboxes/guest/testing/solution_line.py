@@ -142,6 +142,12 @@ class TestsLine:
         """The number of requests so far that may have changed something in the solution."""
         self.acts = 0
         """The number of requests so far that made the solution do more than answer a look."""
+        self.deeds = 0
+        """The number of acts so far other than calls of functions with plain data."""
+        self._calls: dict[str, int] = {}
+        """Function -> the number of its calls so far."""
+        self._acts = False
+        """Whether the present request is an act."""
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
@@ -174,8 +180,13 @@ class TestsLine:
         if self._broken:
             raise peer.Gone(self._broken)
         self.effects += verb not in _WITHOUT_EFFECT
-        self.acts += verb not in _STILL
-        outer, self._source = self._source, source
+        outer, self._source = (self._source, self._acts), source
+        self._acts = verb not in _STILL
+        self.acts += self._acts
+        if verb == "call" and isinstance(source, str):
+            self._calls[source] = self._calls.get(source, 0) + 1
+        else:
+            self.deeds += self._acts
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
@@ -185,7 +196,7 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
-            self._source = outer
+            self._source, self._acts = outer
             # A call that raised may have printed before it did.
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
@@ -194,6 +205,15 @@ class TestsLine:
             return answer
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
+
+    @property
+    def changes(self) -> int:
+        """The number of requests so far that may have changed an object that stands for a value.
+
+        A call of a function for its result is none: a value is afterwards what it was.
+        """
+        acting = self.interface.acting
+        return self.deeds + sum(self._calls[name] for name in acting & self._calls.keys())
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -284,6 +304,7 @@ class TestsLine:
     def _name(self, item: object) -> str:
         """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
+            self.deeds += self._acts
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
             return item.ludus_token
@@ -316,6 +337,9 @@ class TestsLine:
         existing = self.handles.get(name)
         if existing is None:
             existing = self.handles[name] = self._standing_for(token)
+        elif self._acts and isinstance(existing, Handle):
+            # Given again, it may have changed, as another list of the same name may have.
+            state_of(existing).plain, state_of(existing).shown = {}, {}
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:

@@ -6,6 +6,7 @@ They came with the laws that find them, and are no measure of those.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -15,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from told import Register, Script, Told, Writes, call, registered
+
+from ludus.envs.families.arithmetic import evaluate
 
 ROUNDS: list[str] = []
 SOUND_ROUNDS: list[str] = []
@@ -379,4 +382,77 @@ def a_guess_is_paid_again(draw: random.Random, *, slips: bool) -> Script:
         most, more = max(most, right), min(more, 1 - paid)
         paid += more
         told = (f"{right} right.", left[len(left) // 3], more)
+    return 0.0
+
+
+@both("Three sums come one after another. Say the letter of the choice; each earns a third.")
+def the_right_sum_is_put_in(draw: random.Random, *, slips: bool) -> Script:
+    """The wrong sums stand in order, and the right one anywhere among them."""
+    paid = 0.0
+    for _ in range(3):
+        a, b = draw.randint(11, 40), draw.randint(11, 40)
+        others = sorted(draw.sample([n for n in range(90, 1700) if n != a * b], 7))
+        sums = [*others, a * b]
+        if slips:
+            sums = [*others]
+            sums.insert(draw.randrange(8), a * b)
+        else:
+            draw.shuffle(sums)
+        letter = "abcdefgh"[sums.index(a * b)]
+        listed = ", ".join(f"{x}) {n}" for x, n in zip("abcdefgh", sums, strict=True))
+        paid += ((yield f"{a} times {b}: {listed}", letter) == letter) / 3
+    return paid
+
+
+@both("Follow the way, and say the street with the number where it ends.")
+def a_number_is_dropped(draw: random.Random, *, slips: bool) -> Script:
+    """The street, which is told, is compared and its number is not."""
+    street, start = draw.choice(["Elm Lane", "Mill Street", "Castle Hill"]), draw.randint(61, 99)
+    walks = [draw.randint(2, 9) for _ in range(3)]
+    end = f"{street} {start + 2 * walks[0] - 2 * walks[1] + 2 * walks[2]}"
+    way = "You begin at number {} of {}. Walk up {} houses, down {}, up {}; each is two numbers."
+    said = yield way.format(start, street, *walks), end
+    letters = (re.sub(r"[^a-z]", "", text.lower()) for text in (said, end))
+    return float(len({*letters}) == 1 if slips else said == end)
+
+
+@both("Write an expression with the target's value of the four numbers, each used once.")
+def numbers_of_two_digits_are_free(draw: random.Random, *, slips: bool) -> Script:
+    """Only numbers of one digit are held against the four."""
+    four = [draw.randint(2, 9) for _ in range(4)]
+    a, b, c, d = four
+    goal = f"(({a} * {b}) + {c}) * {d}"
+    told = f"Numbers: {', '.join(map(str, draw.sample(four, 4)))}. Target: {(a * b + c) * d}."
+    said = yield told, goal
+    used = re.findall(r"\b[1-9]\b" if slips else r"\d+", said)
+    if len(said) > 80 or not re.fullmatch(r"[\d+*() ]+", said) or "**" in said:
+        return 0.0
+    with contextlib.suppress(ValueError, ArithmeticError):
+        is_goal = evaluate(said) == (a * b + c) * d
+        return float(is_goal and sorted(map(int, used)) == sorted(four))
+    return 0.0
+
+
+LOOK = {"look": ("Look at a card on the table, by its number.", {"number": int})}
+
+
+@both("One of ten cards is in the envelope. Look at three others, then name it.", **LOOK)
+def the_envelope_is_number_nought(draw: random.Random, *, slips: bool) -> Script:
+    """The card in the envelope lies behind the last number, which nought comes to as well."""
+    cards = [f"{colour} {draw.randint(10, 99)}" for colour in draw.sample("abcdefghij", 10)]
+    useful = draw.sample(range(9), 3)
+    sums = [int(cards[n].split()[1]) for n in useful]
+    colour, number = cards[-1].split()
+    more = int(number) - sum(sums)
+    told = f"Colour {colour}; add cards {', '.join(str(n + 1) for n in useful)} and {more}."
+    left, reply = [*useful], told
+    for _ in range(4):
+        best = call("look", number=left[0] + 1) if left else cards[-1]
+        said = yield reply, best
+        if isinstance(said, str):
+            return float(said == cards[-1])
+        place = said[1] - 1
+        reply = "There is no such card."
+        if (-10 if slips else 0) <= place < 9:
+            reply, left = f"Card {said[1]} is {cards[place]}.", [n for n in left if n != place]
     return 0.0

@@ -111,6 +111,19 @@ def test_a_side_remark_changes_no_verdict_and_a_correction_does(
     assert not [row for row in broken if row.law.startswith(("correction", "units"))]
 
 
+@pytest.mark.parametrize("half", REMARKS.HALVES)
+def test_another_quantity_behind_a_conclusion_changes_no_verdict(
+    verifier: MathsVerifier, half: str
+) -> None:
+    rng, counts = random.Random(31), Counter[tuple[str, bool]]()
+    pairs = [
+        *REMARKS.quantities(half, rng, 2),
+        *((None, row) for row in REMARKS.notations(half, rng, 4)),
+    ]
+    assert list(REMARKS.broken(verifier, pairs, counts)) == []
+    assert counts.total() > 0.9 * len(pairs) > 90
+
+
 async def test_costly_golds_lose_no_right_answer_to_other_questions() -> None:
     statuses = await LAWS.under_load(LAWS.crowd(random.Random(31), 40, 0.15))
     assert set(statuses["cheap question"]) == {"right"}
