@@ -36,20 +36,20 @@ class DecisionStep:
 
 
 def explain(
-    gold: str, response: str, *, truncated: bool = False, **options: Any
+    gold: str, response: str, *, prompt: str = "", truncated: bool = False, **options: Any
 ) -> list[DecisionStep]:
-    """Return the steps of the decision on a response; `options` are the arguments of
+    """Return the steps of the decision on a response to a prompt; `options` are the arguments of
     `MathsVerifier`.
     """
     verifier = MathsVerifier(**options)
     try:
-        return list(_steps(verifier, gold, response, truncated=truncated))
+        return list(_steps(verifier, gold, response, prompt=prompt, truncated=truncated))
     finally:
         verifier.close()
 
 
 def _steps(
-    verifier: MathsVerifier, gold: str, response: str, *, truncated: bool
+    verifier: MathsVerifier, gold: str, response: str, *, prompt: str, truncated: bool
 ) -> Iterator[DecisionStep]:
     yield DecisionStep("response", f"{len(response)} characters: {shortened(response)}")
     if offset := thoughts_end(response, verifier.thinking):
@@ -57,8 +57,8 @@ def _steps(
             "reasoning", f"the first {offset} characters are reasoning and do not count"
         )
     has_parts = parts(gold) > 1
-    yield from _candidates(verifier, response, truncated=truncated)
-    extraction = verifier.extract(response, truncated=truncated, several=has_parts)
+    yield from _candidates(verifier, response, prompt=prompt, truncated=truncated)
+    extraction = verifier.extract(response, truncated=truncated, several=has_parts, prompt=prompt)
     if extraction.text is None:
         yield DecisionStep("extracted", f"nothing ({extraction.rule}): {extraction.reason}", "bad")
     else:
@@ -88,7 +88,7 @@ def _steps(
             yield DecisionStep("answer", f"cannot be read: {error}", "bad")
         for rule, finding in verifier.trace(gold, extraction.text):
             yield DecisionStep("compared", f"{_RULES.get(rule, rule)}: {finding}")
-    verdict = verifier.verify(gold, response, truncated=truncated)
+    verdict = verifier.verify(gold, response, prompt=prompt, truncated=truncated)
     worth = f"reward {verdict.reward:g}" if verdict.reward is not None else "no reward"
     mood: Literal["good", "bad"] = "good" if verdict.reward == 1.0 else "bad"
     status = "" if verdict.ok else f" ({verdict.status})"
@@ -116,14 +116,14 @@ _KINDS = {
 
 
 def _candidates(
-    verifier: MathsVerifier, response: str, *, truncated: bool
+    verifier: MathsVerifier, response: str, *, prompt: str, truncated: bool
 ) -> Iterator[DecisionStep]:
     """Yield a step for every candidate answer, in text order: rank, kind, place and why the
     candidate won or lost.
     """
     if verifier.pipeline:  # A pipeline of another project has no candidates of ours to show.
         return
-    candidates = survey(response, thinking=verifier.thinking, truncated=truncated)
+    candidates = survey(response, thinking=verifier.thinking, truncated=truncated, prompt=prompt)
     for _, candidate, fate in candidates[-MAX_CANDIDATES:]:
         mood: Literal["note", "plain"] = "note" if fate.startswith("wins") else "plain"
         place = f"{_KINDS[candidate.kind]}, from character {candidate.start}"

@@ -288,7 +288,9 @@ _OPERATES = re.compile(r"\d\s*[-+]\s*\d")
 _WORKED = re.compile(r"\s*=\s*(-?\d[\d.,]*|\\frac\{\d+\}\{\d+\})\s*(?:\$|\\\)|\\\])")
 
 
-def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> list[Ranked]:
+def survey(
+    response: str, *, thinking: str = AUTO, truncated: bool = False, prompt: str = ""
+) -> list[Ranked]:
     """Return every candidate with rank and fate in text order, for explanations.
 
     `start` is an offset in the response; the other places stay offsets in the searched text.
@@ -306,7 +308,7 @@ def survey(response: str, *, thinking: str = AUTO, truncated: bool = False) -> l
         # copy takes the place of the original, which has the same start.
         ranked = [pair for pair in ranked if pair[1].start != statements.last.start]
         ranked.append((1, statements.last))
-    ranked += _lower_ranks(body, statements)
+    ranked += _lower_ranks(body, statements, prompt)
     winner = statements.last
     if winner is None and not truncated:
         winner = next((other for rank, other in ranked if rank > 1 and not other.ignored), None)

@@ -124,7 +124,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.explain:
         if options.verifier != "maths":
             raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
-        Console().print(render(explain(options.gold, options.answer, **settings)), soft_wrap=True)
+        steps = explain(options.gold, options.answer, prompt=options.prompt, **settings)
+        Console().print(render(steps), soft_wrap=True)
         return 0
     sample = Sample(response=options.answer, gold=options.gold, prompt=options.prompt)
     (verdict,) = _verdicts(options, [sample], settings)

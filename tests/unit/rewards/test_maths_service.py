@@ -117,6 +117,15 @@ def test_equivalence_knows_no_gold() -> None:
     assert equivalent(r"\sec^2 x", r"1+\tan^2 x")
 
 
+def test_an_explanation_reads_the_question() -> None:
+    said = "n - 2 = 6, so this is no polygon of seven sides, and it has nine sides."
+    steps = explain("9", said, prompt="How many sides does it have?")
+    verdict = MathsVerifier().verify("9", said, prompt="How many sides does it have?")
+    assert steps[-1].text == f"reward {verdict.reward:g}: {verdict.detail}"
+    restated = explain("10", r"\boxed{17-7}", prompt="Work out $17-7$.")
+    assert restated[-1].text.startswith("reward 0")
+
+
 def test_an_explanation_cannot_steer_the_terminal() -> None:
     steps = explain("1", "\x1b[31mred \u202e \\boxed{\x1b]0;title\x07 2}")
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
