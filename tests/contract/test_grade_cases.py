@@ -45,10 +45,16 @@ async def sandbox() -> AsyncIterator[SlotSandbox]:
     await opened.close()
 
 
-async def graded(sandbox: SlotSandbox, case: dict[str, Any], solution: str) -> Verdict:
+RIGHT_S = 30
+"""Seconds for a right solution, which may import pytest beside many other tests."""
+
+
+async def graded(
+    sandbox: SlotSandbox, case: dict[str, Any], solution: str, *, timeout_s: float = 5
+) -> Verdict:
     reference = case["right"] if case.get("reference") else ""
     options = GradeOptions(
-        entry_point=case.get("entry_point", ""), timeout_s=5, reference=reference
+        entry_point=case.get("entry_point", ""), timeout_s=timeout_s, reference=reference
     )
     kind = case.get("kind", "assert")
     return (
@@ -59,7 +65,7 @@ async def graded(sandbox: SlotSandbox, case: dict[str, Any], solution: str) -> V
 @pytest.mark.parametrize("name", TASKS)
 async def test_only_the_honest_solution_is_paid(sandbox: SlotSandbox, name: str) -> None:
     task = TASKS[name]
-    honest = await graded(sandbox, task, task["honest"])
+    honest = await graded(sandbox, task, task["honest"], timeout_s=RIGHT_S)
     assert (honest.status, honest.reward) == (Status.OK, 1.0), honest.detail
     outcomes = {
         cheat: await graded(sandbox, task, task["cheats"][cheat]) for cheat in task["cheats"]
@@ -74,7 +80,7 @@ async def test_only_the_honest_solution_is_paid(sandbox: SlotSandbox, name: str)
 @pytest.mark.parametrize("name", IDIOMS)
 async def test_an_idiom_is_judged_or_named(sandbox: SlotSandbox, name: str) -> None:
     idiom = IDIOMS[name]
-    right = await graded(sandbox, idiom, idiom["right"])
+    right = await graded(sandbox, idiom, idiom["right"], timeout_s=RIGHT_S)
     wrong = await graded(sandbox, idiom, idiom["wrong"])
     if word := idiom.get("invalid"):
         assert right.status is Status.INVALID, right

@@ -32,7 +32,7 @@ from ludus.rewards.serving.server import ScoreService
 from ludus.wire.prometheus import ServerMetrics
 from ludus.wire.server import HttpServer
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.5
 
 
 class Faulty:
@@ -163,11 +163,11 @@ async def score(server: RemoteServer, name: str, response: str) -> Verdict:
         ("os._exit", Status.ERROR, "exit code 0"),
         ("kill", Status.UNAVAILABLE, "SIGKILL"),
         ("segfault", Status.ERROR, "SIGSEGV"),
-        ("hang", Status.UNAVAILABLE, "no verdict within 0.5 s"),
-        ("spin", Status.UNAVAILABLE, "no verdict within 0.5 s"),
+        ("hang", Status.UNAVAILABLE, "no verdict within 1.5 s"),
+        ("spin", Status.UNAVAILABLE, "no verdict within 1.5 s"),
         ("allocate", Status.ERROR, "MemoryError"),
         ("reply", Status.ERROR, "at most 16777216 are sent"),
-        ("print", Status.UNAVAILABLE, "no verdict within 0.5 s"),
+        ("print", Status.UNAVAILABLE, "no verdict within 1.5 s"),
         ("threads", Status.ERROR, "can't start new thread"),
         ("raise", Status.ERROR, "ValueError: cannot"),
         ("nonsense", Status.ERROR, "must return a Verdict"),
