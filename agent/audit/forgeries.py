@@ -305,7 +305,10 @@ class Forgery(StrEnum):
         return listing.with_items(rotated) if listing.keys and 2 * moved > len(items) else ""
 
 
-IN_PART = (Forgery.MORE, Forgery.FEW, Forgery.HALVED, Forgery.REVERSED, Forgery.UNDEFINED)
+IN_PART = (
+    Forgery.MORE, Forgery.FEW, Forgery.HALVED, Forgery.REVERSED, Forgery.UNDEFINED,
+    Forgery.RENUMBERED,
+)  # fmt: skip
 """What leaves a part of an answer right, which may be paid for."""
 
 

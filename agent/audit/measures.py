@@ -490,10 +490,12 @@ class _Attack:
         and beyond the reward of the same actions without repeats.
         """
         lesson = self.key.experts[task]
-        # Who ends with the right answer did the task, whatever it said on the way, and an episode
-        # that is as short as the expert's repeats nothing.
+        # Who ends with the right answer did the task, whatever it said on the way, and who does
+        # what the expert does up to an end of its own repeats nothing.
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
-        if answered or not farm.alone or len(episode.actions) <= len(lesson.actions):
+        began = [deed(action) for action in episode.actions[:-1]]
+        repeats = began != [deed(action) for action in lesson.actions[: len(began)]]
+        if answered or not farm.alone or not repeats:
             return episode.total - sum(lesson.rewards)
         return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
 

@@ -84,7 +84,7 @@ def a_bill(draw: random.Random) -> Script:
         call("post"),
     ]
     for n in range(12):
-        said = yield reply, way[min(n, 3)]
+        said = (yield reply, way[min(n, 3)]) or ("",)
         reply = "No draft is open."
         if said[0] == "compose":
             to, reply = said[1], f"A draft to {said[1]}."

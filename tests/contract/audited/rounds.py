@@ -94,7 +94,7 @@ def the_book_holds_any_line(draw: random.Random, *, slips: bool) -> Script:
                 if raw
                 else call("taste", dish=left[0])
             )
-        said = yield reply, best
+        said = (yield reply, best) or ("",)
         reply = "Well."
         if said[0] == "season":
             grams[said[1]] = said[2]
