@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..reading.counting import NUMERALS
+from ..reading.counting import Spelled, spelled_numbers
 from ..reading.labels import place_of
 from ..reading.units import dimension
-from ..reading.vocabulary import SCALES, UNITS_OF_NUMBER, unit_symbol, words
+from ..reading.vocabulary import unit_symbol
 from .sentence import DENIAL, denied, governed
 from .stance import related
 
@@ -251,32 +251,29 @@ def _count(prompt: str, body: str, start: int, end: int) -> Described | None:
     it has eight sides`, 0 in `so no real roots exist`.
     """
     kinds = _ASKED_KIND.findall(prompt)
-    spans = [piece.span() for piece in _PIECE.finditer(body, start, end)]
-    is_count = [_counts(body[a:b]) and not _KNOWN.search(body, start, a) for a, b in spans]
-    if len(kinds) != 1 or True not in is_count:
+    digits = [Spelled(m[0], *m.span()) for m in _COUNT.finditer(body, start, end)]
+    spelt = [*spelled_numbers(body, start, end, alone=True)]
+    none = [Spelled("0", *m.span()) for m in _NONE.finditer(body, start, end)]
+    numbers = sorted([*digits, *spelt, *none], key=lambda number: number.start)
+    numbers = [number for number in numbers if not _KNOWN.search(body, start, number.start)]
+    if len(kinds) != 1 or not numbers:
         return None
-    first = last = len(spans) - 1 - is_count[::-1].index(True)
-    while first and body[spans[first][0]].isalpha():  # `one hundred and twenty`
-        joins = body[slice(*spans[first - 1])].lower() == "and" and is_count[: first - 1][-1:]
-        if not (is_count[first - 1] or joins == [True]):
-            break
-        first -= 1 if is_count[first - 1] else 2
-    place = spans[first][0], spans[last][1]
-    ends = [stop for (_, stop), counts in zip(spans, is_count, strict=True) if counts]
-    *others, counted = (_OF_KIND.match(body, stop, end) for stop in ends)
+    *others, counted = (_OF_KIND.match(body, number.end, end) for number in numbers)
     noun = _same_noun(counted, kinds[0])
     if counted is None or not noun or unit_symbol(noun):
         return None
     if any(_same_noun(other, kinds[0]) for other in others):
         return None  # `48 red marbles and 78 blue marbles`
-    before, behind = body[start : place[0]], body[counted.end() : end]
+    number = numbers[-1]
+    place = number.start, number.end
+    before, behind = body[start : number.start], body[counted.end() : end]
     if _LEFT_OPEN.search(f"{before}|{counted['noun']}|{behind}") or governed(body, start, *place):
         return None
-    value = body[slice(*place)]
-    if value.lower() not in _NONE:
-        is_other = denied(body, start, end, *place) or related(before)
-        return None if is_other else Described(value, *place)
-    return None if DENIAL.search(before) or _SOME.search(behind) else Described("0", *place)
+    if number in none:
+        is_some = DENIAL.search(before) or _SOME.search(behind)
+        return None if is_some else Described("0", *place)
+    is_other = denied(body, start, end, *place) or related(before)
+    return None if is_other else Described(number.digits, *place)
 
 
 def _same_noun(counted: re.Match[str] | None, kind: str) -> str:
@@ -286,22 +283,17 @@ def _same_noun(counted: re.Match[str] | None, kind: str) -> str:
     return nouns[-1] if nouns else ""
 
 
-def _counts(word: str) -> bool:
-    """Return whether a word is a number, or denies that there is any."""
-    word = word.lower()
-    return word[0].isdigit() or word in _NONE or _NUMBERS.issuperset(word.split("-"))
-
-
 _ASKED_KIND = re.compile(
     r"(?i)(?:\bhow many|\bcombien d(?:e |['’])|\bwie ?viele|cuánt[oa]s|\bquant[oaie]s?|сколько)\s"
     r"+((?:(?!(?:are|is|were|was|do|does|did|have|has|had|can|could|will|would|must|should|of|in|on"
     r"|at|to|for|with|that|which|who|the|a|an|and|or|more|less|fewer|times|percent|per)\b)"
     r"[^\W\d_]+[ -]?){1,4})"
 )
-_NUMBERS = frozenset({*UNITS_OF_NUMBER, *SCALES, *NUMERALS}) - words("e o a y un une um uma una")
-_NONE = words("no zero kein keine keinen aucun aucune nessun nessuna ningún ninguna nenhum nenhuma")
+_COUNT = re.compile(r"(?<![\w.,])-?\d[\d.,]*(?:/\d+|e[-+]?\d+)?")
+_NONE = re.compile(
+    r"(?i)\b(?:no|keine?n?|aucune?|nessun[oa]?|ning[uú]na?|nenhuma?)(?=[\s*]+[^\W\d_])"
+)
 """Words that a count of nothing has in the place of its number."""
-_PIECE = re.compile(r"-?\d[\d.,]*(?:/\d+|e[-+]?\d+)?|[^\W\d_]+(?:-[^\W\d_]+)*")
 _OF_KIND = re.compile(r"[\s*$]+(?P<noun>[^\W\d_]+(?:[ -][^\W\d_]+){0,2})")
 _LEFT_OPEN = re.compile(
     r"(?i)\?|[<>≤≥=]|\b(?:if|unless|or|would|might|may|perhaps|maybe|probably|at (?:least|most)"

@@ -165,9 +165,17 @@ class Spelled(NamedTuple):
     end: int
 
 
-def spelled_numbers(text: str, start: int = 0, end: int | None = None) -> Iterator[Spelled]:
-    """Yield the numbers in words of a text, in digits, without `one` alone and without what is
-    spoken of already (`the two roots`).
+def spelled_numbers(
+    text: str, start: int = 0, end: int | None = None, *, alone: bool = False
+) -> Iterator[Spelled]:
+    """Yield the numbers in words of a text, in digits, without those of what is spoken of already
+    (`the two roots`).
+
+    Args:
+        text: a text of any language that `spelled` knows.
+        start: where the search begins.
+        end: where the search ends; the end of the text if None.
+        alone: also yield `one` where no other number stands beside it; it may be an article.
 
     >>> [number.digits for number in spelled_numbers("minus two, sixty-six and one half")]
     ['-2', '66', '1/2']
@@ -178,8 +186,8 @@ def spelled_numbers(text: str, start: int = 0, end: int | None = None) -> Iterat
     place = 0
     while place < len(pieces):
         value, length = _read(text, pieces[place:])
-        if _LISTED.match(text, pieces[place].start()):
-            value = "1"
+        if (_ONE if alone else _LISTED).match(text, pieces[place].start()):
+            value = value or "1"
         first, last = pieces[place], pieces[place + max(length, 1) - 1]
         if value and not _SPOKEN_OF.search(text, max(start, first.start() - 24), first.start()):
             sign = _MINUS.search(text, max(start, first.start() - 12), first.start())
@@ -234,6 +242,7 @@ def _joins(group: int, word: str) -> bool:
     return group % 10 == 0 and group % 100 > 10 and 0 < UNITS_OF_NUMBER[word] < 10
 
 
+_ONE = re.compile(r"(?i)one\b(?!-)")
 _LISTED = re.compile(r"(?i)one(?=(?:, | and )(?:two|three|four|five|six|seven|eight|nine|ten)\b)")
 _SCALES = frozenset(SCALES) - {"lakhs", "crores"}
 _PART_OF = re.compile(r"([二两三四五六七八九十百]+)分之([一二三四五六七八九十百]+)")
