@@ -10,7 +10,7 @@ from typing import Any
 from ludus.envs import Briefing
 from ludus.messages import ToolCall, as_action, assistant
 
-from .answers import Place, changed, verb
+from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Plays, Scene, free_tools, number_of, properties_of
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
@@ -139,6 +139,12 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
         return way[0] if way else value + " " * nth
 
     return action if isinstance(action, Move) or not how else changed(action, of)
+
+
+def repeats(lesson: Lesson, actions: Sequence[Action]) -> bool:
+    """Return whether actions are more than the expert's beginning with an end of their own."""
+    began = [deed(action) for action in actions[:-1]]
+    return began != [deed(action) for action in lesson.actions[: len(began)]]
 
 
 def paid_places(lesson: Lesson) -> list[int]:

@@ -42,7 +42,7 @@ from .attackers import (
 )
 from .deeds import Way, goes, looks_of, peeks_of, ways_to_else, writes_of
 from .exploits import Guard, GuardedEnv
-from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places
+from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
 from .forgeries import Law, laws_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
@@ -486,16 +486,11 @@ class _Attack:
                 break
 
     def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:
-        """Return the reward of an episode of a farm beyond the value of the expert's actions in it,
-        and beyond the reward of the same actions without repeats.
-        """
+        """Return what an episode of a farm earns beyond the expert's actions in it, done once."""
         lesson = self.key.experts[task]
-        # Who ends with the right answer did the task, whatever it said on the way, and who does
-        # what the expert does up to an end of its own repeats nothing.
+        # Who ends with the right answer did the task, whatever it said on the way.
         answered = self.key.has_answer(task) and self.key.solves(task, episode.actions)
-        began = [deed(action) for action in episode.actions[:-1]]
-        repeats = began != [deed(action) for action in lesson.actions[: len(began)]]
-        if answered or not farm.alone or not repeats:
+        if answered or not farm.alone or not repeats(lesson, episode.actions):
             return episode.total - sum(lesson.rewards)
         return min(episode.total - self.key.worth(task, episode), self._rise(farm, task, episode))
 

@@ -30,7 +30,7 @@ from .moves import (
     pool,
     variants,
 )
-from .rules import pieces_of
+from .pieces import pieces_of
 from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_line, matches, slot
 
 MOST_LETTERS, MOST_LABELS = 40, 12

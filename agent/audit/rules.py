@@ -2,7 +2,7 @@
 which way, is the answer: a token decoded, the longest choice, a list in order of the alphabet.
 
 Nothing is understood: a rule finds the pieces of one kind, chooses one of them, and reads it. Some
-970 rules are tried on the lessons, and the best one is played. Where answers are few, words that
+1,500 rules are tried on the lessons, and the best one is played. Where answers are few, words that
 give one away are rules, too.
 """
 
@@ -17,7 +17,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import partial
 from itertools import repeat
 from statistics import median
 from urllib.parse import unquote
@@ -36,6 +36,7 @@ from .attackers import (
     plain_of,
     properties_of,
 )
+from .pieces import FINDERS, NUMERAL, Find, compared, listed_lines, options
 
 RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
 """Choices by size, number or order; all others say nothing of what a task means."""
@@ -54,9 +55,6 @@ MOST_COLUMNS = 9
 SUPERLATIVE = r"\b(?:(?!test|rest|inter|for)\w{2,}[^aeu\s]est|least|most|best|maxim\w+|minim\w+)\b"
 """Words that ask for the row with the most or least of something."""
 _TELLING = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']*[^\s,;?()\[\]{}<>\"'.:!]")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
 _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "with a digit": (r"\d", ("digit", "number")),
     "with a capital": (r"[A-Z]", ("capital", "upper")),
@@ -67,11 +65,7 @@ _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "with a mark": (r"[^\w\s.,-]", ("mark", "punctuat", "symbol")),
 }
 """What may set one of several pieces apart, and words that make it the task itself."""
-_CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
 _LABELLED = re.compile(r"\s*\(?(?:[A-Za-z]|\d{1,2})[.):]\s+\D{0,3}(-?\d+(?:\.\d+)?)\D*")
-_CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
-_LONG = re.compile(r"\b[a-z]{4,}\b")
-_APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
 
 
 class RuleKind(StrEnum):
@@ -94,7 +88,6 @@ class RuleKind(StrEnum):
 
 Rule = Callable[[str], str]
 """A function from the text of a task to an answer; empty where it does not apply."""
-Find = Callable[[str], list[str]]
 Choose = Callable[[list[str]], str]
 """Functions from a text to its pieces of a kind, and from the pieces to one of them."""
 Way = tuple[str, Rule, tuple[str, ...]]
@@ -150,97 +143,6 @@ _MIDDLE = ("median", "middle", "sort")
 _SORTS = ("sort", "alphabet", "ascending", "descending", "increasing", "decreasing", "smallest")
 
 
-def listed(text: str) -> list[str]:
-    """Return what a task offers to choose from: the items of its last list."""
-    tail = re.split(r"[:?\n]", text.strip().rstrip(".?"))
-    for part in reversed(tail):
-        items = [item.strip(" .") for item in re.split(r",|\bor\b|\band\b", part) if item.strip()]
-        if len(items) > 2:
-            return items
-        words = part.split()
-        if len(words) > 2:
-            return words
-    return []
-
-
-def _matching(pattern: re.Pattern[str]) -> Find:
-    @lru_cache(maxsize=256)  # many rules read the same texts
-    def find(text: str) -> list[str]:
-        return [match[match.lastindex or 0] for match in pattern.finditer(text)]
-
-    return find
-
-
-def options(text: str) -> list[str]:
-    """Return what a task offers to choose from: the lines of a list, or the items of its last."""
-    lines = _OPTION(text)
-    return lines if len(lines) > 1 else listed(text)
-
-
-def choices(text: str) -> list[str]:
-    """Return the choices of a task with their labels: its lines, or those that stand in one."""
-    lines = _matching(_CHOICE)(text)
-    if len(lines) > 2:
-        return lines
-    inline = [*_INLINE.finditer(text)]
-    labels = "".join(match[1].lower() for match in inline)
-    return [match[0] for match in inline] if labels and labels in LETTERS else lines
-
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_INLINE = re.compile(
-    r"(?<![^\s(])\(?([A-Za-z])[.):]\s+.+?(?=[,;.]?\s+\(?[A-Za-z][.):]\s|[.;]?\s*$)", re.MULTILINE
-)
-_LEADING = re.compile(r"\w+|^.")
-_OPTION = _matching(
-    re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
-)
-FINDERS: dict[str, Find] = {
-    "token": _matching(_TOKEN),
-    "number": _matching(_NUMBER),
-    "mark": _matching(_MARKED),
-    "name": _matching(_CAPITAL),
-    "identifier": _matching(re.compile(r"\b[A-Za-z]+[-_]?\d\w*")),
-    "word": _matching(_LONG),
-    "number apart": _matching(_APART),
-    "item": listed,
-    "option": options,
-    "choice": choices,
-    "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
-    "end of line": _matching(re.compile(rf"({_TOKEN.pattern})[^\w\n]*$", re.MULTILINE)),
-    "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
-    "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
-}
-
-
-THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
-
-
-def rows_of(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of those lines that are most alike."""
-    lines = text.splitlines()
-    shapes = [re.sub(r"\w+", "w", line) for line in lines]
-    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
-    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
-    return [pieces_of(line) for line in (alike if times > 1 else lines)]
-
-
-def pieces_of(line: str) -> tuple[str, ...]:
-    """Return the words, numbers, times and paths of a line."""
-    return tuple(THING.findall(line))
-
-
-@lru_cache(maxsize=256)
-def compared(text: str) -> list[tuple[str, ...]]:
-    """Return the pieces of lines; nothing where these are a name and a number each, since the task
-    can ask for nothing but that number.
-    """
-    columns = [{*column} for column in zip(*rows_of(text), strict=False)]
-    differing = [column for column in columns if len(column) > 1]
-    has_number = any(all(map(_NUMBER.search, column)) for column in differing)
-    return [] if has_number and len(differing) < 3 else [*map(pieces_of, text.splitlines())]
-
-
 def _in_column(place: int, choose: Choose, cell: int, text: str) -> str:
     """Return a cell of the only row whose value at a place is chosen among all rows."""
     rows = [row for row in compared(text) if len(row) > max(place, cell)]
@@ -263,7 +165,7 @@ def _at(place: int) -> Choose:
 
 def _size(value: str) -> float | None:
     """Return the number that a piece is, or that stands alone behind the label of a choice."""
-    number = _NUMBER.fullmatch(value) or _LABELLED.fullmatch(value)
+    number = NUMERAL.fullmatch(value) or _LABELLED.fullmatch(value)
     return float(number[number.lastindex or 0]) if number else None
 
 
@@ -546,14 +448,14 @@ def _looked_up(known: Sequence[tuple[str, str]], told: str) -> tuple[str, Rule] 
 
 def _are_labels(known: Sequence[tuple[str, str]]) -> bool:
     """Whether answers are letters or numbers of options, which differ from task to task."""
-    offered = {tuple(_OPTION(text)) for text, _ in known}
+    offered = {tuple(listed_lines(text)) for text, _ in known}
     is_short = all(len(answer) == 1 for _, answer in known)
     return is_short and 2 * len(offered) > len(known) and all(len(row) > 2 for row in offered)
 
 
 def _stem(text: str) -> str:
     """Return what stands before the options of a task."""
-    row = next((line for line in text.splitlines() if _OPTION(line)), text)
+    row = next((line for line in text.splitlines() if listed_lines(line)), text)
     return text[: text.index(row)] if row != text else text
 
 

@@ -301,19 +301,7 @@ def telling(
         known: replies to the expert, which tell what has to be looked up.
         ask: returns the reply to a move as the first of an episode.
     """
-    tools = [(tool.name, properties_of(tool)) for tool in briefing.tools]
-    forms = [
-        partial(_call, name, argument)
-        for name, schemas in tools
-        for argument, schema in schemas.items()
-        if len(schemas) == 1 and schema.get("type") == "string"
-    ]
-    numbered = [
-        partial(_numbered, name, argument)
-        for name, schemas in tools
-        for argument, schema in schemas.items()
-        if len(schemas) == 1 and schema.get("type") == "integer"
-    ]
+    forms = _forms(briefing, "string", _call)
     verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
     forms += [partial(_command, verb) for verb in (*verbs, "")] if not briefing.tools else []
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
@@ -321,6 +309,7 @@ def telling(
     things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
+    numbered = _forms(briefing, "integer", _numbered)
     queue.extendleft((edge, form) for form in numbered for edge in EDGES)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()
     most = MOST_SAID if wanted in plain_of(told) else math.inf  # of several, it names one
@@ -345,6 +334,19 @@ def telling(
         queue.extendleft(reversed(paths))  # what lies deeper is looked for first
         queue.extend((name, each) for name in fresh if "/" not in name for each in forms)
     return tellers
+
+
+def _forms(
+    briefing: Briefing, kind: str, call: Callable[[str, str, str], Move]
+) -> list[Callable[[str], Move]]:
+    """Return the calls of the tools whose only argument is of a type in JSON."""
+    tools = [(tool.name, properties_of(tool)) for tool in briefing.tools]
+    return [
+        partial(call, name, argument)
+        for name, schemas in tools
+        for argument, schema in schemas.items()
+        if len(schemas) == 1 and schema.get("type") == kind
+    ]
 
 
 def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from ludus.messages import as_action
 
 from .attackers import NUMBER, QUOTED, WORD, Scene, number_of, text_of
-from .rules import FINDERS, THING, compared, options, rows_of
+from .pieces import FINDERS, THING, compared, options, rows_of
 
 TURN = "\0turn\0"
 """A slot that is filled with the number of the turn, so that no two moves are the same."""

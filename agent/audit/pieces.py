@@ -1,0 +1,112 @@
+"""The pieces of what a task or a reply shows: tokens, numbers, names, rows, and what is offered to
+choose from.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+
+Find = Callable[[str], list[str]]
+"""A function from a text to the pieces of one kind."""
+_TOKEN = re.compile(r"[^\s,;?()\[\]{}<>\"']*[^\s,;?()\[\]{}<>\"'.:!]")
+NUMERAL = re.compile(r"-?\d+(?:\.\d+)?")
+_MARKED = re.compile(r"[\[(<{\"'`]([^\])>}\"'`\n]{1,200})[\])>}\"'`]")
+_CHOICE = re.compile(r"^\s*(\(?(?:[A-Za-z]|\d{1,2})[.):]\s+.+)$", re.MULTILINE)
+_CAPITAL = re.compile(r"\b[A-Z][a-z]\w*")
+_LONG = re.compile(r"\b[a-z]{4,}\b")
+_APART = re.compile(r"(?<=[ ,:(\[])-?\d+(?:\.\d+)?(?=[\s,.;)\]]|$)")
+
+
+def listed(text: str) -> list[str]:
+    """Return what a task offers to choose from: the items of its last list."""
+    tail = re.split(r"[:?\n]", text.strip().rstrip(".?"))
+    for part in reversed(tail):
+        items = [item.strip(" .") for item in re.split(r",|\bor\b|\band\b", part) if item.strip()]
+        if len(items) > 2:
+            return items
+        words = part.split()
+        if len(words) > 2:
+            return words
+    return []
+
+
+def _matching(pattern: re.Pattern[str]) -> Find:
+    @lru_cache(maxsize=256)  # many rules read the same texts
+    def find(text: str) -> list[str]:
+        return [match[match.lastindex or 0] for match in pattern.finditer(text)]
+
+    return find
+
+
+def options(text: str) -> list[str]:
+    """Return what a task offers to choose from: the lines of a list, or the items of its last."""
+    lines = listed_lines(text)
+    return lines if len(lines) > 1 else listed(text)
+
+
+def choices(text: str) -> list[str]:
+    """Return the choices of a task with their labels: its lines, or those that stand in one."""
+    lines = _matching(_CHOICE)(text)
+    if len(lines) > 2:
+        return lines
+    inline = [*_INLINE.finditer(text)]
+    labels = "".join(match[1].lower() for match in inline)
+    return [match[0] for match in inline] if labels and labels in string.ascii_lowercase else lines
+
+
+_INLINE = re.compile(
+    r"(?<![^\s(])\(?([A-Za-z])[.):]\s+.+?(?=[,;.]?\s+\(?[A-Za-z][.):]\s|[.;]?\s*$)", re.MULTILINE
+)
+_LEADING = re.compile(r"\w+|^.")
+listed_lines = _matching(
+    re.compile(r"^\s*(?:\(?(?:[A-Za-z]|\d{1,2})[.):]|[-*\u2022])\s+(.+?)\s*$", re.MULTILINE)
+)
+"""The lines of a list in a text, without their labels."""
+FINDERS: dict[str, Find] = {
+    "token": _matching(_TOKEN),
+    "number": _matching(NUMERAL),
+    "mark": _matching(_MARKED),
+    "name": _matching(_CAPITAL),
+    "identifier": _matching(re.compile(r"\b[A-Za-z]+[-_]?\d\w*")),
+    "word": _matching(_LONG),
+    "number apart": _matching(_APART),
+    "item": listed,
+    "option": options,
+    "choice": choices,
+    "leading word": lambda text: [_LEADING.findall(option)[0] for option in options(text)],
+    "end of line": _matching(re.compile(rf"({_TOKEN.pattern})[^\w\n]*$", re.MULTILINE)),
+    "initial": lambda text: ["".join(line.strip()[:1] for line in text.splitlines())],
+    "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
+}
+"""What finds the pieces of each kind."""
+THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
+"""A word, number, time or path."""
+
+
+def rows_of(text: str) -> list[tuple[str, ...]]:
+    """Return the pieces of those lines that are most alike."""
+    lines = text.splitlines()
+    shapes = [re.sub(r"\w+", "w", line) for line in lines]
+    (usual, times), *_ = [*Counter(shapes).most_common(1), ("", 0)]
+    alike = [line for line, shape in zip(lines, shapes, strict=True) if shape == usual]
+    return [pieces_of(line) for line in (alike if times > 1 else lines)]
+
+
+def pieces_of(line: str) -> tuple[str, ...]:
+    """Return the words, numbers, times and paths of a line."""
+    return tuple(THING.findall(line))
+
+
+@lru_cache(maxsize=256)
+def compared(text: str) -> list[tuple[str, ...]]:
+    """Return the pieces of lines; nothing where these are a name and a number each, since the task
+    can ask for nothing but that number.
+    """
+    columns = [{*column} for column in zip(*rows_of(text), strict=False)]
+    differing = [column for column in columns if len(column) > 1]
+    has_number = any(all(map(NUMERAL.search, column)) for column in differing)
+    return [] if has_number and len(differing) < 3 else [*map(pieces_of, text.splitlines())]
