@@ -34,6 +34,8 @@ from algorithms_table import EXPECTED, as_expected, draw, markdown, publish, tab
 
 REFERENCE = "grpo"
 """Runs in every environment."""
+PUBLISHED = 8
+"""Columns of the table that the page shows; the file has those of ratios and clips too."""
 EXPECT = """### What to expect
 
 `python benchmarks/algorithms.py --recipes NAME --seeds 1` runs one recipe in some minutes beside
@@ -127,7 +129,8 @@ def main() -> int:
         how = f"{len(seeds)} seeds from {seeds[0]}, {plan.steps} steps, {plan.eval_tasks} tasks"
         minutes = sum(run.seconds for run in runs) / 60
         note = f"Measured: {how}; {minutes:.0f} minutes of one process, warm starts apart."
-        publish(f"{text}\n{note}\n\n{EXPECT}", plan.out / "curves.png", PAGE)
+        shown = markdown(runs, plan.eval_tasks, PUBLISHED)
+        publish(f"{shown}\n{note}\n\n{EXPECT}", plan.out / "curves.png", PAGE)
         EXPECTED.write_text(json.dumps([kept(run) for run in runs], indent=1) + "\n")
     where = f"{arguments.out}/table.md, curves.png, runs.json"
     print(f"\n{text}\n{spent:.0f} s; {where}")

@@ -93,10 +93,10 @@ def length(run: Run, end: str) -> float:
     return run.lengths[0] if end == "first" else statistics.fmean(run.lengths[-3:])
 
 
-def markdown(runs: Sequence[Run], eval_tasks: int) -> str:
-    """The table, and what was not run."""
-    lines = [" | ".join(cells) for cells in [HEADER, ["---"] * len(HEADER)]]
-    lines += [" | ".join(cells) for cells in table(runs, eval_tasks)]
+def markdown(runs: Sequence[Run], eval_tasks: int, columns: int = len(HEADER)) -> str:
+    """The first columns of the table, and what was not run."""
+    rows = [HEADER, ["---"] * len(HEADER), *table(runs, eval_tasks)]
+    lines = [" | ".join(cells[:columns]) for cells in rows]
     text = "\n".join(f"| {line} |" for line in lines)
     refused = {run.recipe: run.refused for run in runs if run.refused}
     notes = "\n".join(f"- {name}: not run: {reason}" for name, reason in sorted(refused.items()))
