@@ -165,7 +165,7 @@ HEAD = """\
 
 Written by `python benchmarks/claims.py --page`. What a paper says of large models is tried in kind:
 the same rule on a model of about 14 thousand parameters, in a world in which a run takes seconds of
-one core. A claim that does not hold here needs more than what this world has.
+one core. A verdict is about these worlds alone: what does not hold here may hold there.
 
 Environments, budgets and criteria are [claims_table.py](../benchmarks/claims_table.py) of commit
 {table}, made before the first run of the rows below; sizes and learning rates were set on other
