@@ -111,7 +111,8 @@ def bind(
 
     Raises:
         ConfigError: there is no such function or it is no plain def, it does not take an option,
-            an option is NaN or without a default and missing, or an option is a share of `max_tokens`, which was not given.
+            an option is NaN, one without a default is missing, or one is a share of `max_tokens`,
+            which was not given.
     """
     function = _find(name, suffix, where)
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):

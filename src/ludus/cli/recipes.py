@@ -10,8 +10,13 @@ from typing import Annotated
 import tyro
 
 from ludus.errors import MissingExtra
-from ludus.trainer.recipes.recipe import Recipe as Checked
-from ludus.trainer.recipes.recipe import load_recipe, policy_names, read_policy, recipe_names
+from ludus.trainer.recipes.recipe import (
+    Recipe as Checked,
+    load_recipe,
+    policy_names,
+    read_policy,
+    recipe_names,
+)
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import Action, VerbHelp, parse, run_action
