@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 import cloudpickle
 import msgspec
 
+from ludus.errors import error_text, error_trace
+
 from . import system
 from .frames import CANCEL, FAILED, Frame, FrameReader, FrameWriter, Line
 from .part import Answer, WorkerPart
@@ -148,8 +150,7 @@ class _Worker:
             self._tasks[call.call] = task
             task.add_done_callback(lambda _: self._tasks.pop(call.call, None))
         else:
-            thread = self._threads.get(call.thread_number) or self._thread_of(call.thread_number)
-            thread.submit(self._carry_out, call)
+            self._thread_of(call.thread_number).submit(self._carry_out, call)
 
     async def _attend(self, call: Frame) -> None:
         try:
@@ -186,8 +187,8 @@ class _Worker:
 
 
 def _failed(error: BaseException) -> Answer:
-    trace = "".join(traceback.format_exception(error))[-8000:]
-    return FAILED, msgspec.msgpack.encode(Failure(f"{type(error).__name__}: {error}"[:2000], trace))
+    message = f"{type(error).__name__}: {error_text(error)}"[:2000]
+    return FAILED, msgspec.msgpack.encode(Failure(message, error_trace(error)))
 
 
 if __name__ == "__main__":
