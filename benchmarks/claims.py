@@ -4,7 +4,7 @@ claims_table.py, which was committed before the first run.
     python benchmarks/claims.py                                  # all, three seeds, two processes
     python benchmarks/claims.py hints trees --first-seed 10      # some, with other seeds
     python benchmarks/claims.py --list
-    python benchmarks/claims.py --page                           # docs/claims.md of what is there
+    python benchmarks/claims.py --page                           # docs/claims.md and its numbers
 
 Every claim and seed is a line of OUT/rows.jsonl: the claim, the seed, the numbers, the CPU seconds,
 the commit. What is there already is not run again, unless --fresh is given. A run with --scale
@@ -34,6 +34,7 @@ from claims_table import CLAIMS, Check, Claim, claim
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
+NUMBERS = PAGE.with_name("results") / "claims.json"
 STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}
 """Two-sided 95 % quantiles of Student's t, by number of seeds."""
 SEEDS = 3
@@ -165,7 +166,7 @@ HEAD = """\
 
 Written by `python benchmarks/claims.py --page`. What a paper says of large models is tried in kind:
 the same rule on a model of about 14 thousand parameters, in a world in which a run takes seconds of
-one core. A claim that does not hold here needs more than what this world has.
+one core. A verdict is about these worlds alone: what does not hold here may hold there.
 
 Environments, budgets and criteria are [claims_table.py](../benchmarks/claims_table.py) of commit
 {table}, made before the first run of the rows below; sizes and learning rates were set on other
@@ -194,7 +195,7 @@ def page(rows: Sequence[dict[str, Any]], out: Path) -> str:
     )
     how = (
         f"Seeds {', '.join(map(str, seeds))}; {days}; {machine()}; {minutes:.0f} minutes of CPU "
-        "for all. Raw rows: `rows.jsonl` of the output folder."
+        "for all. By seed, and what was measured besides: [claims.json](results/claims.json)."
     )
     tried = [(each, [r for r in whole if r["claim"] == each.name]) for each in CLAIMS]
     summary = "\n".join(
@@ -216,7 +217,7 @@ def linked(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
-    """The part of the page on a claim: its world, its checks, and all other numbers."""
+    """The part of the page on a claim: its world and its checks."""
     lines = [
         f"## {tried.name.replace('_', ' ').capitalize()}\n",
         f"{tried.says}: **{told_verdict(tried, rows)}**.\n",
@@ -232,9 +233,23 @@ def section(tried: Claim, rows: Sequence[dict[str, Any]]) -> str:
             f"| {check.says} | {bound} | {about} "
             f"| {verdict_of(check, mine) if len(mine) >= SEEDS else 'open'} |"
         )
-    others = [key for key in rows[0]["numbers"] if key not in {c.key for c in tried.checks}]
-    told = ", ".join(f"`{key}` {statistics.fmean(values(rows, key)):.3f}" for key in others)
-    return "\n".join([*lines, f"\nOther means: {told}.\n" if told else ""])
+    return "\n".join([*lines, ""])
+
+
+def numbers(rows: Sequence[dict[str, Any]]) -> str:
+    """docs/results/claims.json: each claim's checks by seed, and the means of all else."""
+    told: dict[str, Any] = {}
+    for tried in CLAIMS:
+        mine = [row for row in rows if row["scale"] == 1.0 and row["claim"] == tried.name]
+        keys = mine[0]["numbers"] if mine else {}
+        checks = {check.key for check in tried.checks}
+        told[tried.name] = {
+            "checks": {k: [round(v, 3) for v in values(mine, k)] for k in keys if k in checks},
+            "means": {
+                k: round(statistics.fmean(values(mine, k)), 3) for k in keys if k not in checks
+            },
+        }
+    return json.dumps(told, indent=1) + "\n"
 
 
 def machine() -> str:
@@ -264,7 +279,9 @@ def main() -> int:
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no claim is named {unknown[0]!r}; there are {', '.join(known)}")
     if given.page:
-        PAGE.write_text(page(rows_of(given.out / "rows.jsonl"), given.out), encoding="utf-8")
+        rows = rows_of(given.out / "rows.jsonl")
+        PAGE.write_text(page(rows, given.out), encoding="utf-8")
+        NUMBERS.write_text(numbers(rows), encoding="utf-8")
         return 0
     if given.fresh:
         (given.out / "rows.jsonl").unlink(missing_ok=True)
