@@ -140,3 +140,42 @@ class Board:
 
     def _note(self, what: str) -> None:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]
+
+
+class Rosters:
+    """The files with the addresses of a run's servers, one for each kind of server. The processes
+    of the run read them again while the run goes on.
+
+    Args:
+        folder: where the files are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.unwritten: dict[str, OSError] = {}
+        """The kinds whose file does not hold the newest addresses, and why."""
+        self._written: dict[str, list[str]] = {}
+
+    def path(self, kind: str) -> Path:
+        """Return the file of a kind."""
+        return self.folder / kind
+
+    def write(self, kind: str, servers: Sequence[PlacedProcess]) -> None:
+        """Write the file of a kind if an address is new.
+
+        As with the board, a file that cannot be written is told in the log and ends nothing: the
+        old file stays, and the next call tries again.
+        """
+        urls = list(dict.fromkeys(one.url for one in servers if one.url))
+        if not urls or urls == self._written.get(kind):
+            return
+        try:
+            replace_file(self.path(kind), "\n".join(urls).encode() + b"\n")
+        except OSError as error:
+            if kind not in self.unwritten:
+                logger.warning("%s cannot be written: %s", self.path(kind), error)
+            self.unwritten[kind] = error
+            return
+        self.unwritten.pop(kind, None)
+        self._written[kind] = urls
+        logger.info("%s: %s", kind, ", ".join(urls))

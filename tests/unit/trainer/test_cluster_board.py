@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 
 from ludus.trainer.cluster import board
-from ludus.trainer.cluster.board import Board, PlacedProcess, look
+from ludus.trainer.cluster.board import Board, PlacedProcess, Rosters, look
 
 LIMIT_S = 0.4
 
@@ -74,3 +74,26 @@ def test_a_file_that_cannot_be_written_ends_nothing_and_is_written_later(
     before = told.path.stat().st_mtime_ns
     told.write()
     assert told.path.stat().st_mtime_ns == before
+
+
+def test_a_roster_that_cannot_be_written_ends_nothing_and_is_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rosters = Rosters(tmp_path / "away")
+    servers = [PlacedProcess(name, None, url=f"http://{name}:1") for name in ("a", "b", "a")]
+    with caplog.at_level(logging.WARNING):
+        rosters.write("rewards", servers)
+        rosters.write("rewards", servers)
+    assert len(caplog.records) == 1
+    assert list(rosters.unwritten) == ["rewards"]
+    rosters.folder.mkdir()
+    rosters.write("rewards", servers)
+    path = rosters.path("rewards")
+    assert path.read_text() == "http://a:1\nhttp://b:1\n"
+    assert not rosters.unwritten
+    path.unlink()
+    rosters.write("rewards", servers)  # nothing is new
+    assert not path.exists()
+    servers[0].url = "http://a:2"
+    rosters.write("rewards", servers)
+    assert path.read_text() == "http://a:2\nhttp://b:1\nhttp://a:1\n"
