@@ -12,7 +12,7 @@ from ludus.agent.gateway.tree import Cause, Tree
 from ludus.agent.trajectory import Turn
 from ludus.envs import TextEnv, make_async
 from ludus.messages import assistant, user
-from tests.unit.agent.gateway_engine import LoggedEngine, chat_format, serving
+from tests.unit.agent.gateway_engine import LoggedEngine, bearer, chat_format, serving
 
 
 @ludus.register("test/asleep-v0")
@@ -49,3 +49,18 @@ def test_a_request_that_got_no_answer_is_not_repeated_by_its_next_attempt() -> N
     assert tree.place(further, []).cause is None
     tree.discard(tree.add(tree.place(asked, []), [1], Turn()))
     assert tree.place(asked, []).cause is Cause.RETRY
+
+
+async def test_a_body_without_end_and_a_key_of_any_bytes_are_the_clients_mistake() -> None:
+    async with serving(LoggedEngine(chat_format())) as (gateway, http):
+        deep = b'{"messages": ' + b"[" * 100_000
+        reply = await http.post(
+            "/v1/chat/completions", content=deep, headers=bearer(gateway.open())
+        )
+        assert (reply.status_code, "nested too deeply" in reply.text) == (400, True)
+        key = {b"Authorization": b"Bearer \xff\xfe"}
+        reply = await http.post("/rollouts", content=b"{}", headers=key)
+        assert (reply.status_code, "operator's key" in reply.text) == (401, True)
+        key = {b"Authorization": f"Bearer {gateway.operator_key}".encode()}
+        reply = await http.post("/rollouts", content=b'{"max_calls": 0}', headers=key)
+        assert (reply.status_code, "max_calls" in reply.text) == (400, True)

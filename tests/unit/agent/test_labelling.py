@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -268,6 +269,18 @@ async def enter(client: TestClient[Any, Any], server: LabelServer, name: str) ->
     client.session.cookie_jar.clear()
     answer = await client.get("/", params={"token": server.tokens[name]})
     assert answer.status == 200
+
+
+async def test_a_cookie_of_any_bytes_is_a_strangers(
+    client: tuple[TestClient[Any, Any], LabelServer],
+) -> None:
+    asked, _ = client
+    reader, writer = await asyncio.open_connection("127.0.0.1", asked.port)
+    head = f"GET /api/item HTTP/1.1\r\nHost: 127.0.0.1:{asked.port}\r\nConnection: close\r\n"
+    writer.write(head.encode() + b'Cookie: ludus_label="\xff\xfe"\r\n\r\n')
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert answer.split()[1] in (b"401", b"403")
 
 
 async def test_a_label_is_kept_in_the_order_of_the_source(
