@@ -142,40 +142,35 @@ class Board:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]
 
 
-class Rosters:
-    """The files with the addresses of a run's servers, one for each kind of server. The processes
-    of the run read them again while the run goes on.
+class AddressFile:
+    """The file with the addresses of servers, which their clients read again while they run.
 
     Args:
-        folder: where the files are written.
+        path: the file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.unwritten: dict[str, OSError] = {}
-        """The kinds whose file does not hold the newest addresses, and why."""
-        self._written: dict[str, list[str]] = {}
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fault: OSError | None = None
+        """Why the file does not hold the newest addresses; None while it does."""
+        self._written: list[str] = []
 
-    def path(self, kind: str) -> Path:
-        """Return the file of a kind."""
-        return self.folder / kind
-
-    def write(self, kind: str, servers: Sequence[PlacedProcess]) -> None:
-        """Write the file of a kind if an address is new.
+    def write(self, urls: Sequence[str]) -> bool:
+        """Write the file if an address is new; return whether it was written.
 
         As with the board, a file that cannot be written is told in the log and ends nothing: the
         old file stays, and the next call tries again.
         """
-        urls = list(dict.fromkeys(one.url for one in servers if one.url))
-        if not urls or urls == self._written.get(kind):
-            return
+        urls = list(dict.fromkeys(urls))
+        if not urls or urls == self._written:
+            return False
         try:
-            replace_file(self.path(kind), "\n".join(urls).encode() + b"\n")
+            replace_file(self.path, "\n".join(urls).encode() + b"\n")
         except OSError as error:
-            if kind not in self.unwritten:
-                logger.warning("%s cannot be written: %s", self.path(kind), error)
-            self.unwritten[kind] = error
-            return
-        self.unwritten.pop(kind, None)
-        self._written[kind] = urls
-        logger.info("%s: %s", kind, ", ".join(urls))
+            if self.fault is None:
+                logger.warning("%s cannot be written: %s", self.path, error)
+            self.fault = error
+            return False
+        self.fault, self._written = None, urls
+        logger.info("%s: %s", self.path.name, ", ".join(urls))
+        return True

@@ -37,7 +37,7 @@ from ..open_engine import PLACED
 from ..run.folder import referring
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
-from .board import Board, PlacedProcess, Rosters, look
+from .board import AddressFile, Board, PlacedProcess, look
 from .engines import MAX_CALLS, EngineHost
 from .hosts import RankHost, ServerHost, VllmHost
 from .resources import NAMESPACE, answer, joined, ranks_in_order, reserved
@@ -97,7 +97,7 @@ class _Run:
         self.servers: dict[str, list[PlacedProcess]] = {}
         self.engines: list[PlacedProcess] = []
         self.board = Board(self.side)
-        self.rosters = Rosters(self.side)
+        self.rosters = {kind: AddressFile(self.side / kind) for kind in ("environments", "rewards")}
         self.restarts = 0
         self.said = ""
         """What rank 0 has written at the end of the run."""
@@ -157,9 +157,9 @@ class _Run:
         self._place_engines()
         config = replace(config, cluster=ClusterConfig())
         if self.cluster.environments:
-            config = replace(config, env_url=f"{FILE}{self.rosters.path('environments')}")
+            config = replace(config, env_url=f"{FILE}{self.rosters['environments'].path}")
         if self.cluster.rewards:
-            roster = f"{FILE}{self.rosters.path('rewards')}"
+            roster = f"{FILE}{self.rosters['rewards'].path}"
             served = [
                 reward
                 if "#" in reward.name
@@ -239,14 +239,15 @@ class _Run:
                     f"in {str(self.side)!r}"
                 )
             time.sleep(POLL_S / 2)
-        for kind, error in self.rosters.unwritten.items():  # the learner could not find them
-            raise TrainingFailed(f"{self.rosters.path(kind)} cannot be written: {error}")
+        for roster in self.rosters.values():
+            if roster.fault is not None:  # the learner could not find the servers
+                raise TrainingFailed(f"{roster.path} cannot be written: {roster.fault}")
 
     def _look_at_servers(self) -> None:
         """Write the rosters anew where a server has another address."""
         look([*self.engines, *(one for some in self.servers.values() for one in some)])
         for kind, servers in self.servers.items():
-            self.rosters.write(kind, servers)
+            self.rosters[kind].write([one.url for one in servers if one.url])
         self.board.write()
 
     def _start_ranks(self, config: TrainConfig) -> list[PlacedProcess]:

@@ -197,9 +197,12 @@ def test_the_journal_keeps_whole_rows_whatever_happens(
         ("0", [1, 2]), ("1", [1, 2]), ("2", [2, 1]),
     ]  # fmt: skip
     again.add(row("3"))
+    again.add(row("0", label=(2, 1)))  # now the last
     assert again.undo("bob") == ""
+    assert again.undo("ann") == "0"
     assert again.undo("ann") == "3"
-    assert [each.item for each in LabelJournal(path).rows.values()] == ["0", "1", "2"]
+    again.add(row("0"))
+    assert [each.item for each in LabelJournal(path).rows.values()] == ["1", "2", "0"]
 
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
@@ -213,7 +216,7 @@ def test_the_journal_keeps_whole_rows_whatever_happens(
         for _ in range(2):  # what is not on the disk is not taken for kept
             with pytest.raises(SaveFailed, match="No space left"):
                 again.add(row("0", label=(2, 1)))
-    assert [each.item for each in LabelJournal(path).rows.values()] == ["0", "1", "2"]
+    assert [each.item for each in LabelJournal(path).rows.values()] == ["1", "2", "0"]
     path.write_text("not json\n")
     with pytest.raises(ConfigError, match="line 1, is no label"):
         LabelJournal(path)
