@@ -150,7 +150,8 @@ class _Worker:
             self._tasks[call.call] = task
             task.add_done_callback(lambda _: self._tasks.pop(call.call, None))
         else:
-            self._thread_of(call.thread_number).submit(self._carry_out, call)
+            thread = self._threads.get(call.thread_number) or self._thread_of(call.thread_number)
+            thread.submit(self._carry_out, call)
 
     async def _attend(self, call: Frame) -> None:
         try:
