@@ -127,8 +127,8 @@ def _missing(self: Derived, key: object) -> object:
 
 
 def _called(self: Derived, *arguments: object, **keywords: object) -> object:
-    """Call the object, if it is under test. Any other is a value, and values are not called."""
-    if not state_of(self.ludus_handle_).known:
+    """Call a collection, if it is under test. Anything else is a value, and not called."""
+    if not (state_of(self.ludus_handle_).known and isinstance(self, (*_MUTABLE, tuple))):
         raise TypeError("plain data cannot be called")
     method: Any = self.ludus_handle_
     return _refreshing(self, method)(*arguments, **keywords)

@@ -462,6 +462,8 @@ class Interface:
         answered: set[str] = set()
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
+            if isinstance(node, ast.Call):
+                objects.add(self.origin(node.func))  # No plain value is called.
             match node:
                 case ast.Attribute(value=value, attr=name):
                     self.said.add(name)

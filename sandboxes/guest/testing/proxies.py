@@ -44,6 +44,8 @@ class HandleState:
     `account.balance() - 3`, where an object came in the place of a value. The same object has
     another proxy where it comes from a method.
     """
+    giver = ""
+    """The function that gave it, or what holds it."""
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
@@ -55,13 +57,11 @@ class HandleState:
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
-        self.plain: dict[str | None, tuple[int, object]] = {}
-        """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
         self.shown: dict[object, Any] = {}
-        """What the object has answered so far where it stands in the place of a value: by position,
-        and by operation (`still`)."""
+        """What the object has answered where it stands in the place of a value, by position and by
+        operation."""
         self.since = 0
-        """When the object began to answer so."""
+        """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False
         """Whether a function gave it by itself, and the tests use nothing of it that only an object
         has."""
@@ -213,9 +213,8 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
-            state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
-        verb = "make" if state.known else "call"
+        verb = "make" if state.known and state.kind == "class" else "call"
         before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
@@ -294,18 +293,21 @@ class Abilities:
     __set__ = __delete__ = __get__
 
 
+def _answers(handle: Handle) -> dict[object, Any]:
+    """Return what an object has answered since anything may have changed it."""
+    state = state_of(handle)
+    if state.since != (since := state.line.changes(state.giver)):
+        state.since, state.shown = since, {}
+    return state.shown
+
+
 def still(handle: Handle, use: object, answer: Any) -> Any:
     """Return what an object answers in the place of a value. A value holds still: the same use has
-    the same answer until the solution acts again, if the object is under test, and for any other
-    until the tests act on an object, or the solution gives it again.
+    the same answer until something may have changed it, or the solution gives it again.
     """
-    state = state_of(handle)
-    if state.meant:  # It is no value, but what the tests have made and look at.
+    if state_of(handle).meant:  # It is no value, but what the tests have made and look at.
         return answer
-    since = state.line.acts if state.known else state.line.changes
-    if state.since != since:
-        state.since, state.shown = since, {}
-    return _as_first(handle, state.shown.setdefault(use, answer), answer)
+    return _as_first(handle, _answers(handle).setdefault(use, answer), answer)
 
 
 def _as_first(handle: Handle, first: Any, answer: Any) -> Any:
@@ -398,10 +400,10 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             raise refuse(handle, f".{name}")
         asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
         held = as_plain(handle, derived.ALL) if asks else None
-        deeds = line.deeds
+        acts = line.acts
         answer: Any = method(*arguments, **keywords)
         if name == "get":
-            line.deeds = deeds  # It only looks, and so has to say the same again.
+            line.acts = acts  # It only looks, and so has to say the same again.
             answer = still(handle, (name, repr(arguments)), answer)
         agrees = True
         if isinstance(held, list) and name == "pop":
@@ -510,22 +512,14 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     state = state_of(handle)
     if is_function(handle):
         return None
-    line, taken = state.line, state.plain
-    now = line.effects if state.known else line.changes
-    since, plain = taken.get(operation, (-1, None))
-    # Taken once, whatever the use, and kept until the solution runs again; a number or text for
-    # good. An object that answers each comparison anew could be less than one number and more than
-    # another.
-    if since != now:
+    shown, use = _answers(handle), ("plain", operation)
+    # Taken once, whatever the use, and kept until something may change it. An object that answers
+    # each comparison anew could be less than one number and more than another.
+    if use not in shown:
         plain = ask(handle, "as_plain", operation, bool(state.called))
-        plain = None if isinstance(plain, Handle) else plain
-        if plain is not None:
-            since, first = taken.get(None, (-1, None))
-            if since == now or isinstance(first, (int, float, str)):
-                plain = first
-            taken[None] = now, plain
-        taken[operation] = now, plain
-    return plain
+        taken = plain is not None and not isinstance(plain, Handle)
+        shown[use] = shown.setdefault(("plain",), plain) if taken else None
+    return shown[use]
 
 
 def held(item: object) -> object:
