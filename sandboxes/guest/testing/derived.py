@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from . import failures, values
+from .operations import ABILITIES
 
 TAG = "V"
 MODULE = "solution"
@@ -71,7 +72,7 @@ def is_plain(item: object) -> bool:
         return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         own = defined_anew(type(item)).difference(values.fields_of(item) or ())
-        more = any(name[0] != "_" or name == "__getattr__" for name in own)
+        more = any(name[0] != "_" or name in ("__getattr__", *ABILITIES) for name in own)
         more = more or bool(getattr(item, "__dict__", None))
         return more and values.parts_of(item) is not None
     if values.scalar(item) is not values.NOT_SCALAR:

@@ -99,6 +99,10 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
+def _is_equality(operator: ast.cmpop) -> bool:
+    return isinstance(operator, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot))
+
+
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 
 
@@ -460,6 +464,8 @@ class Interface:
         objects: set[str] = set()
         alike: set[str] = set()
         answered: set[str] = set()
+        chained: set[tuple[str, str]] = set()
+        """(method, attribute of what it gives)"""
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             if isinstance(node, ast.Call):
@@ -469,6 +475,8 @@ class Interface:
                     self.said.add(name)
                     origin = self.loose_origin(value)
                     uses.setdefault(origin, set()).add(name)
+                    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                        chained.add((value.func.attr, name))
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
@@ -491,6 +499,8 @@ class Interface:
                 case ast.Compare():
                     alike.add(self._compares_its_like(node))
         self.stated -= answered
+        gives_objects = {giver for giver, name in chained if name not in PLAIN_ATTRIBUTES}
+        self.stated |= {name for giver, name in chained if giver in gives_objects}
         return uses, objects, alike, kept
 
     def _called(self, node: ast.AST) -> ast.Call | None:
@@ -611,6 +621,13 @@ class Interface:
         """Whether the tests may act on generators, or use the value that a generator returns."""
         acts = not self.attributes.isdisjoint(("send", "throw", "close", "value"))
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
+
+    @cached_property
+    def bounded(self) -> set[str]:
+        """The attributes of which the tests ask more than equality, unless time goes on between."""
+        asked = [n for n in self.nodes if isinstance(n, ast.Compare) and not _is_equality(n.ops[0])]
+        asked = [] if self.bound & {"time", "sleep"} else asked
+        return {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
 
     @cached_property
     def acting(self) -> set[str]:

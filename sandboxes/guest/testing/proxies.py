@@ -46,6 +46,8 @@ class HandleState:
     """
     giver = ""
     """The function that gave it, or what holds it."""
+    is_told = False
+    """Whether it was made by an operator from plain data of the tests."""
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
@@ -124,6 +126,8 @@ class Handle:
         if not (is_named or name in interface.said):
             raise AttributeError(name)  # A library looks for something.
         value = ask(self, "attribute", name, source=state.known)
+        if name in interface.bounded:  # It is one number, and not two that keep to a bound each.
+            value = _answers(self).setdefault((name, state.line.effects), value)
         if not is_named and callable(value):
             return _method_of_values(self, name, value)
         if state.kind == "class" and name[:1].isupper() and isinstance(value, Handle):
@@ -473,6 +477,8 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     state = state_of(first)
+    if state.is_told and name in _NUMBERS:
+        raise refuse(first, name)
     if state.is_value and name not in ("getitem", *CHANGES):
         return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
@@ -496,14 +502,25 @@ def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
 
 
 def _pair(name: str, left: object, right: object) -> object:
-    """Apply an operation to objects of the solution, or to one that is meant and plain data."""
+    """Apply an operation to objects of the solution, or to one that is meant and plain data.
+
+    An object under test that is not meant may be told data if it gives an object again: `(a + b) *
+    2`. What that is as a number or truth could be the outcome of a test that calculates with it.
+    """
     handles = [side for side in (left, right) if isinstance(side, Handle)]
     known = all(state_of(handle).known for handle in handles)
-    if known and (len(handles) == 2 or state_of(handles[0]).meant):
-        return forward(name, left, right)
-    return operate_on_plain(name, handles[0], (left, right))
+    is_meant = len(handles) == 2 or state_of(handles[0]).meant
+    if not known or not (is_meant or as_plain(handles[0], f"__{name}__") is None):
+        return operate_on_plain(name, handles[0], (left, right))
+    result = forward(name, left, right)
+    if not is_meant or any(state_of(handle).is_told for handle in handles):
+        if not isinstance(result := held(result), Handle):
+            raise refuse(handles[0], name)
+        state_of(result).is_told = True
+    return result
 
 
+_NUMBERS = ("abs", "round", "trunc", "floor", "ceil", "int", "float", "complex", "index", "truth")
 _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 
 
