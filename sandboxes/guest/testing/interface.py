@@ -99,10 +99,7 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
-def _is_equality(operator: ast.cmpop) -> bool:
-    return isinstance(operator, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot))
-
-
+_BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 
 
@@ -625,9 +622,9 @@ class Interface:
     @cached_property
     def bounded(self) -> set[str]:
         """The attributes of which the tests ask more than equality, unless time goes on between."""
-        asked = [n for n in self.nodes if isinstance(n, ast.Compare) and not _is_equality(n.ops[0])]
-        asked = [] if self.bound & {"time", "sleep"} else asked
-        return {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
+        asked = [n for n in self.nodes if isinstance(n, ast.Compare) and type(n.ops[0]) in _BOUNDS]
+        used = {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
+        return set() if self.bound & {"time", "sleep"} else used
 
     @cached_property
     def acting(self) -> set[str]:
