@@ -17,7 +17,7 @@ from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, refuse, state_of, still
+from .proxies import Handle, ask, held, refuse, state_of, still
 
 _MUTABLE = (list, dict, set, deque)
 _OPERATORS = {f"__{form}{name}__" for name in BINARY for form in ("", "r")} | {"__neg__"}
@@ -169,11 +169,13 @@ def _combining(name: str) -> Callable[..., object]:
 
 
 def _calculating(base: type, name: str) -> Callable[..., object]:
-    """Return an operator of a collection: the solution's if the collection is under test."""
+    """Return an operator of a collection: the solution's between objects under test."""
 
     def calculate(self: Derived, *operands: object) -> object:
-        known = state_of(self.ludus_handle_).known
-        answers: object = self.ludus_handle_ if known else super(type(self), self)
+        state = state_of(self.ludus_handle_)
+        alike = all(isinstance(held(operand), Handle) for operand in operands)
+        is_own = state.known and (alike or state.line.interface.scaling)
+        answers: object = self.ludus_handle_ if is_own else super(type(self), self)
         result: object = getattr(answers, name, lambda *_: NotImplemented)(*operands)
         return result
 

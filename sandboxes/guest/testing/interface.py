@@ -99,6 +99,7 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
+_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv"}
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 
@@ -625,6 +626,26 @@ class Interface:
         asked = [n for n in self.nodes if isinstance(n, ast.Compare) and type(n.ops[0]) in _BOUNDS]
         used = {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
         return set() if self.bound & {"time", "sleep"} else used
+
+    @cached_property
+    def scaling(self) -> set[str]:
+        """The operators by which the tests make objects of objects and plain data, as in
+        `((a + b) * 2).x`.
+        """
+        used = [
+            n.value
+            for n in self.nodes
+            if isinstance(n, ast.Attribute) and n.attr in self.attributes
+        ]
+        used += [each for n in used if isinstance(n, ast.Name) for each in self.given(n.id)]
+        parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
+        mixed = [
+            n
+            for n in parts
+            if isinstance(n, ast.BinOp) and not all(map(self.loose_origin, (n.left, n.right)))
+        ]
+        names = [type(n.op).__name__.lower() for n in mixed]
+        return {_OPERATORS.get(name, name.removeprefix("bit")) for name in names}
 
     @cached_property
     def acting(self) -> set[str]:

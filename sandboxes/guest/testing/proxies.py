@@ -46,8 +46,6 @@ class HandleState:
     """
     giver = ""
     """The function that gave it, or what holds it."""
-    is_told = False
-    """Whether it was made by an operator from plain data of the tests."""
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
@@ -254,7 +252,7 @@ class Abilities:
         state = state_of(self)
         if state.meant or state.called in state.line.interface.kept:
             return bool(_exactly(bool, self, "contains", item))
-        if not (hasattr(type(self), "__iter__") or isinstance(_collection(self), list)):
+        if not hasattr(type(self), "__iter__"):
             raise refuse(self, "in")
         found = any(item is other or item == other for other in self)
         if state.called and found != _exactly(bool, self, "contains", item):
@@ -327,24 +325,30 @@ def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]
 
 def _item(handle: Any, key: Any) -> object:
     """Return the item of an object at a place, which its iterator shows there too."""
-    state = state_of(handle)
+    state, frame = state_of(handle), sys._getframe(1)
     is_value = not (state.meant or state.called in state.line.interface.kept)
     items = _collection(handle)
+    # `in` asks an object without `__contains__` for each place, where it may answer as it likes.
+    looks_up = is_value and frame.f_code.co_code[frame.f_lasti] == _MEMBERSHIP
+    if looks_up and not isinstance(items, list):
+        raise refuse(handle, "in")
     with suppress(IndexError, KeyError, TypeError):
         if items is not None and type(key) is not slice:
             return items[key]
     answer: Any
     try:
-        answer = forward("getitem", handle, key)
+        answer = IndexError(key) if looks_up else forward("getitem", handle, key)
     except IndexError as error:
         answer = error
-    if isinstance(items, list) and type(key) is slice:
-        if all_plain([given := list(answer), items]) and given != items[key]:
-            raise refuse(handle, "a part that is another")
-    elif is_value and all_plain([key]):
+    if is_value and all_plain([key]) and (items is None or type(key) not in (int, slice)):
         answer = still(handle, key if type(key) is int else ("item", repr(key)), answer)
     if isinstance(answer, IndexError):
         raise answer
+    if items is not None and type(key) in (int, slice):
+        with suppress(IndexError):
+            given, shown = list(answer) if type(key) is slice else answer, list(items)[key]
+            if all_plain([given, shown]) and given != shown:
+                raise refuse(handle, "a part that is another")
     return answer
 
 
@@ -418,9 +422,6 @@ def _with_abilities(abilities: str) -> Any:
     """Return the class of proxies that has some special methods."""
     number = int(abilities or "0", 16)
     names = {name for place, name in enumerate(ABILITIES) if number >> place & 1}
-    # Python would ask an object without `__contains__` for each place, where it may answer as it
-    # likes.
-    names |= {"__contains__"} if names & {"__iter__", "__getitem__"} else set()
     methods = {name: vars(Abilities).get(name) for name in names}
     methods.setdefault("__hash__", None)
     return type("Handle", (Handle,), {"__slots__": (), **methods, **_REFLECTING})
@@ -449,8 +450,6 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     state = state_of(first)
-    if state.is_told and name in _NUMBERS:
-        raise refuse(first, name)
     if state.is_value and name not in ("getitem", *CHANGES):
         return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
@@ -474,26 +473,17 @@ def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
 
 
 def _pair(name: str, left: object, right: object) -> object:
-    """Apply an operation to objects of the solution, or to one that is meant and plain data.
-
-    An object under test that is not meant may be told data if it gives an object again: `(a + b) *
-    2`. What that is as a number or truth could be the outcome of a test that calculates with it.
+    """Apply an operation to objects of the solution, or to one and plain data if it is meant or the
+    tests show that the operator makes objects.
     """
     handles = [side for side in (left, right) if isinstance(side, Handle)]
-    known = all(state_of(handle).known for handle in handles)
-    is_meant = len(handles) == 2 or state_of(handles[0]).meant
-    if not known or not (is_meant or as_plain(handles[0], f"__{name}__") is None):
-        return operate_on_plain(name, handles[0], (left, right))
-    result = forward(name, left, right)
-    if not is_meant or any(state_of(handle).is_told for handle in handles):
-        if not isinstance(result := held(result), Handle):
-            raise refuse(handles[0], name)
-        state_of(result).is_told = True
-    return result
+    known, first = all(state_of(handle).known for handle in handles), state_of(handles[0])
+    if known and (len(handles) == 2 or first.meant or name in first.line.interface.scaling):
+        return forward(name, left, right)
+    return operate_on_plain(name, handles[0], (left, right))
 
 
-_NUMBERS = ("abs", "round", "trunc", "floor", "ceil", "int", "float", "complex", "index", "truth")
-_COMPARISON = opmap["COMPARE_OP"]
+_COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
 
 
 def as_plain(handle: Handle, operation: str) -> object | None:
