@@ -158,12 +158,10 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        if wanted & HELPERS.keys():
-            for name, module in self.interface.standard.items():
+        if suspects := wanted & (HELPERS.keys() | MODULE_NAMES):
+            modules = dict.fromkeys(suspects & self.interface.libraries, "")
+            for name, module in (modules | self.interface.standard).items():
                 self._import(name, module)
-        if suspects := wanted & MODULE_NAMES:
-            for name in suspects & self.interface.libraries:
-                self._import(name)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
         try:
