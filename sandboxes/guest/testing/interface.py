@@ -459,15 +459,14 @@ class Interface:
         each other, and those whose results are kept or made of nothing.
         """
         uses: dict[str, set[str]] = {}
-        objects: set[str] = set()
+        # No plain value is called.
+        objects = {self.origin(node.func) for node in self.nodes if isinstance(node, ast.Call)}
         alike: set[str] = set()
         answered: set[str] = set()
         chained: set[tuple[str, str]] = set()
         """(method, attribute of what it gives)"""
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
-            if isinstance(node, ast.Call):
-                objects.add(self.origin(node.func))  # No plain value is called.
             match node:
                 case ast.Attribute(value=value, attr=name):
                     self.said.add(name)
@@ -633,18 +632,15 @@ class Interface:
         `((a + b) * 2).x`.
         """
         used = [
-            n.value
+            each
             for n in self.nodes
             if isinstance(n, ast.Attribute) and n.attr in self.attributes
+            for each in (n.value, *self.given(variable_of(n.value)))
         ]
-        used += [each for n in used if isinstance(n, ast.Name) for each in self.given(n.id)]
         parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
-        mixed = [
-            n
-            for n in parts
-            if isinstance(n, ast.BinOp) and not all(map(self.loose_origin, (n.left, n.right)))
-        ]
-        names = [type(n.op).__name__.lower() for n in mixed]
+        made = [n for n in parts if isinstance(n, ast.BinOp)]
+        mixed = [n.op for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
+        names = [type(operator).__name__.lower() for operator in mixed]
         return {_OPERATORS.get(name, name.removeprefix("bit")) for name in names}
 
     @cached_property
