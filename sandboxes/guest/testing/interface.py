@@ -20,10 +20,10 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from .idiom_words import HELPERS, JUDGES, OF_THE_TESTS
+from .idiom_words import HELPERS, JUDGES
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
@@ -55,12 +55,6 @@ def variable_of(node: ast.expr) -> str:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             return f"self.{name}"
     return ""
-
-
-def _crosses(kind: ast.ClassDef) -> bool:
-    """Return whether objects of a class of the tests cross: functions, iterators and plain data."""
-    defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
-    return bool(kind.bases or defined & {"__call__", "__next__"})
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -655,41 +649,6 @@ class Interface:
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
         return self.free(mark.func if isinstance(mark, ast.Call) else mark)
-
-    def own_argument(self) -> str:
-        """Return a class or coroutine function of the tests of which they pass an object to the
-        solution, or "".
-        """
-        coroutines = {node.name for node in self.nodes if isinstance(node, ast.AsyncFunctionDef)}
-        classes = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
-        own = coroutines | {node.name for node in classes if not _crosses(node)}
-        itself = coroutines | {node.name for node in classes}
-        for node in self.nodes:
-            if isinstance(node, ast.ClassDef) and any(map(self.decorates, node.decorator_list)):
-                return node.name
-            if isinstance(node, ast.Call) and (
-                self.free(node.func)
-                or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
-            ):
-                for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                    if isinstance(argument, ast.Name) and argument.id in itself:
-                        return argument.id
-                    if kind := self._own_kind(argument, own):
-                        return kind
-        return ""
-
-    def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
-        """Return the class of an object that an expression makes and that does not cross, or ""."""
-        nodes: list[ast.expr] = []
-        match node:
-            case ast.Call(func=function):
-                name = last_name(function)
-                return name if name in own or name in OF_THE_TESTS else ""
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                nodes = parts
-            case ast.Name(id=name) if depth:
-                nodes = self.given(name)
-        return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
 
     @cached_property
     def raised(self) -> list[type[BaseException]]:
