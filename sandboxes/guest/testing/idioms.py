@@ -70,7 +70,7 @@ def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
     if name := _changed_global(interface):
         return f"change the solution's {name}, which may be data"
-    if interface.compares_objects:
+    if any(map(interface.compares, interface.nodes)):
         return "compare objects by the solution's own __eq__ or `<`"
     if name := ", ".join(sorted(interface.unclear)):
         return f"calculate with results of {name}, which may be values or objects"

@@ -569,12 +569,8 @@ class Interface:
                 return self.origin(expression) in self.classes | self.shown
         return False
 
-    @property
-    def compares_objects(self) -> bool:
-        """Whether the tests are sure to compare or to look up objects under test."""
-        return any(map(self._compares, self.nodes))
-
-    def _compares(self, node: ast.AST) -> bool:
+    def compares(self, node: ast.AST) -> bool:
+        """Return whether a node is sure to compare or to look up objects under test."""
         match node:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
