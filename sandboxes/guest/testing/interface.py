@@ -642,6 +642,19 @@ class Interface:
         calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
         return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
 
+    @cached_property
+    def texts(self) -> set[str]:
+        """The names of whose results the tests use nothing but the text."""
+        uses = [(self.origin(node), node) for node in self.nodes if isinstance(node, ast.expr)]
+        return {name for name, _ in uses} - {name for name, node in uses if not self._shows(node)}
+
+    def _shows(self, node: ast.expr) -> bool:
+        """Return whether an expression is put into a text, or kept in a variable."""
+        parent = self._parents[node]
+        if isinstance(parent, ast.Call) and node in parent.args[:1]:
+            return last_name(parent.func) in ("str", "repr", "format", "print")
+        return isinstance(parent, (ast.FormattedValue, ast.Assign))
+
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
         return self.free(mark.func if isinstance(mark, ast.Call) else mark)

@@ -233,7 +233,7 @@ class Abilities:
         if state.kind == "class":
             state_of(result).called = state.name
         interface = state.line.interface
-        if len(state.line.handles) > before and state.name not in interface.acted:
+        if len(state.line.handles) > before and state.name not in interface.acted | interface.texts:
             state_of(result).is_value = not state_of(result).known
         return result
 
@@ -399,6 +399,8 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
 
 
 def _text(handle: Handle, verb: str, *form: str) -> str:
+    if state_of(handle).is_value:
+        return "<object of the solution>"
     return str(still(handle, (verb, *form), _exactly(str, handle, verb, *form)))
 
 
@@ -448,7 +450,7 @@ def forward(name: str, *operands: object) -> object:
     """Let the solution apply an operation to an object of the solution."""
     first = next(item for item in operands if isinstance(item, Handle))
     state = state_of(first)
-    if state.is_value and name not in ("getitem", "str", "repr", "format", *CHANGES):
+    if state.is_value and name not in ("getitem", *CHANGES):
         return operate_on_plain(name, first, operands)
     return state.line.ask(name, *operands, source=state.known)
 
