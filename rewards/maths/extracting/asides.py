@@ -25,8 +25,10 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final|sanity"
-    r"|cross|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
+    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|i|to"
+    r"|as an?|now|so|quick|brief|short|final"
+    r"|sanity|cross|proof|consistency)[\s-]+)*"
+    r"(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
     r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
     r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
     r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
@@ -34,7 +36,8 @@ _CHECKS = (
     r"|验算|代入检验)|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
-    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b"
+    r"note(?: that\b|:)|notice that\b|(?:(?:an?|one) (?:\w+ )?)?(?:remark|comment)\w*\b"
+    r"|(?:intuitively|geometrically)\b"
     r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b|(?:this|that"
     r"|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
     r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used"
@@ -45,7 +48,8 @@ _EXPLAINS = (
     r"|여기에는|여기서|这不包括|这里的"
 )
 _DIGRESSES = (
-    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:"
+    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|as a (?:\w+ )?rule of thumb"
+    r"|fun fact|(?:quick |pro )?tip:"
     r"|side ?note|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich|übrigens"
     r"|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage|remarque"
     r"|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
@@ -111,7 +115,7 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     """
     small = lowered(sentence).strip()
     bare = small.lstrip("([*_#>-–—¿¡ \n")
-    if _TEMPTS.match(bare):
+    if _TEMPTS.match(bare) or _AGREES.match(bare):
         return True
     supposed = not (conditional or CONCLUDES.match(bare)) and _supposes(bare)
     is_aside = (
@@ -135,7 +139,12 @@ def _reopens(text: str) -> bool:
 def _supposes(sentence: str) -> bool:
     """Return whether a sentence supposes what it says, up to its last clause."""
     clauses = _CONTRASTED.split(sentence)
-    if len(clauses) > 1 and _CLAIMS.search(clauses[-1]) and not _MOOD.search(clauses[-1]):
+    last = clauses[-1]
+    if (
+        len(clauses) > 1
+        and _CLAIMS.search(last)
+        and not (_MOOD.search(last) or _RULES.search(last))
+    ):
         return _NOT_ASKED.search(sentence) is not None
     return _MOOD.search(sentence) is not None and _UNDER.search(sentence) is not None
 
@@ -147,10 +156,18 @@ _TEMPTS = re.compile(
     r"|usual) (?:mistake|error|pitfall|slip|trap|misconception)s?\b"
 )
 """Words of a warning of what others would say."""
+_AGREES = re.compile(
+    r"(?:alternatively|equivalently|another way|an(?:other)? alternative|a second (?:way|method))\b"
+    r".*\bthe same\b"
+)
+"""Another way to what the writer has found already."""
 _CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
 _CLAIMS = re.compile(
     r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são"
     r"|sono|sind|est|is|are)\b.*[\d\w]|="
+)
+_RULES = re.compile(
+    r"\b(?:is|are) (?:not )?(?:allowed|permitted|excluded|included|required|asked)\b"
 )
 _CORRECTS = re.compile(
     r"\b(?:correction|actually|edit|update|sorry|wait|oops|perhaps|maybe|possibly|alternatively"
@@ -238,7 +255,7 @@ def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: boo
         and _CLAIMED.search(sentence)
     ):
         return True
-    if _EQUALS.fullmatch(sentence) or (supposed and _STRESSED.search(sentence)):
+    if _EQUALS.fullmatch(sentence) or _STRESSED.search(sentence):
         return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
@@ -286,7 +303,7 @@ _CONCLUDED = re.compile(
 )
 _WORKS = re.compile(
     rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
-    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
+    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes(?! (?:it|them) an? ))\b"
     r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
@@ -325,13 +342,19 @@ _SIDE_CLAUSE = re.compile(
     r"|au-dessous|sous|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже"
     r"|выше) (?:\w+ )?[$\d]"
 )
+_CHECKED = re.compile(
+    r"(?:and )?(?:indeed,?\s|(?:both|all)(?: \w+){0,2} (?:check|hold|work|are satisfied)\b|which"
+    r" (?:\w+ )?(?:checks|verifies)\b)(?!.*\b(?:so|hence|thus|therefore)\b)"
+)
+"""A clause that only checks what stands before it, up to the end of the sentence."""
 _SUBJECT = re.compile(
     r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are"
     r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:is|are|has|have|was|were|of|for|in"
     r"|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
-    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only"
+    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|integrals?"
+    r"|antiderivatives?|derivatives?|limits?|products?|expressions?|only"
     r"|remaining|rest)\b"
 )
 
@@ -357,6 +380,10 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
     """
     joints = list(_CLAUSE.finditer(body, start, end))
     end = _first_claim(body, start, end, prompt, joints)
+    for joint in joints:
+        clause = lowered(body[joint.end() : end])
+        if _CHECKED.match(clause) and _STATES.search(body, start, joint.start()):
+            return end if _reopens(clause) else joint.start()
     for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
         is_side = _SIDE_CLAUSE.match(clause) or (

@@ -59,7 +59,7 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if _last_word(stripped):
+    if _last_word(stripped) or _YES_NO.match(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -96,6 +96,8 @@ def _chained(text: str) -> str:
     """
     if "=" not in text or "$" in text or "\\" in text:
         return text
+    if solved := _SOLVED.fullmatch(text):
+        return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
@@ -107,6 +109,11 @@ def _chained(text: str) -> str:
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
 
 
+_SOLVED = re.compile(
+    r"(?:[^,;=]*=[^,;=]*[,;]\s*)*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?P<value>(?P=name)\s?=[^=,;]*)"
+)
+"""The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
 _ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
 _STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
 _NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
@@ -363,12 +370,16 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
+_EITHER = re.compile(
+    r"\b(?:with|for|is|be|choose|pick|answer|either) [*(]*[A-J]\b[)*]*,? or "
+    r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
+)
 _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b)"
+    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
 )
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
@@ -417,7 +428,7 @@ _CONCLUDED = re.compile(
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
     r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
-    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?[*_]*\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `The probability is one third`: a number in words ends a sentence without digits.
@@ -519,6 +530,9 @@ def picked(body: str) -> Candidate | None:
     if len(picks) == 1:
         letter, span = picks.popitem()
         return _choice(letter, *span)
+    if _EITHER.search(body, start, end):
+        reason = "the closing sentence leaves several options open"
+        return Candidate(CandidateKind.CHOICE, "", start, end, start, end, void=reason)
     return None
 
 
