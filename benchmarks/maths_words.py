@@ -60,12 +60,41 @@ _JOINTS: dict[str, Callable[[str, str], str]] = {
 _VEINTI = dict(zip(range(22, 30), ["veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete", "veintiocho", "veintinueve"], strict=True))  # fmt: skip
 
 
+# How a language joins (a number, its size, the rest): the words of one hundred and one thousand,
+# the other hundreds where they are words of their own, and what stands between the parts.
+_LARGE = {
+    "English": ("one hundred", "one thousand", "{} hundred", "{} thousand", " and ", " "),
+    "German": ("hundert", "tausend", "{}hundert", "{}tausend", "", ""),
+    "French": ("cent", "mille", "{} cent", "{} mille", " ", " "),
+    "Spanish": ("ciento", "mil", "doscientos trescientos cuatrocientos quinientos seiscientos "
+                "setecientos ochocientos novecientos", "{} mil", " ", " "),
+    "Portuguese": ("cento", "mil", "duzentos trezentos quatrocentos quinhentos seiscentos "
+                   "setecentos oitocentos novecentos", "{} mil", " e ", " "),
+    "Italian": ("cento", "mille", "{}cento", "{}mila", "", ""),
+    "Russian": ("сто", "тысяча", "двести триста четыреста пятьсот шестьсот семьсот восемьсот "
+                "девятьсот", "{} тысяч", " ", " "),
+}  # fmt: skip
+
+
 def worded(number: int, language: str) -> str:
-    """Return a number from 0 to 69 in the words of a language.
+    """Return a number from 0 to 999,999 in the words of a language; its rest below a hundred is
+    from 0 to 69.
 
     >>> worded(31, "English"), worded(31, "German"), worded(22, "Spanish")
     ('thirty-one', 'einunddreißig', 'veintidós')
+    >>> worded(1234, "German"), worded(250_000, "French")
+    ('tausendzweihundertvierunddreißig', 'deux cent cinquante mille')
     """
+    for size, place in ((1000, 1), (100, 0)):
+        many, rest = divmod(number, size)
+        if many:
+            one, several, joint = (_LARGE[language][at + place] for at in (0, 2, 4))
+            words = several.split(" ")
+            said = (
+                one if many == 1 else several.format(worded(many, language))
+                if "{}" in several else words[many - 2]
+            )  # fmt: skip
+            return f"{said}{joint}{worded(rest, language)}" if rest else said
     counting = _COUNTING[language].split()
     if number <= 20:
         return counting[number]
@@ -103,7 +132,8 @@ def counts(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield counts in words; the same words with another gold are not paid."""
     for _ in range(count):
         language = rng.choice([*_COUNTS, "English", "English"])
-        number = rng.randrange(2, 61)
+        # Of a large number the thousands end in no one, which has forms of its own.
+        number = rng.choice((0, 100, 300, 2000, 12_700, 250_000)) + rng.randrange(2, 61)
         phrase = worded(number, language)
         response = rng.choice(_COUNTS[language]).replace("#", phrase)
         law = "counts in words" if language == "English" else "counts in words, other languages"
@@ -128,6 +158,30 @@ def digits_beside_words(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("digits beside words", "", str(number), response, True)
         for other in (2, 3):
             yield Row("words beside digits", "", str(other), response, False)
+
+
+_VALUES_IN_WORDS = (
+    # (sentence with another number in digits, the least value that is put so)
+    ("After @ have gone over the counter, the baker still has # of them on the shelf.", 13),
+    ("5x = @, therefore x is #.", 2), ("With @ s gone it has travelled # metres.", 2),
+    ("2a = @, folglich ist a gleich #.", 2), ("Nach @ Minuten sind noch # Schüler da.", 13),
+    ("Comme 3x = @, x vaut #.", 2), ("Con @ cifras se forman # números.", 13),
+    ("Dopo @ minuti ne restano # sul tavolo.", 13), ("Depois de @ dias sobram # reais.", 13),
+)  # fmt: skip
+_SPEAKS = dict(
+    zip(_VALUES_IN_WORDS, "English English English German German French Spanish Italian Portuguese"
+        .split(), strict=True)
+)  # fmt: skip
+
+
+def values_in_words(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield closing sentences with a value in words behind another number in digits."""
+    for _ in range(count):
+        shape = rng.choice(_VALUES_IN_WORDS)
+        number, other = rng.sample(range(shape[1], 61), 2)
+        said = shape[0].replace("#", worded(number, _SPEAKS[shape])).replace("@", str(other))
+        for gold, paid in ((number, True), (other, False)):
+            yield Row("values in words", "", str(gold), f"We add up.\n\n{said}", paid)
 
 
 # --- decimal marks ---
@@ -699,7 +753,7 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
 
 
 DRAWS = (
-    counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_kinds,
+    counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values,
