@@ -83,6 +83,7 @@ _SUBORDINATE = (
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
+_DIGRESSES_OR_CHECKS = re.compile(rf"{_DIGRESSES}|{_CHECKS}")
 _DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
@@ -366,7 +367,7 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
     end = _first_claim(body, start, end, prompt, joints)
     for joint in joints:  # `x = 16; for comparison, last year it was 17`
         rest = lowered(body[joint.end() : end])
-        if _OPENS.match(rest) and _STATES.search(body, start, joint.start()):
+        if _DIGRESSES_OR_CHECKS.match(rest) and _STATES.search(body, start, joint.start()):
             end = end if _CONCLUDED.search(rest) or _reopens(rest) else joint.start()
             break
     for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):

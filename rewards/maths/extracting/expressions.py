@@ -32,7 +32,9 @@ MAX_NUMBERS = 40
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
 )
-_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
+_OR = re.compile(
+    r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*"
+)
 
 
 def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
