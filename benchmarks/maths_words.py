@@ -324,6 +324,30 @@ def counted_nouns(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row("two counts, other value", both, f"{first}, {second + 1}", shape, False)
 
 
+_OF_A_NAME = (
+    # (question, name that is asked, another name)
+    ("What is the perimeter of the rectangle?", "perimeter", "area"),
+    ("Find the volume of the box.", "volume", "surface area"),
+    ("What simple interest does the money earn?", "interest", "final balance"),
+    ("Determine the mean of the data.", "mean", "median"),
+)
+_OF_NAMES = (
+    "So we have a {0} of {1} and a {2} of {3}.", "It has a {2} of {3} and a {0} of {1}.",
+    "So the result is a {0} of {1}, with a {2} of {3}.", "That makes {1} of {0} and {3} of {2}.",
+    "So there is {1} in {0} on top of the rest, for a {2} of {3}.",
+)  # fmt: skip
+
+
+def quantities_of(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two values that are said to be of names, of which the question asks for one."""
+    for _ in range(count):
+        prompt, asked, other = rng.choice(_OF_A_NAME)
+        first, second = rng.sample(range(2, 999), 2)
+        response = "We add up.\n\n" + rng.choice(_OF_NAMES).format(asked, first, other, second)
+        yield Row("quantities of", prompt, str(first), response, True)
+        yield Row("quantities of, other name", prompt, str(second), response, False)
+
+
 _KINDS = (
     ("How many sides does the polygon have?", "sides", "the polygon"),
     ("How many real solutions does the equation have?", "real solutions", "the equation"),
@@ -753,7 +777,8 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
 
 
 DRAWS = (
-    counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns, asked_kinds,
+    counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
+    quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values,

@@ -398,7 +398,7 @@ def _first_claim(body: str, start: int, end: int, prompt: str, joints: list[re.M
         )
         named, other = (_named(asked, clause) for clause in (before, behind))
         concludes = _CONCLUDED.search(before) or (named == 0 and _CLAIMED.search(before))
-        marked = (concludes is not None) + (joint[0][0] == ";")
+        marked = bool(concludes) + (joint[0][0] == ";")
         if (
             named < other
             and (marked > 1 or (marked and other == len(asked)))

@@ -289,7 +289,7 @@ _UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 
 _DOLLARS = re.compile(r"(?s)\\.|\$\$?")
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
-_JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
+_JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or(?: (?:else|possibly|perhaps|maybe))?))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
 _UNKNOWN = re.compile(r"[A-Za-z](?:_\{?\w\}?)?")
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues
