@@ -169,8 +169,12 @@ _VALUES_IN_WORDS = (
     ("Dopo @ minuti ne restano # sul tavolo.", 13), ("Depois de @ dias sobram # reais.", 13),
 )  # fmt: skip
 _SPEAKS = dict(
-    zip(_VALUES_IN_WORDS, "English English English German German French Spanish Italian Portuguese"
-        .split(), strict=True)
+    zip(
+        _VALUES_IN_WORDS,
+        ("English", "English", "English", "German", "German", "French", "Spanish", "Italian",
+         "Portuguese"),
+        strict=True,
+    )
 )  # fmt: skip
 
 
@@ -776,11 +780,83 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, "", str(value), shape.format(f"{value}{words}"), paid)
 
 
+_APART = (
+    "Adding the equations gives 2x = {0}, so x = {1}. The second one says y = {2} − {3} = {4}.",
+    "From the first, x = {0} − {1} = {1}. Hence y = {4}.\n\nCheck: {1} + {4} = {5} ✔",
+    "x: ({1} + {1})/2 = {1}\n\ny: {4}\n\nThat is all there is to it.",
+)
+_BOXES = ("Quotient: $\\boxed{{{0}}}$, remainder: $\\boxed{{{1}}}$",
+          "The quotient is \\boxed{{{0}}} and the remainder is \\boxed{{{1}}}.")  # fmt: skip
+
+
+def apart(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the values of a pair that a text works out or boxes one by one; the pair in the other
+    order is not paid.
+    """
+    system = "Solve the system x + y = 9, x - y = 3. Give (x, y)."
+    division = "Divide 43 by 8 with remainder and give (quotient, remainder)."
+    for _ in range(count):
+        x, y, z = rng.sample(range(2, 60), 3)
+        response = rng.choice(_APART).format(2 * x, x, y + z, z, y, x + y)
+        for gold, paid in ((f"({x}, {y})", True), (f"({y}, {x})", False), (f"({x}, {z})", False)):
+            yield Row("letters apart", system, gold, response, paid)
+            boxes = rng.choice(_BOXES).format(x, y)
+            yield Row("boxes in turn", division, gold, boxes, paid)
+
+
+_LINES = (
+    "The slope is {a}. In standard form the line reads {a}x − y = {b}.",
+    "y = {a}x − {b}. It crosses the other axis at {b}.",
+    "So {a}x − y = {b}, because the slope is {a}.", "This gives y + {b} = {a}x.",
+)  # fmt: skip
+
+
+def lines_asked(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield equations of a line in any form, where the question asks for one."""
+    for _ in range(count):
+        a, b = rng.sample(range(2, 20), 2)
+        response = "We take two points.\n\n" + rng.choice(_LINES).format(a=a, b=b)
+        prompt = "Find the equation of the line through the two points."
+        yield Row("lines asked", prompt, f"y = {a}x - {b}", response, True)
+        yield Row("lines asked, other line", prompt, f"y = {a}x - {b + 1}", response, False)
+
+
+def constants(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield general solutions with any names of their two constants; a solution with one constant
+    is not the general one.
+    """
+    for _ in range(count):
+        one, two = rng.sample("abABcpqrCD", 2)
+        k = rng.randrange(2, 9)
+        prompt, gold = "Find the general solution.", f"y = (C_1 + C_2 x)e^{{{k}x}}"
+        shape = "General solution: $y = {0}\\,e^{{{k}x}} + {1}x\\,e^{{{k}x}}$, where ${0}, {1} \\in \\mathbb{{R}}$."
+        yield Row("constants", prompt, gold, shape.format(one, two, k=k), True)
+        yield Row("constants, one", prompt, gold, shape.format(one, one, k=k), False)
+        yield Row("constants, other", prompt, gold, shape.format(one, two, k=k + 1), False)
+
+
+_MONEY = {
+    "dollars and {} cents": "So the account stands at {}.",
+    "Euro und {} Cent": "Auf dem Sparbuch liegen {}.", "euros et {} centimes": "Il reste donc {}.",
+}  # fmt: skip
+
+
+def money(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield amounts in two units of money."""
+    for _ in range(count):
+        unit, sentence = rng.choice([*_MONEY.items()])
+        whole, cents = rng.randrange(2, 2000), rng.randrange(10, 100)
+        response = "We add up.\n\n" + sentence.format(f"{whole} {unit.format(cents)}")
+        sign = "$" if "dollar" in unit else "€"
+        yield Row("money", "", f"{sign}{whole}.{cents}", response, True)
+        yield Row("money, other amount", "", f"{sign}{cents}", response, False)
+
+
 DRAWS = (
     counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
     quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
-    headed_values,
+    headed_values, apart, lines_asked, constants, money,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -335,8 +335,8 @@ _SIDE_CLAUSE = re.compile(
 )
 _SUBJECT = re.compile(
     r"(?:so|and|hence|thus|which (?:means|makes|gives)) (?:that )?(?:the |there (?:is|are"
-    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:[$\d−-]|is|are|has|have|was|were|of|for|in"
-    r"|on|to|can|must|vanish\w*|exists?)\b)"
+    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:[$\d−-]|is|are|has|have|was|were|of"
+    r"|for|in|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
     r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only"
@@ -380,7 +380,9 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
             or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
-        if not (is_side and _STATES.search(body, start, joint.start())) or _reopens(clause):
+        is_apart = joint[0][0] == ";" and NUMBER.search(body, start, joint.start())
+        stated = is_apart or _STATES.search(body, start, joint.start())
+        if not (is_side and stated) or _reopens(clause):
             break
         end = joint.start()
     return end

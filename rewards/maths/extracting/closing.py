@@ -13,7 +13,7 @@ from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
 from .phrases import MAY_BE
-from .rows import rows_of
+from .rows import assigned_apart, rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
@@ -177,10 +177,10 @@ def _one_value(text: str) -> str:
 # --- several values ---
 
 
-def listed_values(body: str, count: int) -> Candidate | None:
+def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     """Return the answer of a response to a question for `count` values: the lines that end it, if
-    each names a value, or the formulas that its last sentence joins; None where there are not so
-    many.
+    each names a value, the formulas that its last sentence joins, or what it works out for each of
+    the letters that the question asks for; None where there are not so many.
     """
     rows = _named_rows(body.strip())
     if len(rows) == count:
@@ -193,6 +193,9 @@ def listed_values(body: str, count: int) -> Candidate | None:
         around = body[: listed.start].rstrip()[-120:], body[listed.start :]
         if not any(map(_DISOWNS.search, around)):
             return listed
+    apart = assigned_apart(prompt, body, count)
+    if apart and not _DISOWNS.search(body, apart.start):
+        return apart
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None

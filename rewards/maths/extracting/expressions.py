@@ -32,9 +32,7 @@ MAX_NUMBERS = 40
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
 )
-_OR = re.compile(
-    r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*"
-)
+_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
 
 
 def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
@@ -133,6 +131,9 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
         said = again[-1].span() if again else result.span("value")
+        concluded = _CONCLUDED_POINT.match(body, result.end("value"), end)
+        if concluded and (point := POINT.match(body, concluded.end(), end)):
+            return point.span()  # `0.75 h = 45 min, so 2:45`
         if again and (point := POINT.match(body, said[0], end)):
             return point.span()  # `21 - 13 = 8, so it is due on 8 April`
         return _expression(body, *max(said, result.span("value")))
@@ -159,6 +160,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     return _expression(body, *last.span())
 
 
+_CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ASSIGNED = re.compile(
     r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"

@@ -40,8 +40,10 @@ POINT = re.compile(
     r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
-    r"|remain)))\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|ounces?|oz)\b|(?<![\w.,/])\d[\d.,]* (?:dollars?|[Ee]uros?|reais|рубл\w+),? "
+    r"(?:(?:and|und|et|y|e|и) )?\d+ (?:[Cc]ents?|centimes|c[ée]nt[ai]vos|centesimi|копе\w+)\b"
+    r"|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were|remain)))\d{1,3}/\d{1,4}(?![\w/])"
+    r"|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"(?i)\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could "

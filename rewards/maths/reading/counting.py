@@ -313,7 +313,7 @@ _PIECE = re.compile(
     r"[二两三四五六七八九十百]+分之[一二三四五六七八九十百]+|[零〇一二两兩三四五六七八九十百千]{2,}|[^\W\d_零〇一二两兩三四五六七八九十百千]+"
 )
 _SIGNS = re.compile(r"[零〇一二两兩三四五六七八九十百千]{2,}")
-_SCALED = re.compile(r"\d\s?$")  # `2.5 million`
+_SCALED = re.compile(r"(?:\d|\b(?:por|pour|per))\s?$")  # `2.5 million`, `7 por cento`
 _MINUS = re.compile(r"(?i)(?<!\w)(?:minus|negative|moins|menos|meno|минус)\s$")
 _SPOKEN_OF = re.compile(
     r"(?i)(?:(?<!\w)(?:the|these|those|all|both|his|her|its|their|our|only|first|last|next|any|each"
