@@ -50,6 +50,10 @@ class Sample(
         if isinstance(given, str) and self.thoughts in MARKS and MARK.search(given) is None:
             return
         messages = [assistant(given)] if isinstance(given, str) else given
+        if not isinstance(messages, list | tuple) or not all(
+            isinstance(message, Message) for message in messages
+        ):
+            raise TypeError(f"response must be a text or a list of Message, got {given!r:.80}")
         response = [apart(message, self.thoughts) for message in messages]
         if response != messages:
             msgspec.structs.force_setattr(self, "response", response)

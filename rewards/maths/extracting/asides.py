@@ -25,8 +25,10 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|i|to|as an?|now|so|quick|brief|short|final|sanity"
-    r"|cross|proof|consistency)[\s-]+)*(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
+    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|i|to"
+    r"|as an?|now|so|quick|brief|short|final"
+    r"|sanity|cross|proof|consistency)[\s-]+)*"
+    r"(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
     r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
     r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
     r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
@@ -34,7 +36,8 @@ _CHECKS = (
     r"|验算|代入检验)|検算|検証|確認すると|確かめ|검산|검증|확인해"
 )
 _EXPLAINS = (
-    r"note(?: that\b|:)|notice that\b|remark\w*\b|(?:intuitively|geometrically)\b"
+    r"note(?: that\b|:)|notice that\b|(?:(?:an?|one) (?:\w+ )?)?(?:remark|comment)\w*\b"
+    r"|(?:intuitively|geometrically)\b"
     r"|here,? \$?[\w.]+\$? (?:is|are|was|stands?|counts?|denotes?|means)\b|(?:this|that"
     r"|it) (?:(?:ex|in)cludes|makes (?:perfect )?sense|is because|works because|comes from)\b"
     r"|the (?:minus|plus|negative|positive)?\s?sign\b|we (?:divided?|multipl\w+|counted|used"
@@ -83,7 +86,11 @@ _SUBORDINATE = (
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
-_DIGRESSES_OR_CHECKS = re.compile(rf"{_DIGRESSES}|{_CHECKS}")
+_DIGRESSES_OR_CHECKS = re.compile(
+    rf"{_DIGRESSES}|{_CHECKS}|(?:and )?(?:indeed,?\s|(?:both|all)(?: \w+){{0,2}} (?:check|hold|work"
+    r"|are satisfied)\b|which (?:\w+ )?(?:checks|verifies)\b)"
+)
+"""How a clause begins that only digresses from what stands before it, or checks it."""
 _DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
@@ -112,7 +119,7 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
     """
     small = lowered(sentence).strip()
     bare = small.lstrip("([*_#>-–—¿¡ \n")
-    if _TEMPTS.match(bare):
+    if _TEMPTS.match(bare) or _AGREES.match(bare):
         return True
     supposed = not (conditional or CONCLUDES.match(bare)) and _supposes(bare)
     is_aside = (
@@ -136,9 +143,14 @@ def _reopens(text: str) -> bool:
 def _supposes(sentence: str) -> bool:
     """Return whether a sentence supposes what it says, up to its last clause."""
     clauses = _CONTRASTED.split(sentence)
+    last = clauses[-1]
     if any(map(_plainly_valued, clauses[:-1])):
         return False  # `It is 2.7; gold would be 19.3`
-    if len(clauses) > 1 and _CLAIMS.search(clauses[-1]) and not _MOOD.search(clauses[-1]):
+    if (
+        len(clauses) > 1
+        and _CLAIMS.search(last)
+        and not (_MOOD.search(last) or _RULES.search(last))
+    ):
         return _NOT_ASKED.search(sentence) is not None
     return _MOOD.search(sentence) is not None and _UNDER.search(sentence) is not None
 
@@ -155,10 +167,18 @@ _TEMPTS = re.compile(
     r"|usual) (?:mistake|error|pitfall|slip|trap|misconception)s?\b"
 )
 """Words of a warning of what others would say."""
+_AGREES = re.compile(
+    r"(?:alternatively|equivalently|another way|an(?:other)? alternative|a second (?:way|method))\b"
+    r".*\bthe same\b"
+)
+"""Another way to what the writer has found already."""
 _CONTRASTED = re.compile(r";|,\s(?:but|aber|sondern|mais|pero|mas|ma|но|so)\b|,但")
 _CLAIMS = re.compile(
     r"\b(?:here|it(?:'s| is| comes)|we (?:have|get)|there are|hier|ici|aquí?|qui|здесь|son|são"
     r"|sono|sind|est|is|are)\b.*[\d\w]|="
+)
+_RULES = re.compile(
+    r"\b(?:is|are) (?:not )?(?:allowed|permitted|excluded|included|required|asked)\b"
 )
 _CORRECTS = re.compile(
     r"\b(?:correction|actually|edit|update|sorry|wait|oops|perhaps|maybe|possibly|alternatively"
@@ -294,7 +314,7 @@ _CONCLUDED = re.compile(
 )
 _WORKS = re.compile(
     rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
-    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes)\b"
+    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes(?! (?:it|them) an? ))\b"
     r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
@@ -339,7 +359,8 @@ _SUBJECT = re.compile(
     r"|for|in|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
-    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|only"
+    r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|integrals?"
+    r"|antiderivatives?|derivatives?|limits?|products?|expressions?|only"
     r"|remaining|rest)\b"
 )
 

@@ -366,6 +366,10 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
+_EITHER = re.compile(
+    r"\b(?:with|for|is|be|choose|pick|answer|either) [*(]*[A-J]\b[)*]*,? or "
+    r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
+)
 _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
@@ -522,6 +526,9 @@ def picked(body: str) -> Candidate | None:
     if len(picks) == 1:
         letter, span = picks.popitem()
         return _choice(letter, *span)
+    if _EITHER.search(body, start, end):
+        reason = "the closing sentence leaves several options open"
+        return Candidate(CandidateKind.CHOICE, "", start, end, start, end, void=reason)
     return None
 
 

@@ -211,7 +211,10 @@ _RANKED = re.compile(
     r" (?:option|choice|answer|statement|one)\b(?: \([^()]{1,20}\))? is (?:the )?"
     r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$"
 )
-_RANKS = ("first", "second", "third", "fourth", "fifth")
+_RANKS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    "eleventh", "twelfth",
+)  # fmt: skip
 
 
 def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
@@ -242,6 +245,28 @@ def _equation(_: str, body: str, start: int, end: int) -> Described | None:
     return None
 
 
+_WHICH = re.compile(r"(?i)\b(?:which|what) (?P<noun>[a-z]{3,})(?! number\b)")
+_ORDINAL = re.compile(
+    rf"(?i)\b(?:(?P<n>\d+)(?:st|nd|rd|th)|(?P<word>{'|'.join(_RANKS)})) (?P<noun>[a-z]+)"
+)
+
+
+def _position(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find 7 in `so 33 is the 7th term`, for a question that asks which term it is."""
+    asked = {match["noun"].lower() for match in _WHICH.finditer(prompt)}
+    places = [
+        match for match in _ORDINAL.finditer(body, start, end) if match["noun"].lower() in asked
+    ]
+    if len(places) != 1 or _denied(body[start : places[0].start()]):
+        return None
+    place = places[0]
+    if not _IS_THE.search(body, start, place.start()) or _OPEN.search(body, place.end(), end):
+        return None
+    return Described(place["n"] or str(_RANKS.index(place["word"].lower()) + 1), *place.span())
+
+
+_IS_THE = re.compile(r"\b(?:is|be|becomes?|comes|in|on|at) (?:exactly )?the[ *$]*$")
+_OPEN = re.compile(r"\b(?:or|if|would|but)\b|[?=]")
 _AT = re.compile(
     r"(?i)(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))"
 )
@@ -344,6 +369,7 @@ _CALLS: dict[_Finder, str] = {
     _equation: r"(?i)\b(?:equation (?:of|for) (?:the|an?)|(?:find|give|what is) the"
     r" (?:[a-z]+ )?line|tangent|die (?:Gerade|Gleichung der)|l'équation de|la (?:retta|recta|droite"
     r"|ecuación de)|a reta)\b",
+    _position: _WHICH.pattern,
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }
 _FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())

@@ -32,6 +32,11 @@ MAX_NUMBERS = 40
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
 )
+# `12π ≈ 37.70`: the exact value before its approximation.
+_EXACT = re.compile(
+    r"(?:(?<=[=:] )|(?<=\bis )|(?<=\bare ))(?=[^ ]*[π√])[-−\dπ√][^\s=≈,;A-Za-z]*"
+    r"(?: [-+−·×/] [^\s=≈,;A-Za-z]+)* ?≈ ?$"
+)
 _OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
 
 
@@ -86,9 +91,17 @@ def _equation(body: str, start: int, end: int) -> Plain | None:
     if not spans or any(map(str.isalnum, body[spans[-1][1] : end])):
         return None
     text = body[slice(*spans[-1])]
-    if denied(body, start, end, *spans[-1]) or not called_equation(body, text, spans[-1][0]):
+    alone = body[: spans[-1][0]].rstrip(" ")[-1:] == "\n" and _IN_LETTERS.fullmatch(text)
+    is_equation = alone or called_equation(body, text, spans[-1][0])
+    if denied(body, start, end, *spans[-1]) or not is_equation:
         return None
     return Plain(text, *spans[-1])
+
+
+_IN_LETTERS = re.compile(
+    r"[^=]*(?<![A-Za-z])x(?![A-Za-z])[^=]*(?<![A-Za-z])y(?![A-Za-z])[^=]*=[-\d\s.,]*"
+)
+"""An equation of x and y, which no number on its right side can stand for."""
 
 
 def called_equation(body: str, text: str, start: int) -> bool:
@@ -154,7 +167,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     if first is not last:
         return first.start(), last.end()
     search_start = max(base, last.start() - 80)
-    for pattern in (_ASSIGNED, _RELATION):
+    for pattern in (_ASSIGNED, _RELATION, _EXACT):
         if label := pattern.search(body, search_start, last.start()):
             return label.start(), last.end()
     return _expression(body, *last.span())

@@ -87,7 +87,7 @@ _COUNTED = re.compile(
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(
-    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第"
+    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍(?!数)|少|多|第|余|除|ない|約|第"
     r"|아니|약))"
     r"(?:[^\Wa-zA-Z]{0,20}[^\W\da-zA-Z])?[^\W\da-zA-Z](-?\d[\d,]*(?:\.\d+)?(?:/\d+)?[元円원米克升秒]?)[^\W\da-zA-Z]{0,4}"
 )
