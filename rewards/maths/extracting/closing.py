@@ -296,9 +296,7 @@ def _is_prose(text: str) -> bool:
         return True
     # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
     # words alone.
-    if not has_answer and (
-        _CONCLUDED.search(text) or _SPELLED.search(text) or _nothing(text, 0, len(text))
-    ):
+    if not has_answer and (_CONCLUDED.search(text) or _nothing(text, 0, len(text))):
         return True
     if len(unknown_words) > 1 and (
         _count_in_words(text, 0, len(text)) or _subject_count(text, 0, len(text))
@@ -427,14 +425,6 @@ _NAMED = re.compile(
     r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
-# `The probability is one third`: a number in words ends a sentence without digits.
-_SPELLED = re.compile(
-    r"(?i)(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?"
-    r"|gives?|makes?|gets?|leaves?|has|have)\s+"
-    r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
-    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)"
-)
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
@@ -549,7 +539,6 @@ def worded(body: str) -> Candidate | None:
             return counted
         word_match = (
             _nothing(body, start, end)
-            or _SPELLED.search(body, max(0, start - 1), end)
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)
         )

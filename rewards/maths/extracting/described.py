@@ -366,9 +366,10 @@ _CALLS: dict[_Finder, str] = {
     _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
     r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
     _count: _ASKED_KIND.pattern,
-    _equation: r"(?i)\b(?:equation (?:of|for) (?:the|an?)|(?:find|give|what is) the"
-    r" (?:[a-z]+ )?line|tangent|die (?:Gerade|Gleichung der)|l'équation de|la (?:retta|recta|droite"
-    r"|ecuación de)|a reta)\b",
+    _equation: r"(?i)\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
+    r"|for)"
+    r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
+    r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",
     _position: _WHICH.pattern,
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }

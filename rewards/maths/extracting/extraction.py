@@ -207,7 +207,12 @@ def _in_digits(body: str) -> tuple[str, list[Spelled]]:
         start = closing_sentence(body[:end])[0]
         concludes = [match.start() for match in _CLAUSE.finditer(body, start, end)]
         begin = (concludes or [start])[-1]
-        spelt = [n for n in spelled_numbers(body, start, end) if not _DERIVED.match(body, n.end)]
+        said = set(_NUMERALS.findall(body, start, end))  # `a 15-gon, i.e. it has fifteen sides`
+        spelt = [
+            number
+            for number in spelled_numbers(body, start, end)
+            if number.digits not in said and not _DERIVED.match(body, number.end)
+        ]
         later = [number for number in spelt if number.start >= begin]
         alone = (concludes or len(later) > 1) and not _HAS_VALUE.search(body, begin, end)
         numbers += [n for n in spelt[::-1] if (alone and n in later) or _is_value(body, n)]
@@ -234,10 +239,14 @@ def _is_value(body: str, number: Spelled) -> bool:
 MAX_SMALL = 12
 """The largest number that a text may have in words without meaning a value."""
 _TOLD = re.compile(
-    r"(?i)\b(?:is|equals|equal to|ist|gleich|beträgt|vaut|est|égal à|es|igual a|é|è|uguale a"
-    r"|равн[аоы]?|равен)\s$"
+    r"(?i)\b(?:is|are|was|were|equals|equal to|gives?|makes?|gets?|leaves?|has|have|ist|gleich"
+    r"|beträgt|vaut|est|égal à|es|igual a|é|è|uguale a"
+    r"|равн[аоы]?|равен)\s(?:an? |only |just |exactly )?$"
 )
-_CLAUSE_ENDS = re.compile(r"[*_]*\s*(?:[.,;!]|$)")
+_NUMERALS = re.compile(r"(?<![\w.])\d+(?:/\d+)?(?!\w)")
+_CLAUSE_ENDS = re.compile(
+    r"[*_]*(?: of (?:the|an?|his|her|their|its|all) [a-z ]+)?[*_]*\s*(?:[.,;!]|$)"
+)
 _CLAUSE = re.compile(
     rf"(?i)(?<![A-Za-zÀ-ÿА-я])(?:{CONCLUDES.pattern}|e[nm] total\b|in totale\b|всего\b)|[总總]共"
     "|一共|共有|全部で|모두"

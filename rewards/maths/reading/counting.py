@@ -81,18 +81,17 @@ _HUNDREDS = {
     for forms in (
         "hundert/einhundert " + " ".join(f"{one}hundert" for one in _LANGUAGES[0][0].split()[2:10]),
         "cent " + " ".join(f"{one}~cents/{one}~cent" for one in _LANGUAGES[1][0].split()[2:10]),
-        "cien/ciento doscientos/doscientas trescientos/trescientas cuatrocientos/cuatrocientas "
-        "quinientos/quinientas seiscientos/seiscientas setecientos/setecientas "
-        "ochocientos/ochocientas novecientos/novecientas",
-        "cem/cento duzentos/duzentas trezentos/trezentas quatrocentos/quatrocentas "
-        "quinhentos/quinhentas seiscentos/seiscentas setecentos/setecentas oitocentos/oitocentas "
-        "novecentos/novecentas",
+        "cien/ciento doscientos trescientos cuatrocientos quinientos seiscientos setecientos "
+        "ochocientos novecientos",
+        "cem/cento duzentos trezentos quatrocentos quinhentos seiscentos setecentos oitocentos "
+        "novecentos",
         "cent " + " ".join(f"{one}cento/{one}cent" for one in _LANGUAGES[4][0].split()[2:10]),
         "сто двести триста четыреста пятьсот шестьсот семьсот восемьсот девятьсот",
         "백/일백 이백 삼백 사백 오백 육백 칠백 팔백 구백",
     )
     for number, some in enumerate(forms.split(), start=1)
-    for form in some.replace("~", " ").split("/")
+    for word in some.replace("~", " ").split("/")
+    for form in (word, re.sub("os$", "as", word))
 }
 _HEADS = frozenset(
     phrase.split()[0][: 1 if phrase > "가" else 3]
