@@ -62,7 +62,8 @@ _NAMED = re.compile(
 # `an area of 49`, `$240 of interest`: the value is said to be of a name.
 _OF = re.compile(
     r"(?:\b(?:an?|the|its|with) (?P<name>[^\W\d_]{3,}(?:[ -][^\W\d_]{3,})?)"
-    rf" of \$?(?P<value>{_NUMERAL})|(?P<of>{_NUMERAL}) (?:in|of) (?P<noun>{_NOUN}))(?! ?[-+−·×*/=^])"
+    rf" of \$?(?P<value>{_NUMERAL})|(?P<of>{_NUMERAL}) (?:in|of) (?P<noun>{_NOUN}))"
+    r"(?! ?[-+−·×*/=^])"
 )
 
 
