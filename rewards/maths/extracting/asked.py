@@ -222,7 +222,8 @@ def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named
 
 def _pairs(body: str, start: int, end: int) -> Iterator[Named]:
     """Yield the named values of a sentence, or where there are none its counted nouns."""
-    kinds = [list(kind.finditer(body, start, end)) for kind in (_NAMED, _OF, _COUNT)]
+    patterns = (_NAMED, _COUNT) if "=" in body[start:end] else (_NAMED, _OF, _COUNT)
+    kinds = [list(kind.finditer(body, start, end)) for kind in patterns]
     for match in next((found for found in kinds if len(found) > 1), kinds[-1]):
         begin, stop = match.span("value" if match["name"] else "of")
         stop = stop if match.re is _COUNT else measured(body, stop)

@@ -180,6 +180,7 @@ _ASSIGNED = re.compile(
     r"(?<![\w\\^_.)])(?<![-+*/·×^−] )(?P<name>[a-z])[*$]*\s?[:=]\s?(?P<sides>[^,;:\n<>≤≥]*?[\d$)])"
     r"(?=[*$]*(?:[,;.]*\s*$|[,;.]\s|\s+(?![-+−·×*/=^:])))"
 )
+_TUPLE = re.compile(r"\([-−]?\d[^()]*,[^()]*\)")
 _NUMERAL = re.compile(r"[-−]?\d[\d.]*(?:/\d+)?")
 
 
@@ -197,6 +198,8 @@ def assigned_apart(prompt: str, body: str, count: int) -> Candidate | None:
             found[match["name"]].add(value)
             places += match.span()
     if len(letters) != count or any(len(values) != 1 for values in found.values()):
+        return None
+    if _TUPLE.search(body, places[0]):  # the point itself
         return None
     text = ", ".join(f"{letter} = {values.pop()}" for letter, values in found.items())
     return Candidate(CandidateKind.WHOLE, text, places[0], places[-1], places[0], places[-1])
