@@ -116,7 +116,7 @@ class _Run:
             async with asyncio.timeout(self.limits.timeout_s):
                 observation, info = await self.env.reset(seed=seed, options=options)
         except Exception as error:
-            self._fail(Stop.ENV_ERROR, error)
+            self._fail(Stop.ENV_ERROR, self._env_fault("reset", error))
             return
         self.task = str(info.get("task", ""))
         url = self.gateway.url
@@ -185,7 +185,7 @@ class _Run:
             self.stop, self.verdict = Stop.REWARD_UNAVAILABLE, error.verdict
             return
         except Exception as error:
-            self._fail(Stop.ENV_ERROR, error)
+            self._fail(Stop.ENV_ERROR, self._env_fault("judge the answer", error))
             return
         if not terminated and not truncated:
             self._fail(
@@ -201,6 +201,12 @@ class _Run:
         if isinstance(own, Verdict):  # a failed verdict stands
             rebuilt = Verdict.of(reward, own.detail, parts=own.parts or parts, metrics=own.metrics)
             self.verdict = rebuilt if own.ok else own
+
+    def _env_fault(self, what: str, error: Exception) -> object:
+        """Return why the environment failed; a timeout by itself has no words."""
+        if isinstance(error, TimeoutError) and not str(error):
+            return f"{self.env.id} did not {what} within {self.limits.timeout_s:g} s"
+        return error
 
     def _fail(self, stop: Stop, why: object) -> None:
         described = why if isinstance(why, str) else f"{type(why).__name__}: {why}"

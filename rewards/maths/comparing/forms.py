@@ -251,7 +251,7 @@ FORMS = (
     ),
     _form(
         "a fraction",
-        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b"
+        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b(?! or (?:an? )?decimal)"
         r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
         r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
         r"|come frazione"

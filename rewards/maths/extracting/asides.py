@@ -48,7 +48,8 @@ _EXPLAINS = (
     r"|여기에는|여기서|这不包括|这里的"
 )
 _DIGRESSES = (
-    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|fun fact|(?:quick |pro )?tip:"
+    r"(?:by|for|in) (?:comparison|contrast|reference|context)\b|as a (?:\w+ )?rule of thumb"
+    r"|fun fact|(?:quick |pro )?tip:"
     r"|side ?note|by the way|incidentally|as an aside|bonus:|p\.s\.|(?:zum|im) vergleich|übrigens"
     r"|nebenbei|tipp:|hinweis|anmerkung|bemerkung|à titre de|par comparaison|au passage|remarque"
     r"|à noter|d['’]ailleurs|por cierto|en comparación|observación|nota:|consejo:|aliás"
@@ -266,7 +267,7 @@ def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: boo
         and _CLAIMED.search(sentence)
     ):
         return True
-    if _EQUALS.fullmatch(sentence) or (supposed and _STRESSED.search(sentence)):
+    if _EQUALS.fullmatch(sentence) or _STRESSED.search(sentence):
         return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 

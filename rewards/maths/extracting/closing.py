@@ -59,7 +59,7 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if _last_word(stripped):
+    if _last_word(stripped) or _YES_NO.match(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -96,6 +96,8 @@ def _chained(text: str) -> str:
     """
     if "=" not in text or "$" in text or "\\" in text:
         return text
+    if solved := _SOLVED.fullmatch(text):
+        return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
@@ -107,6 +109,11 @@ def _chained(text: str) -> str:
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
 
 
+_SOLVED = re.compile(
+    r"(?:[^,;=]*=[^,;=]*[,;]\s*)*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?P<value>(?P=name)\s?=[^=,;]*)"
+)
+"""The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
 _ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
 _STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
 _NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
@@ -373,7 +380,7 @@ _LINE_LETTER = re.compile(
 )
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b)"
+    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
 )
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
@@ -422,7 +429,7 @@ _CONCLUDED = re.compile(
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
     r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
-    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?[*_]*\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
