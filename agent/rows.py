@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from ludus.envs import ToolSpec
-from ludus.messages import Message, assistant
+from ludus.messages import THOUGHT_MARKS, Message, assistant
 
 from .chat import ChatFormat
 from .context import History
@@ -240,7 +240,7 @@ class SampledRows(GrowingRows):
     ) -> Turn:
         """Write an action, or the next segment of thoughts, with `begun` set until the action ends.
         Thoughts that outgrow their budget are ended by the forced phrase, which nobody has sampled,
-        and the answer is a turn behind it.
+        and the answer is a turn behind it. Thoughts that have ended by then are not interrupted.
 
         Args:
             turn: what was observed before; the sampled tokens are written into it.
@@ -255,8 +255,10 @@ class SampledRows(GrowingRows):
         begun = len(self.ids) if self.begun is None else self.begun
         budget = min(span.max_tokens, window - begun) - (len(self.ids) - begun)
         thoughts = 0 if self.cut.tokens else self._interruption.fitting(budget)
-        asked = replace(span, max_tokens=thoughts or budget)
-        await self.write(turn, asked, tools, begun=begun, cut=self.cut)
+        await self._sample(turn, replace(span, max_tokens=thoughts or budget), self.cut)
+        if thoughts and turn.finish is Finish.LENGTH and self._thoughts_ended(turn, begun):
+            await self._sample(turn, replace(span, max_tokens=budget))
+        self._end(turn, tools, begun)
         self.begun = None
         if turn.finish is Finish.LENGTH and len(turn.out_ids) < budget:
             turn.kind, turn.message = TurnKind.THOUGHT, None
@@ -272,17 +274,17 @@ class SampledRows(GrowingRows):
         return turn
 
     async def write(
-        self,
-        turn: Turn,
-        span: Span,
-        tools: Sequence[ToolSpec],
-        *,
-        begun: int | None = None,
-        cut: SegmentCut = WHOLE,
+        self, turn: Turn, span: Span, tools: Sequence[ToolSpec], *, begun: int | None = None
     ) -> None:
-        """Sample a turn up to a cut, append the turn to the last row, and read the action, which
-        starts at `begun` if begun earlier.
+        """Sample a turn, append the turn to the last row, and read the action, which starts at
+        `begun` if begun earlier.
         """
+        begun = len(self.ids) if begun is None else begun
+        await self._sample(turn, span)
+        self._end(turn, tools, begun)
+
+    async def _sample(self, turn: Turn, span: Span, cut: SegmentCut = WHOLE) -> None:
+        """Sample behind what the turn holds already, up to a cut or to the tokens of the span."""
         before = list(self.ids)
         while True:
             left = cut.tokens - cut.counted(turn.logprobs) if cut.tokens else sys.maxsize
@@ -304,8 +306,17 @@ class SampledRows(GrowingRows):
             full = len(turn.out_ids) >= span.max_tokens or cut.counted(turn.logprobs) >= cut.tokens
             if turn.finish is not Finish.LENGTH or full:
                 break
+
+    def _thoughts_ended(self, turn: Turn, begun: int) -> bool:
+        """Return whether the sampled ids of an unfinished turn end behind its thoughts."""
+        ids, prompt = [*self.ids[begun:], *turn.out_ids], self.ids[:begun]
+        said = self._format.parse(ids, complete=False, calls=False, prompt=prompt)
+        _, behind = said.thought_marks or THOUGHT_MARKS
+        return said.thinks and bool(behind.strip())
+
+    def _end(self, turn: Turn, tools: Sequence[ToolSpec], begun: int) -> None:
+        """Append a sampled turn to the last row, and read the action, which starts at `begun`."""
         self.add(turn)
-        begun = len(before) if begun is None else begun
         summary = turn.kind is TurnKind.SUMMARY
         turn.message = self._format.parse(
             self.ids[begun:],

@@ -254,6 +254,31 @@ async def test_the_next_prompt_is_exactly_the_ids_so_far() -> None:
     assert segment.turns[2].versions == [3, 3]
 
 
+@pytest.mark.parametrize(
+    ("begun", "rest", "whole"),
+    [
+        ("hm, and", "so 7", "hm, and. So: so 7"),  # no thoughts to be seen: whatever was begun
+        ("<think>hm, and", "7", "<think>hm, and. So: </think>7"),
+        ("<think>hm</think>Seven is", " it", "<think>hm</think>Seven is it"),
+    ],
+)
+async def test_a_forced_phrase_ends_thoughts_and_no_answer_that_has_begun(
+    begun: str, rest: str, whole: str
+) -> None:
+    chat = chat_format()
+    size = len(chat.encode_text(begun))
+    engine = Said(chat, begun, f"{rest}{END}")
+    phrase = ". So: </think>" if "</think>" in whole and "</think>" not in begun else ". So: "
+    policy = TokenPolicy(engine, chat, Sampling(max_tokens=200))
+    asked = policy.asking(thoughts=size / 200, phrase=phrase)
+    turn = await asked.begin().act([user("?")], [])
+    assert isinstance(turn, Turn)
+    assert turn.message is not None
+    assert turn.message.written == whole
+    spent = size + len(chat.encode_text(phrase)) if phrase in whole else size
+    assert [each.max_tokens for each in engine.samplings] == [size, 200 - spent]
+
+
 async def test_sampled_ids_are_kept_though_their_text_has_a_shorter_encoding() -> None:
     chat = chat_format()
     # "<tool_call>\n" is one token of its own; sampled letter by letter it must stay so.
