@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -24,6 +23,7 @@ from ludus.envs.tasks import TaskPage
 from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 from ludus.messages import Message, Observation, Part, TextPart, as_messages
 
+from .boxes import boxes_of
 from .evaluation import SEED_STRIDE, valid
 from .loop import EpisodeMaker
 from .trajectory import Episode, Trajectory, TurnKind
@@ -36,7 +36,6 @@ REVISE = (
 )
 ROUND_STRIDE = 500_009
 """Between the sampling seeds of two rounds, which no other sample has."""
-_BOX = re.compile(r"\\boxed\s*\{(?P<inside>(?:[^{}]|\{[^{}]*\})*)\}")
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +150,7 @@ def vote_of(trajectory: Trajectory) -> str:
     message = actions[-1] if actions else None
     if message is None:
         return ""
-    boxes = _BOX.findall(message.text)
+    boxes = [content for _, content in boxes_of(message.text)]
     calls = [[call.name, call.arguments] for call in message.tool_calls]
     written = msgspec.json.encode(calls, order="deterministic").decode() if calls else ""
     return " ".join(f"{boxes[-1] if boxes else message.text} {written}".casefold().split())

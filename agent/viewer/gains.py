@@ -18,12 +18,12 @@ import msgspec
 
 from ludus.estimates import Estimate, mean_over_tasks
 
+from ..boxes import boxes_of
 from ..episodes import INDEX, read_episodes
 from ..evaluation import pass_rates, valid
 from ..trajectory import Episode, Trajectory
 from .run import RunReader
 
-_BOX = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _SAID = re.compile(r"\banswer(?:\s+is|:)\s*\**([^\s.,;*]+)", re.IGNORECASE)
 HABITS: dict[str, re.Pattern[str]] = {
     "rechecking": re.compile(
@@ -189,7 +189,7 @@ def revisions(text: str) -> float:
     1.0
     """
     stated = sorted(
-        [(match.start(), match[1]) for match in _BOX.finditer(text)]
+        boxes_of(text)
         + [(match.start(), match[1]) for match in _SAID.finditer(text) if "boxed" not in match[1]]
     )
     answers = [answer.strip("$ ").casefold() for _, answer in stated]

@@ -82,6 +82,13 @@ def test_a_vote_is_the_last_box_or_the_whole_action() -> None:
         return vote_of(Trajectory(verdict=Verdict.of(1.0), segments=segments))
 
     assert vote(r"So \boxed{1} or \boxed{\frac{1}{2}}.") == vote(r"\boxed{\frac{1}{2}}")
+    deep = r"\boxed{\frac{\sqrt{2}}{2}}"
+    assert vote(rf"So {deep}") == vote(rf"Hence the answer is {deep}.") != vote(r"\boxed{2}")
+    assert vote(r"\boxed{\left\{\frac{\sqrt{1}}{2}\right.} fits") == vote(
+        r"so \boxed{\left\{\frac{\sqrt{1}}{2}\right.}"
+    )
+    assert vote(r"in {1, \boxed{4}") == vote(r"\boxed{4} and \boxed{5")
+    assert vote(r"\boxed{\boxed{4}}") == vote(r"\boxed{ \boxed{4} }")
     assert vote(" The  Answer\nis 4 ") == vote("the answer is 4")
     search = ToolCall(name="search", arguments={"a": 1, "b": 2})
     swapped = ToolCall(name="search", arguments={"b": 2, "a": 1})
