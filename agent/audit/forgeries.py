@@ -20,12 +20,14 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from ludus.envs import Briefing
 from ludus.messages import as_action
 
 from . import deeds
 from .answers import Place, called, deed, verb
 from .attackers import ANSWERED, Action, AttackKind, Lesson
 from .deeds import Way
+from .meddling import Foreign, foreign_of, forced, meddled, spoils_of, swapped, took_swaps
 from .notation import object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
@@ -117,6 +119,37 @@ def laws_of(
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
     yield from _unused_laws(looks, peeks, writes)
+
+
+def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
+    """Return the laws of ways with a move that the expert never uses."""
+    same, spoils = deeds.constants_of(lessons), []
+    spoils = [*spoils_of(lessons, same)]
+    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    for foreign in foreign_of(briefing, lessons, told):
+        for spoil in spoils:
+            about = f"what the expert does with {spoil.name}, and {foreign.name}"
+            ways = partial(meddled, foreign, spoil)
+            yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
+        for place in places:
+            what = " ".join(map(str, place))
+            about = f"what the expert does, then {foreign.name} and {what} something else"
+            late = partial(swapped, place, foreign)
+            early = partial(swapped_early, place, foreign)
+            took = partial(took_swaps, place)
+            yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
+        about = f"each thing in turn at the end, and {foreign.name} after each"
+        costly = partial(tried_in_turn, foreign)
+        name = f"{foreign.name} in turn"
+        yield Law(name, about, partial(forced, foreign), costly, kind=AttackKind.LEAK)
+
+
+def swapped_early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
+    return next(swapped(place, foreign, lesson, is_late=False), ())
+
+
+def tried_in_turn(foreign: Foreign, lesson: Lesson) -> Way:
+    return next(forced(foreign, lesson, is_free=False), ())
 
 
 def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:

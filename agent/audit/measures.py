@@ -31,6 +31,7 @@ from ludus.messages import ToolCall, assistant
 from .answers import AnswerKey, deed
 from .attackers import (
     ATTACKERS,
+    MAX_STEPS,
     Action,
     Attacker,
     AttackKind,
@@ -40,10 +41,12 @@ from .attackers import (
     free_tools,
     text_of,
 )
+from .climbers import LONGEST_CLIMB, Climber, Hindsight, climbers_of
 from .deeds import Way, goes, looks_of, peeks_of, ways_to_else, writes_of
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
-from .forgeries import Law, laws_of
+from .forgeries import Law, laws_of, meddling_laws
+from .meddling import foreign_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .pressure import (
     UPDATES_QUICK,
@@ -70,8 +73,6 @@ from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
-MAX_STEPS = 32
-"""Steps after which an attack is given up."""
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
@@ -95,7 +96,7 @@ OWN_WAY = 4
 FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
 """
-HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 12, 8
+HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 56, 8
 """Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
 measured, the ways of a law, and the tasks with one from which the others do not count.
 """
@@ -364,7 +365,7 @@ class _Attack:
         if best is None or least(best)[0] <= 0:
             return [] if self._is_late("farm", until) or ground.is_slow else self._respelt(tasks)
         self.farmed = partial(self._farm_gain, best)
-        return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+        return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best), steps=MOST_MADE)]
 
     def _respelt(self, tasks: Sequence[str]) -> list[Attacker]:
         """Return the attacker that does a deed again in other spellings, on a way that is worse
@@ -386,7 +387,7 @@ class _Attack:
         known = [self.key.experts[task.id] for task in self.attacked]
         worse |= {lesson.task: self._worse(lesson) for lesson in known}
         self.farmed = partial(more, best)
-        return [Attacker("respelt", AttackKind.FARM, best.plays(worse), f"a worse way; {best}")]
+        return [Attacker("respelt", AttackKind.FARM, best.plays(worse), f"a worse way; {best}", steps=MOST_MADE)]
 
     def _worse(self, lesson: Lesson) -> Lesson:
         """Return the least paid way with one deed done to something else, if any is paid."""
@@ -397,13 +398,61 @@ class _Attack:
         least = min(paid, key=lambda each: each.total, default=None)
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
+    def _climbed(self, ground: _Ground) -> Iterator[Attacker]:
+        """Return attackers that follow replies, which tell them what the expert finds out."""
+        known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
+        briefing = ground.briefing
+        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        found = foreign_of(briefing, known, told) if known else ()
+        until = self._until(FORGED_SHARE)
+        for climber in climbers_of(known, found) if self.report.oracle > 0 and known else ():
+            if self._is_late("climbers", until):
+                return
+            if min(self._climb(climber, lesson) for lesson in known[:FARMED]) <= HALF:
+                continue
+            for able in self._able(climber, told):
+                if min(self._climb(able, lesson) for lesson in known[:FARMED]) > HALF:
+                    plays, about = able.plays(self.key.experts), str(able)
+                    name = f"climbs: {type(able).__name__.lower()}"
+                    yield Attacker(name, AttackKind.LEAK, plays, about, steps=LONGEST_CLIMB)
+
+    def _able(self, climber: Climber, told: str) -> Iterator[Climber]:
+        """Return a climber with the rules that it can learn."""
+        if not isinstance(climber, Hindsight):
+            yield climber
+            return
+        rows = list[tuple[str, str, str]]()
+        for lesson in self.lessons[:LISTENED]:
+            plays = climber.plays({lesson.task: lesson})
+            if episode := self._tried(lesson.task, plays, steps=LONGEST_CLIMB):
+                rows += climber.pairs(lesson, episode)
+        for kind in RuleKind:
+            before = rule_from([(b, right) for b, _, right in rows], "", str, kind)
+            rule = rule_from([(after, right) for _, after, right in rows], told, str, kind)
+            if rule and not before:
+                yield replace(climber, rule=rule[1], about=rule[0])
+
+    def _climb(self, climber: Climber, lesson: Lesson) -> float:
+        plays = climber.plays(self.key.experts)
+        episode = self._tried(lesson.task, plays, steps=LONGEST_CLIMB)
+        return self._gain(episode.total) if episode else 0.0
+
+    def _meddled(self, briefing: Briefing) -> Iterator[Attacker]:
+        known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
+        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        yield from self._broken(meddling_laws(briefing, known, told), known)
+
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that spoil the expert's deeds for which the reward may not ask."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
-        until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
         given = (briefing, known, told)
         laws = laws_of(known, told, looks_of(*given), peeks_of(*given), writes_of(*given))
+        yield from self._broken(laws, known)
+
+    def _broken(self, laws: Iterator[Law], known: Sequence[Lesson]) -> Iterator[Attacker]:
+        """Return attackers that play the ways of laws that do not hold on the first tasks."""
+        until = self._until(FORGED_SHARE)
         for law in laws if self.report.oracle > 0 else ():
             if self._is_late("forged", until):
                 return
@@ -622,8 +671,8 @@ class _Attack:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
                 break
             try:
-                most = MOST_MADE if attacker.kind is AttackKind.FARM else MAX_STEPS
-                episode = self._seen(self._attack(attacker, task.id, most, until=self.until))
+                episode = self._attack(attacker, task.id, attacker.steps, until=self.until)
+                self._seen(episode)
             except NotApplicable as error:  # who is away says nothing about the environment
                 away.append(str(error))
                 continue
