@@ -14,7 +14,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -25,10 +25,10 @@ from ludus.messages import as_action
 
 from . import deeds
 from .answers import Place, called, deed, verb
-from .attackers import ANSWERED, Action, AttackKind, Lesson
+from .attackers import ANSWERED, Action, AttackKind, Lesson, number_of
 from .deeds import Way
-from .meddling import Foreign, foreign_of, forced, meddled, spoils_of, swapped, took_swaps
-from .notation import object_of
+from .meddling import Foreign, foreign_of, forced, in_parts, meddled, spoils_of, swapped, took_swaps
+from .notation import Plan, object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
@@ -71,6 +71,17 @@ class Law:
     """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
     kind: AttackKind = AttackKind.FORGED
     """A leak ends with the right answer, which was told on the way."""
+
+    def on(self, plan: Plan) -> Law:
+        """Return the law of the lines of plans."""
+
+        def ways(lesson: Lesson) -> Iterator[Way]:
+            yield from map(plan.fold, self.ways(plan.unfold(lesson)))
+
+        def without(lesson: Lesson) -> Way:
+            return plan.fold(self.without(plan.unfold(lesson)))
+
+        return replace(self, name=f"plan: {self.name}", ways=ways, without=without)
 
 
 def laws_of(
@@ -126,6 +137,14 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
     same, spoils = deeds.constants_of(lessons), []
     spoils = [*spoils_of(lessons, same)]
     places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    columns = [deeds.columns_of(lesson) for lesson in lessons]
+    for place, spoil in itertools.product(places, spoils):
+        values = [value for each in columns for value in each.get(place, [])]
+        if all(isinstance(number_of(str(value)), int) for value in values):
+            what = " ".join(map(str, place))
+            about = f"what the expert does with {spoil.name}, each {what} in parts"
+            ways = partial(in_parts, spoil, place)
+            yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
     for foreign in foreign_of(briefing, lessons, told):
         for spoil in spoils:
             about = f"what the expert does with {spoil.name}, and {foreign.name}"

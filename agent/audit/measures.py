@@ -48,6 +48,7 @@ from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
 from .forgeries import Law, laws_of, meddling_laws
 from .meddling import foreign_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
+from .notation import Plan
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -441,6 +442,11 @@ class _Attack:
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
         yield from self._broken(meddling_laws(briefing, known, told), known)
+        plan = Plan.of(known) if known else None
+        if plan is not None:
+            plans = [plan.unfold(lesson) for lesson in known]
+            laws = itertools.chain(laws_of(plans, told), meddling_laws(Briefing(), plans, ""))
+            yield from self._broken((law.on(plan) for law in laws if law.took is Law.took), known)
 
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that spoil the expert's deeds for which the reward may not ask."""

@@ -160,6 +160,8 @@ def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[
     for place, nth in itertools.product(varied[:MOST_PLACES], range(MOST_ROTATED)):
         what = " ".join(map(str, place))
         yield Spoil(f"another {what}", partial(_rotated, place, nth), MORE_BOUND)
+    if 2 * sum(bool(bridged(lesson)) for lesson in lessons) > len(lessons):
+        yield Spoil("no deed between", bridged, None)
     names = dict.fromkeys(verb(action) for lesson in lessons for action in lesson.actions[:-1])
     for name in names:
         if any(place[0] == name for place in varied):
@@ -187,6 +189,34 @@ def _rotated(place: Place, nth: int, lesson: Lesson) -> Way:
     if len(others) <= nth:
         return []
     return deeds.with_values(lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))])
+
+
+def bridged(lesson: Lesson) -> Way:
+    """Return the first of several deeds of a name with what the last one ends in, in their place."""
+    name = verb(lesson.actions[0])
+    row = [action for action in lesson.actions if verb(action) == name]
+    places = deeds.places_of(row[-1])
+    if len(row) < 2 or len(places) < 2:
+        return []
+    at, value = places[-1]
+    one = changed(row[0], partial(deeds.put, at, value))
+    return [one, *(action for action in lesson.actions if verb(action) != name)]
+
+
+def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the spoilt way with each number at a place in many parts."""
+    for parts in PARTS:
+        rows = list[Action]()
+        for action in spoil.way(lesson):
+            here = [number_of(str(v)) for at, v in deeds.places_of(action) if at == place]
+            whole = here[0] if here and isinstance(here[0], int) else 0
+            size = max(1, whole // parts)
+            sizes = [*[size] * (whole // size), *([whole % size] if whole % size else [])]
+            kind = next((v for at, v in deeds.places_of(action) if at == place), 0)
+            puts = [partial(deeds.put, place, deeds.of_kind(str(n), kind)) for n in sizes]
+            rows += [changed(action, put) for put in puts] or [action]
+        if 0 < len(rows) < MOST_PARTS:
+            yield rows
 
 
 def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
@@ -255,3 +285,4 @@ def forced(foreign: Foreign, lesson: Lesson, *, is_free: bool = True) -> Iterato
 
 
 MOST_FORCED = 30
+PARTS, MOST_PARTS = (2, 8, 200), 480
