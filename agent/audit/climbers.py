@@ -197,8 +197,8 @@ def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterat
         if 2 * times.count(place) <= len(lessons) or len({*map(repr, values)}) < 2:
             continue
         is_end = all(verb(lesson.actions[-1]) == place[0] for lesson in lessons)
-        for back, (sign, nth) in itertools.product(() if is_end else foreign, signs):
-            yield Sorting(place, back, sign, nth)
+        for undo, (sign, nth) in itertools.product(() if is_end else foreign, signs):
+            yield Sorting(place, undo, sign, nth)
         wrongs = [*kinds_of(place, lessons)[:1], fresh(values[0], 0)]
         for back, wrong in itertools.product((None, *foreign), wrongs):
             yield from (Hindsight(place, back, wrong, compares) for compares in (False, True))

@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -361,36 +361,6 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
     return rows[:MOST_LOOKS]
 
 
-def writes_of(
-    briefing: Briefing, lessons: Sequence[Lesson], told: str = ""
-) -> list[Callable[[str], Action]]:
-    """Return what writes a text and is never used by the expert, who is asked for what it writes:
-    tools with a text as their only argument, and commands of a verb and something.
-    """
-    used = _verbs(lessons)
-    writes = [
-        partial(_written, tool.name, at)
-        for tool in briefing.tools
-        for at, schema in properties_of(tool).items()
-        if len(properties_of(tool)) == 1 and schema.get("type") == "string"
-        if tool.name not in used
-    ]
-    texts = commands_of(told, ()) if not briefing.tools else []
-    verbs = dict.fromkeys(text.split()[0] for text in texts if len(text.split()) == 2)
-    return [*writes, *(partial("{} {}".format, each) for each in verbs if each not in used)]
-
-
-def _written(name: str, at: str, text: str) -> Action:
-    return _call(name, {at: text})
-
-
-def put_down(write: Callable[[str], Action], lesson: Lesson) -> Iterator[Way]:
-    """Return the way in which what each deed was answered is written in place of it."""
-    told = [reply.strip() for reply in lesson.replies[: len(lesson.actions) - 1]]
-    if len({*told}) > 1:
-        yield [*(write(reply) for reply in told if reply), lesson.actions[-1]]
-
-
 def done_elsewhere(
     same: frozenset[Hashable], place: Place, left_out: str, lesson: Lesson
 ) -> Iterator[Way]:
@@ -507,8 +477,8 @@ def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     kinds = {*map(_kind, values)}
     news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
     wrong = {str(fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
-    fresh = news - known - wrong
-    return fresh <= values and 2 * len(fresh) >= max(len(values), 1)
+    told = news - known - wrong
+    return told <= values and 2 * len(told) >= max(len(values), 1)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -530,7 +500,9 @@ def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:
     others = others_of(values, lesson)
     is_telling = len(others) > 1 and len(others) + len(values) > FEWEST_DEEDS
     for n in range(MOST_OTHERS if is_telling else 0):
-        yield with_values(lesson, place, [others[(n + m) % len(others)] for m in range(len(values))])
+        yield with_values(
+            lesson, place, [others[(n + m) % len(others)] for m in range(len(values))]
+        )
 
 
 def ways_to_else(lesson: Lesson) -> Iterator[Way]:

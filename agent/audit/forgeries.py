@@ -27,7 +27,7 @@ from . import deeds
 from .answers import Place, called, deed, verb
 from .attackers import ANSWERED, Action, AttackKind, Lesson, number_of
 from .deeds import Way
-from .meddling import Foreign, foreign_of, forced, in_parts, meddled, spoils_of, swapped, took_swaps
+from .meddling import Foreign, foreign_of, in_parts, meddled, spoils_of, swapped, took_swaps
 from .notation import Plan, object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
@@ -72,8 +72,12 @@ class Law:
     kind: AttackKind = AttackKind.FORGED
     """A leak ends with the right answer, which was told on the way."""
 
-    def on(self, plan: Plan) -> Law:
-        """Return the law of the lines of plans."""
+    def on(self, plan: Plan) -> Law | None:
+        """Return the law of the lines of plans; None for what replies have to show, for an order
+        that may be any, and for what is done to answers as they are.
+        """
+        if self.took is not Law.took or self.name.startswith(("forged", "backwards")):
+            return None
 
         def ways(lesson: Lesson) -> Iterator[Way]:
             yield from map(plan.fold, self.ways(plan.unfold(lesson)))
@@ -89,7 +93,6 @@ def laws_of(
     told: str = "",
     looks: Sequence[Action] = (),
     peeks: Sequence[Way] = (),
-    writes: Sequence[Callable[[str], Action]] = (),
 ) -> Iterator[Law]:
     """Return the laws that ways such as the expert's on several tasks are under.
 
@@ -98,7 +101,6 @@ def laws_of(
         told: what the policy is told before each task.
         looks: calls without arguments that the expert does not make.
         peeks: rows of such calls, which may cost something.
-        writes: what makes an action of a text.
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
@@ -129,13 +131,12 @@ def laws_of(
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
-    yield from _unused_laws(looks, peeks, writes)
+    yield from _unused_laws(looks, peeks)
 
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
     """Return the laws of ways with a move that the expert never uses."""
-    same, spoils = deeds.constants_of(lessons), []
-    spoils = [*spoils_of(lessons, same)]
+    spoils = [*spoils_of(lessons, deeds.constants_of(lessons))]
     places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
@@ -145,30 +146,21 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
             about = f"what the expert does with {spoil.name}, each {what} in parts"
             ways = partial(in_parts, spoil, place)
             yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
-    for foreign in foreign_of(briefing, lessons, told):
-        for spoil in spoils:
-            about = f"what the expert does with {spoil.name}, and {foreign.name}"
-            ways = partial(meddled, foreign, spoil)
-            yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
-        for place in places:
-            what = " ".join(map(str, place))
-            about = f"what the expert does, then {foreign.name} and {what} something else"
-            late = partial(swapped, place, foreign)
-            early = partial(swapped_early, place, foreign)
-            took = partial(took_swaps, place)
-            yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
-        about = f"each thing in turn at the end, and {foreign.name} after each"
-        costly = partial(tried_in_turn, foreign)
-        name = f"{foreign.name} in turn"
-        yield Law(name, about, partial(forced, foreign), costly, kind=AttackKind.LEAK)
+    unused = foreign_of(briefing, lessons, told)
+    for foreign, spoil in itertools.product(unused, spoils):
+        about = f"what the expert does with {spoil.name}, and {foreign.name}"
+        ways = partial(meddled, foreign, spoil)
+        yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
+    for foreign, place in itertools.product(unused, places):
+        what = " ".join(map(str, place))
+        about = f"what the expert does, and before the end {foreign} and {what} something else"
+        late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
+        took = partial(took_swaps, place)
+        yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
 
 
-def swapped_early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
+def _early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
     return next(swapped(place, foreign, lesson, is_late=False), ())
-
-
-def tried_in_turn(foreign: Foreign, lesson: Lesson) -> Way:
-    return next(forced(foreign, lesson, is_free=False), ())
 
 
 def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
@@ -185,15 +177,8 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
-def _unused_laws(
-    looks: Sequence[Action], peeks: Sequence[Way], writes: Sequence[Callable[[str], Action]]
-) -> Iterator[Law]:
-    """Return the laws of what the expert never uses: what writes, and what shows something."""
-    for write in writes:
-        name = verb(write("it"))
-        about = f"{name} what the expert's deeds are answered, in place of them"
-        ways = partial(deeds.put_down, write)
-        yield Law(f"written by {name}", about, ways, lambda le: le.actions[-1:], bound=MORE_BOUND)
+def _unused_laws(looks: Sequence[Action], peeks: Sequence[Way]) -> Iterator[Law]:
+    """Return the laws of what the expert never uses and shows something."""
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
             about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"

@@ -1,5 +1,5 @@
-"""Ways with a foreign move: a tool or command that the expert never uses, put between deeds that are
-spoilt. Where spoilt deeds are paid with it and not without it, it is what the reward asks for.
+"""Ways with a foreign move: a tool or command that the expert never uses, put between deeds that
+are spoilt. Where spoilt deeds are paid with it and not without it, it is what the reward asks for.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from .programs import TRIVIAL
 from .tallies import MORE_BOUND
 
 MOST_FOREIGN, MOST_THINGS, MOST_ARGUMENTS, MOST_REPLIES, MOST_ROWS = 5, 14, 4, 3, 28
-"""Moves that are put in, things that they are done to, their arguments, replies that are forged, and
-rows of a move.
+"""Moves that are put in, things that they are done to, their arguments, replies that are forged,
+and rows of a move.
 """
 MOST_ROTATED, MOST_PLACES, AGAIN = 2, 4, 8
-"""Other values of a place, places, and how often a move is made again."""
+"""Other values of a place, places, and how often a move is made again.
+"""
+PARTS, MOST_PARTS = (2, 8, 200), 480
+"""Parts that a number is done in, and deeds of a way."""
 _NAMES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)*")
 _RANGE = re.compile(r"\b(-?\d+) ?(?:to|-|\u2013|and) ?(-?\d+)\b")
 
@@ -44,6 +47,9 @@ class Foreign:
     ends: tuple[int, ...] = (0, 10)
     """The least and greatest number that it takes."""
 
+    def __str__(self) -> str:
+        return f"`{self.name}` of the same"
+
     def of(self, *values: Any) -> Action:
         """Return the move with values for its arguments."""
         if not self.is_tool:
@@ -57,8 +63,9 @@ class Foreign:
         if not message.tool_calls:
             return self.of(*message.text.split()[1 : len(self.schemas) + 1])
         given = message.tool_calls[-1].arguments
-        rest = iter(given.values())
-        return self.of(*(given.get(name, next(rest, 1)) for name, _ in self.schemas))
+        names = [name for name, _ in self.schemas]
+        rest = dict(zip(names, given.values(), strict=False))
+        return self.of(*({**rest, **given}.get(name, 1) for name in names))
 
     def rows(self, lesson: Lesson, way: Way, news: Mapping[str, Any]) -> Iterator[Way]:
         """Return rows of the move, to be put into a way.
@@ -73,7 +80,9 @@ class Foreign:
             return
         things, low, high = _things(lesson), *self.ends
         forged = [_forged(reply, news) for reply in lesson.replies]
-        told = [text for text in dict.fromkeys(forged) if text not in lesson.replies][-MOST_REPLIES:]
+        told = [text for text in dict.fromkeys(forged) if text not in lesson.replies][
+            -MOST_REPLIES:
+        ]
         names = [*(str(value) for value in news.values() if isinstance(value, str)), "zoaay"]
         numbers, texts = (sum(kind is k for _, k in self.schemas) for kind in (True, False))
         if not texts:
@@ -86,8 +95,9 @@ class Foreign:
             for name in dict.fromkeys([*names, *files]):
                 yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
         for action in reversed(way):
-            if len(as_action(action).tool_calls or as_action(action).text.split()[1:]):
-                yield [self._edged(self.like(action), edge) for edge in (low, high, 1, -99)]
+            yield [_numbered(edge, self.like(action)) for edge in (low, high, 1, -99)]
+        if len(self.schemas) == 1:
+            yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
         for text in [*told, *names, *(things if numbers else ())]:
             yield [self.of(*(1 if is_number else text for _, is_number in self.schemas))]
         for nth in range(-1, len(things) if numbers else 0):  # one is raised, all others lowered
@@ -100,11 +110,15 @@ class Foreign:
             yield [self.of(*[thing] * texts) for thing in things]
             yield from ([self.of(*[thing] * texts)] * AGAIN for thing in things[:2])
 
-    def _edged(self, action: Action, edge: int) -> Action:
-        def edged(place: Place, value: Any) -> Any:
-            return edge if isinstance(number_of(str(value)), (int, float)) else value
 
-        return changed(action, edged)
+def _numbered(number: int, action: Action) -> Action:
+    """Return an action with another number for each of its numbers."""
+
+    def of(place: Place, value: Any) -> Any:
+        is_number = isinstance(number_of(str(value)), (int, float)) and not isinstance(value, bool)
+        return deeds.of_kind(str(number), value) if is_number else value
+
+    return changed(action, of)
 
 
 def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
@@ -119,7 +133,10 @@ def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list
         known = (int(ends[1]), int(ends[2])) if ends else (0, 10)
         found.append(Foreign(tool.name, tuple(kinds), True, known))
     for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
-        kinds = [(str(n), len(word) == 1 or word in {"NUMBER", "AMOUNT"}) for n, word in enumerate(words[1:])]
+        kinds = [
+            (str(n), len(word) == 1 or word in {"NUMBER", "AMOUNT"})
+            for n, word in enumerate(words[1:])
+        ]
         found.append(Foreign(words[0], tuple(kinds)))
     fresh = {each.name: each for each in found if each.name not in used}
     return [each for each in fresh.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
@@ -160,6 +177,10 @@ def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[
     for place, nth in itertools.product(varied[:MOST_PLACES], range(MOST_ROTATED)):
         what = " ".join(map(str, place))
         yield Spoil(f"another {what}", partial(_rotated, place, nth), MORE_BOUND)
+    for place in varied[:MOST_PLACES]:
+        if all(isinstance(number_of(str(v)), int) for each in columns for v in each.get(place, [])):
+            least = partial(_least, place)
+            yield Spoil(f"the least {' '.join(map(str, place))}", least, MORE_BOUND)
     if 2 * sum(bool(bridged(lesson)) for lesson in lessons) > len(lessons):
         yield Spoil("no deed between", bridged, None)
     names = dict.fromkeys(verb(action) for lesson in lessons for action in lesson.actions[:-1])
@@ -188,11 +209,18 @@ def _rotated(place: Place, nth: int, lesson: Lesson) -> Way:
         return deeds.with_values(lesson, place, [deeds.fresh(v, n) for n, v in enumerate(values)])
     if len(others) <= nth:
         return []
-    return deeds.with_values(lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))])
+    return deeds.with_values(
+        lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))]
+    )
+
+
+def _least(place: Place, lesson: Lesson) -> Way:
+    values = columns_of(lesson).get(place, [])
+    return deeds.with_values(lesson, place, [deeds.of_kind("1", value) for value in values])
 
 
 def bridged(lesson: Lesson) -> Way:
-    """Return the first of several deeds of a name with what the last one ends in, in their place."""
+    """Return the first of several deeds of a name, with what the last one ends in, for all."""
     name = verb(lesson.actions[0])
     row = [action for action in lesson.actions if verb(action) == name]
     places = deeds.places_of(row[-1])
@@ -229,22 +257,23 @@ def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
         yield [*way[:-1], *row, way[-1]]
 
 
-def swapped(place: Place, foreign: Foreign, lesson: Lesson, *, is_late: bool = True) -> Iterator[Way]:
-    """Return ways in which each deed is taken back, and done to something else in its place: before
-    the end, or before anything else is done.
+def swapped(
+    place: Place, foreign: Foreign, lesson: Lesson, *, is_late: bool = True
+) -> Iterator[Way]:
+    """Return the way in which each deed is taken back, and done to something else in its place:
+    before the end, or before anything else is done.
     """
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     values = columns_of(lesson).get(place, [])
-    others = _untouched(values, lesson)
-    if not others or nths[-1] >= len(lesson.actions) - 2 or len(nths) != len(values):
+    if not values or nths[-1] >= len(lesson.actions) - 2 or len(nths) != len(values):
         return
     rows = list[Action]()
-    for nth, other in zip(nths, others, strict=False):
-        deed = lesson.actions[nth]
+    for nth, other in zip(nths, _untouched(values, lesson), strict=False):
         put = partial(deeds.put, place, other)
-        rows += [foreign.like(deed), changed(deed, put)]
+        rows += [foreign.like(lesson.actions[nth]), changed(lesson.actions[nth], put)]
     at = len(lesson.actions) - 1 if is_late else nths[-1] + 1
-    yield [*lesson.actions[:at], *rows, *lesson.actions[at:]]
+    if rows:
+        yield [*lesson.actions[:at], *rows, *lesson.actions[at:]]
 
 
 def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
@@ -259,30 +288,3 @@ def took_swaps(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     usual = [deeds.shape(lesson, lesson.replies[n]) for n in nths]
     late = replies[len(lesson.actions) : -1 : 2]
     return 2 * sum(deeds.shape(lesson, reply) in usual for reply in late) > len(late)
-
-
-def forced(foreign: Foreign, lesson: Lesson, *, is_free: bool = True) -> Iterator[Way]:
-    """Return the way in which the last deed is done to one thing after the other, each of which is
-    taken back.
-    """
-    end = lesson.actions[-1]
-    said = deeds.places_of(end)
-    if not 1 <= len(said) <= 2:
-        return
-    pools = list[list[Any]]()
-    for _, value in said:
-        others = others_of([value], lesson)
-        is_number = isinstance(number_of(str(value)), (int, float))
-        numbers = [deeds.of_kind(str(n), value) for n in range(10)]
-        pools.append([*others, value] if others or not is_number else numbers)
-    rows = itertools.islice(itertools.product(*pools), MOST_FORCED)
-    tries = list[Action]()
-    for row in rows:
-        put = dict(zip((at for at, _ in said), row, strict=True))
-        tries.append(changed(end, lambda at, v, put=put: put.get(at, v)))
-        tries += [foreign.like(end)] if is_free else []
-    yield tries
-
-
-MOST_FORCED = 30
-PARTS, MOST_PARTS = (2, 8, 200), 480
