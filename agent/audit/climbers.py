@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.envs.checks.subject import Played
 
-from .answers import Place, changed, verb
+from .answers import Place, changed, deed, verb
 from .attackers import NUMBER, Action, AnswerFrame, Lesson, Plays, Scene, number_of, text_of
 from .deeds import columns_of, fresh, kinds_of, others_of, places_of, put
 from .meddling import Foreign
@@ -190,6 +190,7 @@ def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterat
         if len({lesson.opening for lesson in lessons}) == len(lessons):
             yield from itertools.starmap(Spelling, signs)
         return
+    is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     columns = [columns_of(lesson) for lesson in lessons]
     times = [place for each in columns for place in each]
     for place in dict.fromkeys(times):
@@ -197,8 +198,9 @@ def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterat
         if 2 * times.count(place) <= len(lessons) or len({*map(repr, values)}) < 2:
             continue
         is_end = all(verb(lesson.actions[-1]) == place[0] for lesson in lessons)
-        for undo, (sign, nth) in itertools.product(() if is_end else foreign, signs):
+        for undo, (sign, nth) in itertools.product(foreign if is_constant else (), signs):
             yield Sorting(place, undo, sign, nth)
         wrongs = [*kinds_of(place, lessons)[:1], fresh(values[0], 0)]
+        wrongs = wrongs if is_end or is_constant else []  # another end would be copied
         for back, wrong in itertools.product((None, *foreign), wrongs):
             yield from (Hindsight(place, back, wrong, compares) for compares in (False, True))

@@ -92,7 +92,9 @@ HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 56, 8
 measured, the ways of a law, and the tasks with one from which the others do not count.
 """
 LISTENED, MOST_HEARD, MOST_PROBES, MOST_TELLING = 16, 48, 12, 6
-"""Tasks whose replies teach a rule, replies of deeds and of moves that are read, and those that hold an answer."""
+"""Tasks whose replies teach a rule, replies to deeds and to moves that are read, and replies that
+hold an answer.
+"""
 FARMED, FARMS_KEPT, MOST_WORSE = 3, 24, 60
 """Tasks on which repeating has to be paid before it is measured, ways to repeat that are tried on
 all of them, and worse ways that are tried.
@@ -389,7 +391,7 @@ class _Attack(Arena):
             if episode := self.tried(lesson.task, plays, steps=LONGEST_CLIMB):
                 rows += climber.pairs(lesson, episode)
         rows = rows[:MOST_HEARD] if any(after for _, after, _ in rows) else []
-        for kind in RuleKind:
+        for kind in (RuleKind.PIECE, RuleKind.RANK):
             rule = rule_from([(after, right) for _, after, right in rows], told, str, kind)
             if rule and not rule_from([(b, right) for b, _, right in rows], "", str, kind):
                 yield replace(climber, rule=rule[1], about=rule[0])
