@@ -32,6 +32,7 @@ MOST_ROTATED, MOST_PLACES, AGAIN = 2, 4, 8
 """
 PARTS, MOST_PARTS = (2, 8, 200), 480
 """Parts that a number is done in, and deeds of a way."""
+_COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
 _NAMES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)*")
 _RANGE = re.compile(r"\b(-?\d+) ?(?:to|-|\u2013|and) ?(-?\d+)\b")
 
@@ -133,10 +134,7 @@ def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list
         known = (int(ends[1]), int(ends[2])) if ends else (0, 10)
         found.append(Foreign(tool.name, tuple(kinds), True, known))
     for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
-        kinds = [
-            (str(n), len(word) == 1 or word in {"NUMBER", "AMOUNT"})
-            for n, word in enumerate(words[1:])
-        ]
+        kinds = [(str(n), len(word) == 1 or word in _COUNTED) for n, word in enumerate(words[1:])]
         found.append(Foreign(words[0], tuple(kinds)))
     fresh = {each.name: each for each in found if each.name not in used}
     return [each for each in fresh.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
@@ -279,7 +277,12 @@ def swapped(
 def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
     """Return what stands where values stand, and nothing is done to."""
     said = {str(value) for column in columns_of(lesson).values() for value in column}
-    return [other for other in others_of(values, lesson) if str(other) not in said]
+    lines = map(deeds.NAME.findall, lesson.opening.splitlines())
+    row = max(lines, key=lambda names: len({*names} & said), default=[])
+    is_row = {*map(str, values)} <= {*row}
+    beside = row[min(map(row.index, map(str, values))) :] if is_row else []
+    others = [*others_of(values, lesson), *beside]
+    return [other for other in dict.fromkeys(others) if str(other) not in said]
 
 
 def took_swaps(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:

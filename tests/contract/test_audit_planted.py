@@ -46,6 +46,7 @@ from ludus.messages import Message, ToolCall, as_action, assistant
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = (
     *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
+    "replies",
 )
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
@@ -80,6 +81,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
         *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
+        ("replies", 0),
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -843,7 +845,7 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("slips/depot-sends-too-much", "more send 0"),
         ("slips/depot-takes-spellings", "respelt"),
         ("rounds/a-torque-stays-set", "elsewhere clamp 0"),
-        ("rounds/the-book-holds-any-line", "written by jot"),
+        ("rounds/the-book-holds-any-line", "jot, no taste"),
         ("rounds/a-rewind-refunds", "peeked peek"),
         ("rounds/missed-stars-come-again", "failed first"),
         ("rounds/a-dam-is-taken-down", "undone dam 0"),
@@ -854,6 +856,10 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("rounds/a-price-stays-agreed", "elsewhere look 0, no remark"),
         ("rounds/a-slot-of-its-own", "forged spread"),
         ("rounds/a-guess-is-paid-again", "farm"),
+        ("replies/a-lock-takes-longer-for-more-right-letters", "climbs: spelling"),
+        ("replies/a-mark-is-cleared-for-its-price", "climbs: sorting"),
+        ("replies/a-menu-changes-once-it-is-approved", "take, late put 0"),
+        ("replies/small-sums-go-free", "plan: send 0 in parts, no deed between"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(
