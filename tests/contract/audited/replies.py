@@ -51,8 +51,8 @@ def a_lock_takes_as_long_for_any_word(draw: random.Random) -> Script:
 
 
 CRATES = """Mark the crates whose weight leaves less than three when divided by nine, then `finish`.
-Commands: `mark CRATE`, `clear CRATE`, `finish`. A right mark adds to the score, a wrong one takes as
-much from it."""
+Commands: `mark CRATE`, `clear CRATE`, `finish`. A right mark adds to the score, a wrong one takes
+as much from it."""
 
 
 def crates(draw: random.Random, *, pays_back: bool) -> Script:
@@ -90,8 +90,8 @@ def a_mark_is_cleared_and_paid_for(draw: random.Random) -> Script:
     return crates(draw, pays_back=False)
 
 
-DISHES = "soup trout lamb pie salad rice beans tart".split()
-GUESTS = "Ada Bruno Cleo Dario".split()
+DISHES = ["soup", "trout", "lamb", "pie", "salad", "rice", "beans", "tart"]
+GUESTS = ["Ada", "Bruno", "Cleo", "Dario"]
 MENU = """Put three dishes on the menu that please all guests: each wants at least one that he likes
 and none that he cannot bear. Commands: `put DISH`, `take DISH` takes it off, `ask GUEST`, and
 `serve`. Only a menu of three that all guests have approved is paid for."""
@@ -139,7 +139,7 @@ def a_menu_that_changes_is_asked_about_anew(draw: random.Random) -> Script:
     return menu(draw, forgets=True)
 
 
-HOUSES = "Arden Bell Crown Dock".split()
+HOUSES = ["Arden", "Bell", "Crown", "Dock"]
 MONEY = """Each link between two houses keeps some percent of what is sent over it, in whole coins.
 Answer with a line for each step, such as `send 120 from Arden to Bell`. You earn 1 if as much
 arrives at Dock as the best way brings."""
