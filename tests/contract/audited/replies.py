@@ -51,8 +51,8 @@ def a_lock_takes_as_long_for_any_word(draw: random.Random) -> Script:
 
 
 CRATES = """Mark the crates whose weight leaves less than three when divided by nine, then `finish`.
-Commands: `mark CRATE`, `clear CRATE`, `finish`. A right mark adds to the score, a wrong one takes
-as much from it."""
+Commands: `mark CRATE`, `clear CRATE`, `finish`. A right mark adds to the score, a wrong one
+takes as much from it."""
 
 
 def crates(draw: random.Random, *, pays_back: bool) -> Script:
