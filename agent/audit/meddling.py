@@ -125,17 +125,20 @@ def _numbered(number: int, action: Action) -> Action:
 def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
     """Return what a task offers and the expert never uses."""
     used = {verb(action) for lesson in lessons for action in lesson.actions}
+
+    def ends(*texts: str) -> tuple[int, int]:
+        known = next(filter(None, map(_RANGE.search, texts)), None)
+        return (int(known[1]), int(known[2])) if known else (0, 10)
+
     found = list[Foreign]()
     for tool in briefing.tools:
         schemas = properties_of(tool)
         kinds = [(n, schema.get("type") in NUMERIC) for n, schema in schemas.items()]
         about = f"{tool.description} {[s.get('description') for s in schemas.values()]}"
-        ends = _RANGE.search(about) or _RANGE.search(told)
-        known = (int(ends[1]), int(ends[2])) if ends else (0, 10)
-        found.append(Foreign(tool.name, tuple(kinds), True, known))
+        found.append(Foreign(tool.name, tuple(kinds), True, ends(about, told)))
     for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
         kinds = [(str(n), len(word) == 1 or word in _COUNTED) for n, word in enumerate(words[1:])]
-        found.append(Foreign(words[0], tuple(kinds)))
+        found.append(Foreign(words[0], tuple(kinds), ends=ends(told)))
     fresh = {each.name: each for each in found if each.name not in used}
     return [each for each in fresh.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
 
@@ -174,7 +177,8 @@ def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[
     varied = [p for p in places if 2 * len({repr(each.get(p)) for each in columns}) > len(lessons)]
     for place, nth in itertools.product(varied[:MOST_PLACES], range(MOST_ROTATED)):
         what = " ".join(map(str, place))
-        yield Spoil(f"another {what}", partial(_rotated, place, nth), MORE_BOUND)
+        which = "the next" if nth else "another"
+        yield Spoil(f"{which} {what}", partial(_rotated, place, nth), MORE_BOUND)
     for place in varied[:MOST_PLACES]:
         if all(isinstance(number_of(str(v)), int) for each in columns for v in each.get(place, [])):
             least = partial(_least, place)

@@ -23,7 +23,7 @@ import pytest
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
 from ludus.agent.audit.farms import Farm, farms_of
-from ludus.agent.audit.forgeries import Forgery, laws_of
+from ludus.agent.audit.forgeries import Forgery, laws_of, meddling_laws
 from ludus.agent.audit.moves import (
     EVERY,
     Move,
@@ -33,7 +33,7 @@ from ludus.agent.audit.moves import (
     moves_of,
     variants,
 )
-from ludus.agent.audit.notation import Notation
+from ludus.agent.audit.notation import Notation, Plan
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
@@ -925,6 +925,37 @@ def test_written_actions_are_calls_and_are_written_back(name: str) -> None:
     assert [len(as_action(each).tool_calls) for each in calls] == [1] * len(said)
     assert [text for each in calls for text in notation.write(each)] == said
     assert notation.read("I do not know.") == "I do not know."
+
+
+def test_lines_of_a_plan_are_deeds() -> None:
+    plans = [f"send {n}0 from Ann to Bob\nsend {n} from Bob to Cem" for n in (4, 5, 6, 7)]
+    lessons = [Lesson(f"t{n}", "", (plan,)) for n, plan in enumerate(plans)]
+    form = Plan.of(lessons)
+    assert form is not None
+    unfolded = [form.unfold(lesson) for lesson in lessons]
+    assert [len(lesson.actions) for lesson in unfolded] == [2] * 4
+    assert form.fold(unfolded[0].actions) == [plans[0]]
+    laws = {law.name: law for law in meddling_laws(Briefing(), unfolded, "")}
+    law = laws["send 0 in parts, no deed between"].on(form)
+    assert law is not None
+    assert law.without(lessons[0]) == ["send 40 from Ann to Cem"]
+    assert ["\n".join(["send 20 from Ann to Cem"] * 2)] in list(law.ways(lessons[0]))
+    assert Plan.of([Lesson("t", "", ("one line",))]) is None
+
+
+def test_a_foreign_move_is_put_between_spoilt_deeds() -> None:
+    told = "Commands: `enter NAME`, `rate NAME POINTS` with 0 to 9 points, `close`."
+    lessons = [
+        Lesson(f"t{n}", f"Rivals: Ann, Bob. You are 'me{n}'.", (f"enter {word}", "close"), ("", ""))
+        for n, word in enumerate(["kiwi", "lime", "plum", "pear"])
+    ]
+    laws = {law.name: law for law in meddling_laws(Briefing(), lessons, told)}
+    law = laws["rate, another enter 0"]
+    ways = [[*way] for way in law.ways(lessons[0])]
+    votes = ["rate me0 9", "rate me0 0", "rate Rivals 0", "rate Ann 0", "rate Bob 0", "rate You 0"]
+    assert ["enter zoaaa", *votes[:1], *votes[2:], "close"] in ways
+    assert law.without(lessons[0]) == ["enter zoaaa", "close"]
+    assert not any(law.name.startswith("close") for law in laws.values())
 
 
 @pytest.mark.parametrize(
