@@ -84,6 +84,8 @@ class Sorting:
     back: Foreign
     sign: int
     nth: int
+    keeps: bool = False
+    """Whether it takes nothing back."""
 
     def plays(self, known: Mapping[str, Lesson]) -> Plays:
         """Return the attacker, which knows what the deeds of a task may be done to."""
@@ -94,11 +96,15 @@ class Sorting:
             if lesson is None or not shapes:
                 return
             values = columns_of(lesson).get(self.place, [])
+            others = others_of(values, lesson)
             before = 0.0
-            for value in sorted([*values, *others_of(values, lesson)], key=str):
+            # Where there is little else, who does everything does what the expert does.
+            for value in sorted([*values, *others], key=str) if len(others) >= len(values) else ():
                 action = changed(shapes[0], partial(put, self.place, value))
                 yield action
                 after = number_in(scene.shown, self.nth)
+                if self.keeps:
+                    continue
                 if after is not None and self.sign * (after - before) < 0:
                     yield self.back.like(action)
                 else:

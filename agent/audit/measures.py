@@ -33,7 +33,7 @@ from .attackers import (
     free_tools,
     text_of,
 )
-from .climbers import LONGEST_CLIMB, Climber, Hindsight, climbers_of
+from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
 from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
@@ -373,15 +373,20 @@ class _Attack(Arena):
                 return
             if min(self._climb(climber, lesson) for lesson in known[:FARMED]) <= HALF:
                 continue
-            for able in self._able(climber, told):
+            for able in self._able(climber, known[:FARMED], told):
                 if min(self._climb(able, lesson) for lesson in known[:FARMED]) > HALF:
                     plays, about = able.plays(self.key.experts), str(able)
                     name = f"climbs: {type(able).__name__.lower()}"
                     yield Attacker(name, AttackKind.LEAK, plays, about, steps=LONGEST_CLIMB)
                     return
 
-    def _able(self, climber: Climber, told: str) -> Iterator[Climber]:
-        """Return a climber with the rules that it can learn."""
+    def _able(self, climber: Climber, known: Sequence[Lesson], told: str) -> Iterator[Climber]:
+        """Return a climber with the rules that it can learn, if following replies is what pays."""
+        if isinstance(climber, Sorting):
+            blind = replace(climber, keeps=True)
+            if max(self._climb(blind, lesson) for lesson in known) <= HALF:
+                yield climber
+            return
         if not isinstance(climber, Hindsight):
             yield climber
             return
