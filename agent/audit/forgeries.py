@@ -628,4 +628,10 @@ def _texts(
         )
 
     ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
-    yield from (way for n, way in enumerate(ways) if way not in ([*lesson.actions], *ways[:n]))
+    for n, way in enumerate(ways):
+        pairs = [*zip(lesson.actions, way, strict=True)]
+        names = {verb(action) for action, other in pairs if action != other}
+        rows = [pair for pair in pairs if verb(pair[0]) in names]
+        # Where most deeds of a name stay, these may be paid for.
+        if way not in ways[:n] and rows and 2 * sum(a != b for a, b in rows) >= len(rows):
+            yield way
