@@ -309,7 +309,9 @@ class Forgery(StrEnum):
         if self is self.ZEROED:
             return _numbered("0", answer)
         if self is self.RENUMBERED:
-            is_beside = len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer))
+            is_beside = (
+                len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer)) <= MOST_BESIDE
+            )
             return _NUMERAL.sub(lambda n: f"{7 * float(n[0]) + 13:g}", answer) if is_beside else ""
         if self is self.WEIGHTLESS:
             return _weightless(answer)
@@ -467,7 +469,8 @@ _CALCULATES: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] 
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-FEWEST_OPERANDS = 3
+FEWEST_OPERANDS, MOST_BESIDE = 3, 6
+"""Numbers of an expression, and words beside a number that are not paid for themselves."""
 _ARITHMETIC = re.compile(r"[\d+*/() -]{5,120}")
 
 
