@@ -427,12 +427,10 @@ def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) 
     """
     known = {*NAME.findall(lesson.opening)}
     asked = [action for action in lesson.actions if deed(action) not in same]
-    said = [{*NAME.findall(_differing(same, action))} for action in asked]
-    shared = set[str].intersection(*said) if said else set[str]()  # a command says nothing
-    news = [names - known - shared for names in said]
+    news = [{*NAME.findall(_differing(same, action))} - known for action in asked]
     shown = [{*NAME.findall(reply)} & set[str]().union(*news) for reply in replies[: len(asked)]]
     told = [bool(one & names) and names <= one for one, names in zip(news, shown, strict=False)]
-    return 2 * sum(told) > len(asked)
+    return 2 * sum(told) > len(asked) and len({*replies[: len(asked)]}) > 1
 
 
 def _differing(same: frozenset[Hashable], action: Action) -> str:
