@@ -30,15 +30,17 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from algorithms_runs import Job, Plan, Run, train_recipe, warm_start
-from algorithms_table import EXPECTED, as_expected, draw, markdown, publish, table, what_to_expect
+from algorithms_table import EXPECTED, as_expected, draw, markdown, publish, table
 
 REFERENCE = "grpo"
 """Runs in every environment."""
+PUBLISHED = 8
+"""Columns of the table that the page shows; the file has those of ratios and clips too."""
 EXPECT = """### What to expect
 
-The least and the greatest accuracy of the seeds after so many steps.
-`python benchmarks/algorithms.py --recipes NAME --seeds 1` runs one recipe in some minutes, and says
-*works* where it gains at least half of what the weakest of these seeds gained, *BROKEN* otherwise.
+`python benchmarks/algorithms.py --recipes NAME --seeds 1` runs one recipe in some minutes beside
+[the curves of these seeds](results/learning-curves.json): *works* means that it gains at least half
+of what the weakest of them gained, *BROKEN* that it does not.
 """
 PAGE = Path(__file__).parents[1] / "docs" / "algorithms.md"
 
@@ -127,8 +129,8 @@ def main() -> int:
         how = f"{len(seeds)} seeds from {seeds[0]}, {plan.steps} steps, {plan.eval_tasks} tasks"
         minutes = sum(run.seconds for run in runs) / 60
         note = f"Measured: {how}; {minutes:.0f} minutes of one process, warm starts apart."
-        curves = f"{EXPECT}\n{what_to_expect(runs, plan)}"
-        publish(f"{text}\n{note}\n\n{curves}", plan.out / "curves.png", PAGE)
+        shown = markdown(runs, plan.eval_tasks, PUBLISHED)
+        publish(f"{shown}\n{note}\n\n{EXPECT}", plan.out / "curves.png", PAGE)
         EXPECTED.write_text(json.dumps([kept(run) for run in runs], indent=1) + "\n")
     where = f"{arguments.out}/table.md, curves.png, runs.json"
     print(f"\n{text}\n{spent:.0f} s; {where}")

@@ -9,8 +9,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from algorithms_runs import Plan, Run
-from algorithms_worlds import world_of
+from algorithms_runs import Run
 
 STUDENT_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Two-sided 95% quantiles of Student's t, by number of seeds."""
@@ -94,37 +93,14 @@ def length(run: Run, end: str) -> float:
     return run.lengths[0] if end == "first" else statistics.fmean(run.lengths[-3:])
 
 
-def markdown(runs: Sequence[Run], eval_tasks: int) -> str:
-    """The table, and what was not run."""
-    lines = [" | ".join(cells) for cells in [HEADER, ["---"] * len(HEADER)]]
-    lines += [" | ".join(cells) for cells in table(runs, eval_tasks)]
+def markdown(runs: Sequence[Run], eval_tasks: int, columns: int = len(HEADER)) -> str:
+    """The first columns of the table, and what was not run."""
+    rows = [HEADER, ["---"] * len(HEADER), *table(runs, eval_tasks)]
+    lines = [" | ".join(cells[:columns]) for cells in rows]
     text = "\n".join(f"| {line} |" for line in lines)
     refused = {run.recipe: run.refused for run in runs if run.refused}
     notes = "\n".join(f"- {name}: not run: {reason}" for name, reason in sorted(refused.items()))
     return f"{text}\n\n{notes}\n" if notes else f"{text}\n"
-
-
-def steps_of(run: Run, plan: Plan) -> list[int]:
-    """The training steps after which a run was evaluated."""
-    every = plan.eval_every * world_of(run.environment).evals
-    return [min(every * place, plan.steps) for place in range(len(run.accuracy))]
-
-
-def what_to_expect(runs: Sequence[Run], plan: Plan) -> str:
-    """A row a recipe: the least and the greatest accuracy of its seeds after each evaluation."""
-    done = [run for run in runs if not run.refused]
-    columns = sorted({step for run in done for step in steps_of(run, plan)})
-    lines = [["recipe", "environment", *map(str, columns)], ["---"] * (2 + len(columns))]
-    for name in sorted({(run.environment, run.recipe) for run in done}):
-        mine = [run for run in done if (run.environment, run.recipe) == name]
-        points = zip(*(run.accuracy for run in mine), strict=True)
-        curve = dict(zip(steps_of(mine[0], plan), points, strict=True))
-        cells = [
-            f"{min(curve[step]):.2f} .. {max(curve[step]):.2f}" if step in curve else ""
-            for step in columns
-        ]
-        lines.append([name[1], name[0].rpartition("/")[2].partition("-v")[0], *cells])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def as_expected(run: Run) -> str:

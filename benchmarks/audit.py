@@ -304,47 +304,71 @@ depends: numbers in a docstring, words of a command that 2 of 12 tasks do not ne
 OTHERS = f"""\
 # Families of other projects
 
-Every family of reasoning-gym and TextArena, made by `python benchmarks/audit.py pages FILE`:
-{FAMILY_TASKS} tasks each, and the attackers of [audit.md](audit.md) without the search and the
-learned rules. More than {MOST_NAMED} winners are counted. TextArena has neither expert nor gold, so
-that every reward counts: a `fail` there is mostly the missing expert. "No time" is of families that
-draw each task for seconds. CPU seconds are without those of the package's own process.
+What the attackers of [audit.md](audit.md), without the search and the learned rules, earn in every
+family of reasoning-gym and TextArena: {FAMILY_TASKS} tasks each, `python benchmarks/audit.py pages
+FILE`. An id is `KIND/NAME-v0`. TextArena has neither expert nor gold: every reward counts, and each
+family fails for want of an expert.
 
 """
+HEAD_OF_FAMILIES = "| family | nothing | best attack | winners |\n|---|---|---|---|"
 
 
-def is_quiet(card: Card) -> bool:
-    """Return whether all attackers had time, none wins, and each earns next to nothing."""
-    paid = max((attack.counts for attack in card.attacks), default=0.0)
-    beaten = any(attack.wins for attack in card.attacks)
-    return not (card.unplayed or card.skipped or beaten) and paid < BOUND + 0.005
+def best_of(card: Card) -> Attack | None:
+    """Return the attack whose reward counts most, or None where nothing counts."""
+    best = max(card.attacks, key=lambda attack: attack.counts, default=None)
+    return best if best is not None and best.counts > 0 else None
+
+
+def row_of_family(card: Card) -> str:
+    """Return the row of a family in which an attacker wins."""
+    winning = [attack.name for attack in card.attacks if attack.wins]
+    winners = ", ".join(winning)
+    if len(winning) > MOST_NAMED:
+        winners = f"{len(winning)} of {len(card.attacks)}"
+    if card.skipped:
+        winners += f"; no time for {len(card.skipped)}"
+    best = best_of(card)
+    most = f"{best.counts:.2f} ({best.name})" if best else "0.00"
+    return (
+        f"| {card.env.split('/')[1].removesuffix('-v0')} | {card.floor:.2f} | {most} | {winners} |"
+    )
 
 
 def lists_of(cards: Sequence[Card]) -> Iterator[str]:
-    """Yield the families without a row of their own: those that pay nothing to an attacker, by what
-    was measured, and those that were not audited, by the reason.
+    """Yield the families in which nobody wins, by what was measured, each with what an attacker
+    earns above the bound; and those that were not audited, by the reason.
     """
     groups = dict[str, list[str]]()
     for card in cards:
-        kind, name = card.env.removesuffix("-v0").split("/")
+        name = card.env.split("/")[1].removesuffix("-v0")
         if card.unplayed:
-            said = f"{kind}, not audited: {card.unplayed}"
+            said = f"Not audited: {card.unplayed}"
         else:
             expert = "no expert" if card.expert is None else f"expert {card.expert:.2f}"
             nothing = f", nothing {card.floor:.2f}" if card.floor < 0 else ""
-            said = f"{kind}, {expert}{nothing}, verdict {card.verdict}"
+            said = f"Nobody wins, {expert}{nothing}, verdict {card.verdict}"
+            best = best_of(card)
+            name += f" {best.counts:.2f}" if best and best.counts >= BOUND + 0.005 else ""
         groups.setdefault(said, []).append(name)
-    for said, names in sorted(groups.items()):
+    for said, names in sorted(groups.items(), reverse=True):
         yield f"- **{said}**: {', '.join(names)}"
 
 
 def page_of_families(cards: Sequence[Card]) -> str:
     """Return the page of the families of other projects."""
-    loud = [card for card in cards if not (card.unplayed or is_quiet(card))]
-    rows = "\n".join([HEAD, *map(row_of, loud)])
-    rest = f"No attacker wins or earns more than {BOUND} in the others; an id is `KIND/NAME-v0`:"
-    lists = "\n".join(lists_of([card for card in cards if card not in loud]))
-    return f"{OTHERS}{rows}\n\n{rest}\n\n{lists}\n"
+    parts = [OTHERS.rstrip()]
+    for kind in FAMILIES:
+        mine = [card for card in cards if card.env.startswith(f"{kind}/")]
+        won = [card for card in mine if any(attack.wins for attack in card.attacks)]
+        rows = "\n".join([HEAD_OF_FAMILIES, *map(row_of_family, won)])
+        lists = "\n".join(lists_of([card for card in mine if card not in won]))
+        parts += [
+            f"## {kind}",
+            rows,
+            f"A figure is the most that an attacker earns, if above {BOUND}.",
+            lists,
+        ]
+    return "\n\n".join(parts) + "\n"
 
 
 def write_pages(path: Path, docs: Path) -> None:

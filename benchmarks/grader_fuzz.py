@@ -1140,9 +1140,10 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
         ("solution_line.py", "self._source is not False", "True"),
         ("solution_line.py", "if source is True or", "if True or"),
         ("proxies.py", "state_of(result).is_value = not state_of(result).known", "pass"),
-        ("proxies.py", "    if state.meant:  # It is no value,", "    if True:  # It is no value,"),
-        ("proxies.py", "    if since != now:\n", "    if True:\n"),
-        ("proxies.py", "            if since == now or isinstance(first, (int, float, str)):", "            if False:"),
+        ("proxies.py", "return answer if state_of(handle).meant else", "return answer if True else"),
+        ("proxies.py", "    if use not in shown:\n", "    if True:\n"),
+        ("proxies.py", 'shown.setdefault(("plain",), plain) if taken', "plain if taken"),
+        ("proxies.py", "if name in interface.bounded:", "if False:"),
     ],
     # a module that the solution imports and that is missing makes the task invalid
     "excuses": [

@@ -94,14 +94,14 @@ def matrix(learned: Mapping[str, Learned]) -> str:
 def render(learned: Mapping[str, Learned]) -> str:
     """Of each recipe the nearest one, and what tells them apart."""
     names = list(learned)
-    nearest = ["| recipe | updates | nearest | cosine | apart by | what differs |"]
-    nearest.append("| --- | --- | --- | --- | --- | --- |")
+    nearest = ["| recipe | updates | nearest | apart by | what differs |"]
+    nearest.append("| --- | --- | --- | --- | --- |")
     for name in names:
         other = max((one for one in names if one != name), key=lambda one: _own(learned, name, one))
         apart = distance(learned[name].own, learned[other].own)
         nearest.append(
-            f"| {name} | {learned[name].updates} | {other} | {_own(learned, name, other):.2f} "
-            f"| {apart:.0%} | {', '.join(reasons(name, other))} |"
+            f"| {name} | {learned[name].updates} | {other} | {apart:.0%} "
+            f"| {', '.join(reasons(name, other))} |"
         )
     return "\n".join(nearest)
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from ludus.errors import InvalidScore, RemoteError, RewardUnavailable
+from ludus.errors import InvalidScore, RemoteError, RewardUnavailable, error_text
 from ludus.messages import ImagePart, Message, assistant
 from ludus.thoughts import AUTO, MARK, MARKS, NONE, apart
 from ludus.verdict import Verdict
@@ -50,6 +50,10 @@ class Sample(
         if isinstance(given, str) and self.thoughts in MARKS and MARK.search(given) is None:
             return
         messages = [assistant(given)] if isinstance(given, str) else given
+        if not isinstance(messages, list | tuple) or not all(
+            isinstance(message, Message) for message in messages
+        ):
+            raise TypeError(f"response must be a text or a list of Message, got {given!r:.80}")
         response = [apart(message, self.thoughts) for message in messages]
         if response != messages:
             msgspec.structs.force_setattr(self, "response", response)
@@ -229,12 +233,12 @@ def failed(name: str, error: BaseException) -> Verdict:
     """Return the verdict for an exception that the verifier `name` raised."""
     if isinstance(error, RewardUnavailable):
         return error.verdict
+    description = f"{type(error).__name__}: {error_text(error)}"
     if isinstance(error, RemoteError):  # a judge behind HTTP
-        description = f"{type(error).__name__}: {error}"
         return Verdict.unavailable(description) if error.retryable else Verdict.error(description)
     if isinstance(error, TimeoutError):  # The verifier waited for something else, in vain.
-        return Verdict.unavailable(f"{name}: {type(error).__name__}: {error}".rstrip(": "))
-    return Verdict.error(f"{name} raised {type(error).__name__}: {error}")
+        return Verdict.unavailable(f"{name}: {description}".rstrip(": "))
+    return Verdict.error(f"{name} raised {description}")
 
 
 def is_bug(error: BaseException) -> bool:

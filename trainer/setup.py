@@ -21,6 +21,7 @@ from ludus.errors import ConfigError
 
 from .config import TrainConfig
 from .engines.policy_text import EngineText, hand_over
+from .learning.credit import refuse_unmet
 from .learning.learner import Learner, PolicyLearner
 from .learning.texts import GivenTexts, texts_of
 from .learning.update import Updater
@@ -138,6 +139,8 @@ def settle(config: TrainConfig) -> tuple[TrainConfig, Algorithm]:
     if config.overlap.max_staleness and config.overlap.correction == "auto":
         recipe = corrected(recipe)
     algorithm = resolve(recipe, max_tokens=config.rollout.max_tokens)
+    tracked = recipe.sampling.tracker is not None
+    refuse_unmet(algorithm, values="values" in algorithm.needs, tracked=tracked)
     # Fill in the recipe's group size and temperature where the settings name none.
     sampling = algorithm.recipe.sampling
     rollout = replace(

@@ -181,6 +181,7 @@ class MemoryFolder:
         new_paths = {path: new + path.removeprefix(old) for path in self._paths_below(old)}
         if self._find(new) or _is_below(new, old):
             raise ToolError(f"cannot move {old} to {new}: something is there already")
+        self._refuse_below_files(new)
         self._keep({new_paths.get(path, path): text for path, text in self.files.items()})
         return f"{old} is {new} now"
 
@@ -205,10 +206,13 @@ class MemoryFolder:
     def _write(self, path: str, text: str, message: str) -> str:
         if any(_is_below(existing, path) for existing in self.files):
             raise ToolError(f"{path} is a folder")
-        if any(_is_below(path, existing) for existing in self.files):
-            raise ToolError(f"a part of the path {path} is a file")
+        self._refuse_below_files(path)
         self._keep({**self.files, path: text})
         return f"{path} {message}"
+
+    def _refuse_below_files(self, path: str) -> None:
+        if any(_is_below(path, existing) for existing in self.files):
+            raise ToolError(f"a part of the path {path} is a file")
 
     def _keep(self, files: dict[str, str]) -> None:
         """Make `files` the content of the memory, unless a bound is exceeded."""

@@ -12,7 +12,6 @@ What cannot be learned from as it stands is refused row by row, with the reason.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -154,7 +153,7 @@ class ConversationReader:
                 f"assistant={named}"
             )
         content = self._content(row.get("content", row.get("value")), images)
-        calls = [_call(call) for call in row.get("tool_calls") or ()]
+        calls = [_call(call) for call in _listed_calls(row.get("tool_calls"))]
         if str(named) == "function_call":
             # The role function_call of sharegpt writes its calls as JSON.
             try:
@@ -206,7 +205,7 @@ class ConversationReader:
         if given.startswith("data:"):
             try:
                 return ImagePart(data=base64.b64decode(given.partition(",")[2], validate=True))
-            except binascii.Error:
+            except ValueError:  # not base64, or not even ASCII
                 raise UnusableRow("with images that are gone: a data: URL is not base64") from None
         if "://" in given:
             raise UnusableRow(f"with images at an address: nothing is fetched from {given[:40]!r}")
@@ -215,6 +214,8 @@ class ConversationReader:
             return ImagePart(data=path.read_bytes())
         except OSError as error:
             raise UnusableRow(f"with images that are gone: {given!r}, {error.strerror}") from None
+        except ValueError as error:  # a path with a null byte
+            raise UnusableRow(f"with images that are gone: {given!r}, {error}") from None
 
 
 def refuse_unlearnable(conversation: Conversation) -> None:
@@ -371,6 +372,14 @@ def _next(images: Iterator[ImagePart]) -> ImagePart:
     if image is None:
         raise UnusableRow("with images that are gone: a message shows more than it has")
     return image
+
+
+def _listed_calls(value: object) -> Sequence[object]:
+    if value is None or value == "" or value != value:  # NaN is a gap of a table
+        return ()
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise UnusableRow(f"with tool_calls that are a {type(value).__name__}, not a list")
+    return value
 
 
 def _call(row: object) -> ToolCall:

@@ -58,8 +58,16 @@ class Distinct:
         self.repeated = 0
 
     def is_new(self, said: object) -> bool:
-        """Whether nothing before has said the same."""
-        key = hashlib.blake2b(msgspec.msgpack.encode(said), digest_size=16).digest()
+        """Whether nothing before has said the same.
+
+        Raises:
+            UnusableRow: a whole number in it does not fit 64 bits, so that no file could keep it.
+        """
+        try:
+            encoded = msgspec.msgpack.encode(said)
+        except OverflowError:
+            raise UnusableRow("with a whole number that does not fit 64 bits") from None
+        key = hashlib.blake2b(encoded, digest_size=16).digest()
         new = key not in self._seen
         self.repeated += not new
         self._seen[key] = None
@@ -93,12 +101,13 @@ def load_items(
     for number, row in enumerate(rows_of(source), 1):
         try:
             item = read(names.row(row))
+            new = distinct.is_new(item)
         except UnusableRow as error:
             reason = str(error)
             unusable[reason.partition(":")[0]] += 1
             last = f"row {number}: {reason}"
             continue
-        if distinct.is_new(item):
+        if new:
             items.append(item)
     if not items:
         raise ConfigError(f"no row of {source!r} can be used: {last or 'it is empty'}")

@@ -366,6 +366,10 @@ def _common(chosen: Sequence[Message], rejected: Sequence[Message]) -> int:
 
 
 def _number(value: object, name: str) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise UnusableRow(f"with a {name} that is no number: {value!r}")
-    return float(value)
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:  # of a whole number with hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
+        raise UnusableRow(f"with a {name} that is no number: {value!r:.80}")
+    return number

@@ -18,7 +18,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from aiohttp import web
@@ -57,8 +57,8 @@ class RolloutOpening(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The body of `POST /rollouts`."""
 
     seed: int = 0
-    max_calls: int = RolloutLimits().max_calls
-    max_tokens: int = RolloutLimits().max_tokens
+    max_calls: Annotated[int, msgspec.Meta(ge=1)] = RolloutLimits().max_calls
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = RolloutLimits().max_tokens
 
 
 class Reward(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -290,7 +290,8 @@ class Gateway:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-                if not hmac.compare_digest(bearer.encode(), self.operator_key.encode()):
+                shown = bearer.encode(errors="surrogateescape")  # a header may hold any byte
+                if not hmac.compare_digest(shown, self.operator_key.encode()):
                     raise GatewayRefusal(
                         "this takes the operator's key, which no agent is given",
                         status=401,
@@ -399,6 +400,8 @@ def _typed(body: bytes, kind: Any) -> Any:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise GatewayRefusal(f"the body is not what this route takes: {error}") from None
+    except RecursionError:
+        raise GatewayRefusal("the body is nested too deeply") from None
 
 
 def _read(dialect: Dialect, body: Mapping[str, Any], request: web.Request) -> AgentRequest:

@@ -299,6 +299,9 @@ class Tree:
         self.calls.remove(call)
         if call.parent is not None:
             call.parent.children.remove(call)
+        # A later attempt is no second answer to its request, unless another call is one.
+        others = {key for each in self.calls for key in (each.keys.tooled, each.keys.plain)}
+        self._asked -= {call.keys.tooled, call.keys.plain} - others
 
     def answer(self, call: PolicyCall, shown: Message) -> None:
         """Index the answer of a call, so that a later request that repeats the answer is found."""

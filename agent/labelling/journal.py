@@ -135,12 +135,7 @@ class LabelJournal:
         if before is not None and before.label == row.label:
             return
         if before is not None:
-            self.rows[key] = row
-            try:
-                self._write_all()
-            except SaveFailed:
-                self.rows[key] = before  # as on the disk, so that the next try writes
-                raise
+            self._replace({**{at: self.rows[at] for at in self.rows if at != key}, key: row})
             return
         file = LineFile(self.path, synced=True)
         file.append(msgspec.json.encode(row))
@@ -157,13 +152,17 @@ class LabelJournal:
         mine = [key for key in self.rows if key[0] == annotator]
         if not mine:
             return ""
-        row = self.rows.pop(mine[-1])
+        row = self.rows[mine[-1]]
+        self._replace({at: self.rows[at] for at in self.rows if at != mine[-1]})
+        return row.item
+
+    def _replace(self, rows: dict[tuple[str, str], LabelRow]) -> None:
+        before, self.rows = self.rows, rows
         try:
             self._write_all()
         except SaveFailed:
-            self.rows[mine[-1]] = row
+            self.rows = before  # as on the disk, so that the next try writes
             raise
-        return row.item
 
     def of(self, annotator: str) -> list[LabelRow]:
         """Return the rows of a person."""

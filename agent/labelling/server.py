@@ -114,7 +114,9 @@ class LabelServer:
     def _named(self, token: str) -> str:
         """Return the owner of a token; empty for a token of nobody."""
         for name, own in self.tokens.items():
-            if token and hmac.compare_digest(token.encode(), own.encode()):
+            # A cookie may hold any byte.
+            shown = token.encode(errors="surrogateescape")
+            if token and hmac.compare_digest(shown, own.encode()):
                 return name
         return ""
 

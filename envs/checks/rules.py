@@ -12,6 +12,8 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
@@ -26,7 +28,7 @@ from ludus.messages import Message, Observation, ToolCall, as_action, as_message
 from ludus.thoughts import PAIRS
 from ludus.verdict import Status, Verdict
 
-from ..protocol import Briefing, Info
+from ..protocol import Briefing, Info, TextEnv
 from ..session import EnvSession, Stepped
 from ..tasks import Task, TaskSet
 from .subject import (
@@ -54,6 +56,11 @@ PLACE_RATE = 0.75
 """Share of tasks in which the gold has to stand at the same position, or beside the same words."""
 OTHERS_RATE = 0.5
 """Share of other tasks' golds from which the same place is cleared of the suspicion."""
+SETTINGS = (
+    "system_prompt", "answer_format", "max_turns", "max_calls", "max_parallel_calls",
+    "reset_options", "deterministic", "hears_thoughts", "never_blocks", "shows_images",
+)  # fmt: skip
+"""Attributes of a class that ludus reads where they are; a misspelt one would change nothing."""
 
 
 def leaks(places_shown: Sequence[Mapping[str, object]], golds: Sequence[object]) -> list[str]:
@@ -197,8 +204,12 @@ def _briefing(info: Info) -> Briefing:
     return briefing
 
 
-def describes_its_tools(subject: EnvUnderCheck) -> str:
-    """Every tool has a description and a JSON Schema object for the parameters."""
+def is_described(subject: EnvUnderCheck) -> str:
+    """Every tool has a description and a JSON Schema object for the parameters; no setting is
+    misspelt.
+    """
+    with suppress(NotApplicable):
+        refuse_misspelt(type(subject.env))
     _, info = subject.gym.reset(seed=0)
     tools = _briefing(info).tools
     for tool in tools:
@@ -207,6 +218,18 @@ def describes_its_tools(subject: EnvUnderCheck) -> str:
         if tool.parameters.get("type") != "object":
             raise CheckFailed(f"the parameters of tool {tool.name!r} are not a JSON Schema object")
     return f"tools: {', '.join(tool.name for tool in tools)}" if tools else "no tools"
+
+
+def refuse_misspelt(env: type) -> None:
+    """Refuse a class with an attribute that is nearly a setting of the contract: nobody reads it.
+
+    Raises:
+        CheckFailed: with the attribute and the setting.
+    """
+    own = {name for kind in env.__mro__ if not issubclass(TextEnv, kind) for name in vars(kind)}
+    for name in sorted(own - set(dir(TextEnv))):
+        if near := get_close_matches(name, SETTINGS, n=1, cutoff=0.85):
+            raise CheckFailed(f"nothing reads {name!r}; did you mean {near[0]!r}?")
 
 
 def info_is_json(subject: EnvUnderCheck) -> str:
@@ -580,7 +603,7 @@ def keeps_splits_apart(subject: EnvUnderCheck) -> str:
 
 RULES: list[Rule[EnvUnderCheck]] = [
     ("types", returns_the_right_types),
-    ("briefing", describes_its_tools),
+    ("briefing", is_described),
     ("json", info_is_json),
     ("tasks", has_stable_tasks),
     ("splits", keeps_splits_apart),

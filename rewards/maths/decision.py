@@ -422,7 +422,8 @@ _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\
 _BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
           "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
 _BASE = re.compile(
-    rf"(?i)\b(?:in|to|into|as an?)(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
+    r"(?i)\b(?:in|to|into|as an?|the(?= [a-z]+ (?:representation|expansion|form|notation)\b))"
+    rf"(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
     rf"|(?<=base.\$)\d{{1,2}}|{'|'.join(_BASES)})\b"
 )
 

@@ -92,6 +92,10 @@ class ContainerSlot(Slot):
         self._suspects = suspects
         self._engine, self._folder, self._described = engine, folder, described
         self._container = ""
+        self._left = False
+        """Whether nobody waits for the container any more."""
+        self._making = threading.Lock()
+        """Held while `_container` or `_left` changes."""
         self._borrowed: BorrowedGroup | None = None
         self._memory_bytes = described.memory_bytes
 
@@ -103,9 +107,7 @@ class ContainerSlot(Slot):
             folder.mkdir(mode=0o711)
             with _listen(folder) as listener:
                 try:
-                    self._container = await asyncio.to_thread(
-                        self._engine.create, self._described.slot()
-                    )
+                    await asyncio.to_thread(self._create)
                     await asyncio.to_thread(self._engine.start, self._container)
                     for _ in range(2):
                         lines.append(await self._accept(listener))
@@ -128,12 +130,24 @@ class ContainerSlot(Slot):
         except BaseException as error:
             for line in lines:
                 line.close()
-            if self._container:
-                _in_background(self._engine.remove, self._container)
+            with self._making:
+                self._left, container = True, self._container
+            if container:
+                _in_background(self._engine.remove, container)
             if isinstance(error, EngineFault):
                 raise SlotLost(str(error)) from error
             raise
         return supervisor, lines[0], lines[1]
+
+    def _create(self) -> None:
+        """Make the container, on a thread. The thread goes on where its waiter is cancelled, and
+        then removes what it has made.
+        """
+        container = self._engine.create(self._described.slot())
+        with self._making:
+            self._container, is_left = container, self._left
+        if is_left:
+            self._engine.remove(container)
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         """Accept a connection from the container; give up if the container ends before.

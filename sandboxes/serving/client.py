@@ -154,6 +154,13 @@ class SandboxCalls:
             answer = answers[place]
             # The output did not fit into the reply of the batch, and is asked for by itself.
             if isinstance(answer, LudusError) and is_too_large(answer):
+                if bodies[index].network:  # it has run, and may have acted
+                    answers[place] = Execution(
+                        status=ExecutionStatus.INFRA_ERROR,
+                        detail="its output is lost: it did not fit the reply of its batch, and a "
+                        "program with a network is not run twice; send it alone",
+                    )
+                    continue
                 try:
                     answers[place] = await self.execute(bodies[index])
                 except (ConfigError, UnknownName) as error:
@@ -172,7 +179,12 @@ class SandboxCalls:
             if is_too_large(error) and len(bodies) > 1:
                 half = len(bodies) // 2
                 return [*await self._batch(bodies[:half]), *await self._batch(bodies[half:])]
-            return [execution_of(error)] * len(bodies)
+            try:
+                return [execution_of(error)] * len(bodies)
+            except ConfigError as refused:
+                if not is_too_large(error):
+                    raise
+                return [refused]  # the other programs of the batch are none the worse for it
         if len(reply.items) != len(bodies):
             raise protocol_error(f"{self.client.url} answered {len(reply.items)} of {len(bodies)}")
         return [_answer(item) for item in reply.items]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,14 @@ import aiohttp
 import pytest
 
 from ludus.errors import ConfigError, ServerUnreachable, SessionGone, Unauthorized
-from ludus.sandboxes import Execution, ExecutionStatus, GradeOptions, Limits, open_sandbox
+from ludus.sandboxes import (
+    Execution,
+    ExecutionStatus,
+    GradeOptions,
+    Limits,
+    NetworkPolicy,
+    open_sandbox,
+)
 from ludus.sandboxes.remote import RemoteSandbox
 from ludus.sandboxes.serving.blocking import connect
 from ludus.sandboxes.serving.runner import Runner
@@ -415,6 +423,34 @@ async def test_an_oversized_batch_is_sent_in_pieces_and_an_oversized_program_rai
         assert [getattr(one, "stdout", one) for one in answers] == [f"{n}\n" for n in range(7)]
         with pytest.raises(ConfigError, match="too large"):
             await sandbox.execute("#" * 200_000)
+        answers = await sandbox.execute_batch([*bodies[:2], ExecuteBody(code="#" * 200_000)])
+        assert [getattr(one, "stdout", "") for one in answers] == ["0\n", "1\n", ""]
+        assert isinstance(answers[2], ConfigError)
+        assert "too large" in str(answers[2])
+
+
+async def test_a_program_with_a_network_is_not_run_again_for_its_output() -> None:
+    try:
+        slots = await open_sandbox(size=2, network=NetworkPolicy(hosts=("example.org",)))
+    except ConfigError as error:
+        pytest.skip(f"no sandbox with a network holds here: {error}")
+    runner = Runner(slots=2, bounds=Bounds(max_reply_bytes=1000), sandbox=slots)
+    async with (
+        HttpServer([SandboxService(runner)]) as server,
+        aiohttp.ClientSession(server.url) as http,
+        remote(server.url) as sandbox,
+    ):
+        said = {}
+        for network in (False, True):
+            body = ExecuteBody(code="print('x' * 900)", network=network)
+            answers = await sandbox.execute_batch([body] * 3)
+            said[network] = sorted(getattr(one, "status", "") for one in answers)
+        assert said == {False: ["ok"] * 3, True: ["infra_error"] * 2 + ["ok"]}
+        async with http.get("/metrics") as reply:
+            counted = await reply.text()
+        runs = re.search(r'runs_total\{operation="execute",status="ok"\} (\d+)', counted)
+        assert runs is not None
+        assert int(runs[1]) == 5 + 3  # without a network the two that did not fit ran once more
 
 
 # --- blocking use --------------------------------------------------------------------------------

@@ -435,6 +435,9 @@ async def test_over_http_the_token_is_asked_for(our_http: Callable[..., str]) ->
 def test_off_loopback_a_token_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "ludus/arithmetic-v0", "--http", "--host", "0.0.0.0"]) == 2
     assert "not loopback: set LUDUS_TOKEN" in capsys.readouterr().err
+    late = ["--http", "--host", "127.0.0.9", "--max-episodes", "0"]
+    assert main(["mcp", "ludus/arithmetic-v0", *late]) == 2
+    assert "--max-episodes" in capsys.readouterr().err  # and nothing of the host
 
 
 async def test_our_server_is_played_through_our_client() -> None:

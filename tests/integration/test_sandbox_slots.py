@@ -98,6 +98,29 @@ UNUSUAL_ENDS = {
         "",
     ),
     "a code beyond the machine's integers": ("sys.exit(1 << 70)", 255, ""),
+    "a hook for what is not caught": (
+        "sys.excepthook = lambda kind, error, frames: print(kind.__name__, error, "
+        "frames.tb_lineno, file=sys.stderr)\n1 / 0",
+        1,
+        "ZeroDivisionError division by zero 4\n",
+    ),
+    "a hook that ends the program": ("sys.excepthook = lambda *_: sys.exit(7)\n1 / 0", 7, ""),
+    "a hook that fails": (
+        "def hook(*_):\n    raise KeyError('k')\nsys.excepthook = hook\nraise ValueError(1)",
+        1,
+        "Error in sys.excepthook:\n"
+        "Traceback (most recent call last):\n"
+        "  File \"main.py\", line 4, in hook\n    raise KeyError('k')\nKeyError: 'k'\n"
+        "\nOriginal exception was:\n"
+        "Traceback (most recent call last):\n"
+        '  File "main.py", line 6, in <module>\n    raise ValueError(1)\nValueError: 1\n',
+    ),
+    "a deleted hook": (
+        "del sys.excepthook\nraise ValueError(1)",
+        1,
+        "sys.excepthook is missing\nTraceback (most recent call last):\n"
+        '  File "main.py", line 4, in <module>\n    raise ValueError(1)\nValueError: 1\n',
+    ),
     "an exception with a traceback of its own": (
         "class Own(Exception):\n    __traceback__ = property(lambda _: None)\nraise Own('x')",
         1,

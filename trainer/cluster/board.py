@@ -140,3 +140,37 @@ class Board:
 
     def _note(self, what: str) -> None:
         self.events = [*self.events[1 - EVENTS :], {"time": time.time(), "what": what}]
+
+
+class AddressFile:
+    """The file with the addresses of servers, which their clients read again while they run.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fault: OSError | None = None
+        """Why the file does not hold the newest addresses; None while it does."""
+        self._written: list[str] = []
+
+    def write(self, urls: Sequence[str]) -> bool:
+        """Write the file if an address is new; return whether it was written.
+
+        As with the board, a file that cannot be written is told in the log and ends nothing: the
+        old file stays, and the next call tries again.
+        """
+        urls = list(dict.fromkeys(urls))
+        if not urls or urls == self._written:
+            return False
+        try:
+            replace_file(self.path, "\n".join(urls).encode() + b"\n")
+        except OSError as error:
+            if self.fault is None:
+                logger.warning("%s cannot be written: %s", self.path, error)
+            self.fault = error
+            return False
+        self.fault, self._written = None, urls
+        logger.info("%s: %s", self.path.name, ", ".join(urls))
+        return True

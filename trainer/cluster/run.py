@@ -37,7 +37,7 @@ from ..open_engine import PLACED
 from ..run.folder import referring
 from ..settings.cluster import ClusterConfig
 from ..setup import run_path
-from .board import Board, PlacedProcess, look
+from .board import AddressFile, Board, PlacedProcess, look
 from .engines import MAX_CALLS, EngineHost
 from .hosts import RankHost, ServerHost, VllmHost
 from .resources import NAMESPACE, answer, joined, ranks_in_order, reserved
@@ -97,6 +97,7 @@ class _Run:
         self.servers: dict[str, list[PlacedProcess]] = {}
         self.engines: list[PlacedProcess] = []
         self.board = Board(self.side)
+        self.rosters = {kind: AddressFile(self.side / kind) for kind in ("environments", "rewards")}
         self.restarts = 0
         self.said = ""
         """What rank 0 has written at the end of the run."""
@@ -156,14 +157,13 @@ class _Run:
         self._place_engines()
         config = replace(config, cluster=ClusterConfig())
         if self.cluster.environments:
-            config = replace(config, env_url=f"{FILE}{self._roster('environments')}")
+            config = replace(config, env_url=f"{FILE}{self.rosters['environments'].path}")
         if self.cluster.rewards:
+            roster = f"{FILE}{self.rosters['rewards'].path}"
             served = [
                 reward
                 if "#" in reward.name
-                else replace(
-                    reward, name=f"{FILE}{self._roster('rewards')}#{reward.name.partition('?')[0]}"
-                )
+                else replace(reward, name=f"{roster}#{reward.name.partition('?')[0]}")
                 for reward in config.reward
             ]
             config = replace(config, reward=served)
@@ -239,20 +239,16 @@ class _Run:
                     f"in {str(self.side)!r}"
                 )
             time.sleep(POLL_S / 2)
+        for roster in self.rosters.values():
+            if roster.fault is not None:  # the learner could not find the servers
+                raise TrainingFailed(f"{roster.path} cannot be written: {roster.fault}")
 
     def _look_at_servers(self) -> None:
         """Write the rosters anew where a server has another address."""
-        before = {kind: [one.url for one in some] for kind, some in self.servers.items()}
         look([*self.engines, *(one for some in self.servers.values() for one in some)])
         for kind, servers in self.servers.items():
-            urls = [one.url for one in servers if one.url]
-            if urls and [one.url for one in servers] != before[kind]:
-                replace_file(self._roster(kind), "\n".join(dict.fromkeys(urls)).encode() + b"\n")
-                logger.info("%s: %s", kind, ", ".join(urls))
+            self.rosters[kind].write([one.url for one in servers if one.url])
         self.board.write()
-
-    def _roster(self, kind: str) -> Path:
-        return self.side / kind
 
     def _start_ranks(self, config: TrainConfig) -> list[PlacedProcess]:
         """Start the group of ranks."""

@@ -25,6 +25,7 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
 from ludus.errors import ConfigError
 
+from .board import AddressFile
 from .hosts import ServerHost
 from .resources import NAMESPACE, answer, connect
 
@@ -116,7 +117,8 @@ class ServedReplica(ServerHost):
     def __del__(self) -> None:
         # Serve calls this before it ends a replica: its address goes first, then its episodes end.
         self._ending = True
-        ray.get(self._addresses.tell.remote(self.id, ""), timeout=10)
+        # Whoever keeps the addresses may be gone: the server is stopped all the same.
+        answer(self._addresses.tell.remote(self.id, ""), None, within_s=10)
         self.stop()
         if self._process is not None:
             self._process.wait(self.drain_s + 30)
@@ -189,14 +191,10 @@ def serve_scaled(
         register = addresses.remote()
         serve.start(http_options={"location": "NoServer"})
         serve.run(_application(servers), name=servers.name, route_prefix=None)
-        known: list[str] = []
+        roster = AddressFile(servers.roster)
         while not stopped():
-            urls = answer(register.urls.remote(), known)
-            if urls and urls != known:
-                known = urls
-                partial = servers.roster.with_suffix(".partial")
-                partial.write_text("\n".join(urls) + "\n")
-                partial.rename(servers.roster)
+            urls = answer(register.urls.remote(), [])
+            if roster.write(urls):
                 announce(urls)
             time.sleep(1.0)
     except ValueError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,14 +110,17 @@ def bind(
     ('rewards', 'groups')
 
     Raises:
-        ConfigError: there is no such function, it does not take an option, an option without a
-            default is missing, or an option is a share of `max_tokens`, which was not given.
+        ConfigError: there is no such function or it is no plain def, it does not take an option,
+            an option is NaN, one without a default is missing, or one is a share of `max_tokens`,
+            which was not given.
     """
     function = _find(name, suffix, where)
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ConfigError(f"{where}: {name} must be a plain def that returns its result")
     parameters = inspect.signature(function).parameters.values()
     tensors = [p for p in parameters if _is_tensor(p)]
     known = {p.name for p in parameters} - {p.name for p in tensors} - NOT_OPTIONS
-    for option in options:
+    for option, value in options.items():
         if option not in known:
             hint = (
                 "; it is a tensor there, and options are keywords after the *"
@@ -124,6 +128,8 @@ def bind(
                 else _near(option, known)
             )
             raise ConfigError(f"{where}: {name} takes no option {option!r}{hint}")
+        if isinstance(value, float) and math.isnan(value):
+            raise ConfigError(f"{where}: {name}: {option} must be a number, got nan")
     written = {
         key: value
         for key, value in options.items()

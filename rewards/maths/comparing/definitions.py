@@ -131,19 +131,32 @@ def exact_sides(node: Node) -> list[Node]:
         else:
             break
     *before, last = sides
-    unit = last.args[-1].note if last.op == "mul" and len(before) > 1 else ""
-    is_measured = unit in UNIT_LETTERS and not symbols(before[-1])
+    is_measured = len(before) > 1 and _measured(last) is not last and not symbols(before[-1])
     if not is_measured and not any(side.op == "quantity" for side in sides):
         return sides
     # The letter of a unit reads as a name: `F = 2 kg · 3 m/s^2 = 6 N`, `5000 m = 5 km`.
+    measured = [_measured(side) for side in sides]
     return [
-        Node("quantity", (mul(*side.args[:-1]),), 0, side.args[-1].note)
-        if side.op == "mul"
-        and side.args[-1].note in UNIT_LETTERS
-        and (side is sides[-1] or (len(side.args) == 2 and side.args[0].op in EXACT))
-        else side
-        for side in sides
+        quantity if side is last or (quantity.args and quantity.args[0].op in EXACT) else side
+        for side, quantity in zip(sides, measured, strict=True)
     ]
+
+
+def _measured(side: Node) -> Node:
+    """Return a product that ends in the letters of units as a quantity, or the side."""
+    factors, units = list(side.args) if side.op == "mul" else [], list[str]()
+    while len(factors) > 1 and (unit := _unit(factors[-1])):
+        units.insert(0, unit)
+        factors.pop()
+    return Node("quantity", (mul(*factors),), 0, "*".join(units)) if units else side
+
+
+def _unit(factor: Node) -> str:
+    """Return the unit that a factor reads as (`s^-1`), or ""."""
+    base, power = factor.args if factor.op == "pow" else (factor, None)
+    if base.note not in UNIT_LETTERS or (power is not None and power.op != "num"):
+        return ""
+    return base.note if power is None else f"{base.note}^{power.value}"
 
 
 _ROUGHLY = 5.0

@@ -251,7 +251,7 @@ FORMS = (
     ),
     _form(
         "a fraction",
-        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b"
+        r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:fraction|mixed number)\b(?! or (?:an? )?decimal)"
         r"|forme (?:de |d'une )?fraction|en fraction\b|als (?:\w+ )?bruch\b"
         r"|como (?:una )?fracci[oó]n|como (?:uma )?fraç[aã]o"
         r"|come frazione"
@@ -360,16 +360,18 @@ _INDEX = re.compile(r"_\{[^{}]*=[^{}]*\}")
 def unasked(prompt: str, gold: Notated, answer: Notated) -> str:
     """Return why an answer equal to the gold has not the form that the prompt asks for, or "".
 
-    Of a chain (`36/99 = 4/11`, `5\\sqrt2 \\approx 7.07`) the value counts that it ends in.
+    Of a chain (`36/99 = 4/11`) the value counts that it ends in, and an approximation of that
+    (`5\\sqrt2 \\approx 7.07`).
     """
+    written = [answer]
     if "=" not in gold.text:
-        is_named = answer.node is not None and answer.node.op == "sym"
-        if is_named and answer.chain and answer.chain.op == "rel":  # `T \approx 2.01`
-            named = _ROUGHLY.split(answer.text)[-1]
-            answer = Notated(named, answer.chain.args[-1], answer.chain)
-        value = _INDEX.sub("", _ROUGHLY.split(answer.text)[0]).rpartition("=")[2]
-        answer = answer if value == answer.text else answer._replace(text=value.strip())
+        exact, *rounded = _ROUGHLY.split(answer.text)
+        value = _INDEX.sub("", exact).rpartition("=")[2]
+        written = [answer if value == answer.text else answer._replace(text=value.strip())]
+        if rounded and answer.chain and answer.chain.op == "rel":
+            written.append(Notated(rounded[-1], answer.chain.args[-1], answer.chain))
     for form in FORMS:
-        if form.asks.search(prompt) and form.held(gold, gold) and not form.held(answer, gold):
+        asked = form.asks.search(prompt) and form.held(gold, gold)
+        if asked and not any(form.held(way, gold) for way in written):
             return f"the question asks for {form.name}"
     return ""

@@ -13,7 +13,7 @@ from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
 from .phrases import MAY_BE
-from .rows import rows_of
+from .rows import assigned_apart, rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
@@ -59,7 +59,7 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if _last_word(stripped):
+    if _last_word(stripped) or _YES_NO.match(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -96,6 +96,8 @@ def _chained(text: str) -> str:
     """
     if "=" not in text or "$" in text or "\\" in text:
         return text
+    if solved := _SOLVED.fullmatch(text):
+        return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
@@ -107,6 +109,11 @@ def _chained(text: str) -> str:
     return "=".join(sides[-2:] if _UNIT.search(sides[-2]) else sides[-1:]).strip()
 
 
+_SOLVED = re.compile(
+    r"(?:[^,;=]*=[^,;=]*[,;]\s*)*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?P<value>(?P=name)\s?=[^=,;]*)"
+)
+"""The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
 _ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
 _STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
 _NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
@@ -177,10 +184,10 @@ def _one_value(text: str) -> str:
 # --- several values ---
 
 
-def listed_values(body: str, count: int) -> Candidate | None:
+def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     """Return the answer of a response to a question for `count` values: the lines that end it, if
-    each names a value, or the formulas that its last sentence joins; None where there are not so
-    many.
+    each names a value, the formulas that its last sentence joins, or what it works out for each of
+    the letters that the question asks for; None where there are not so many.
     """
     rows = _named_rows(body.strip())
     if len(rows) == count:
@@ -193,6 +200,9 @@ def listed_values(body: str, count: int) -> Candidate | None:
         around = body[: listed.start].rstrip()[-120:], body[listed.start :]
         if not any(map(_DISOWNS.search, around)):
             return listed
+    apart = assigned_apart(prompt, body, count)
+    if apart and not _DISOWNS.search(body, apart.start):
+        return apart
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
@@ -293,9 +303,7 @@ def _is_prose(text: str) -> bool:
         return True
     # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
     # words alone.
-    if not has_answer and (
-        _CONCLUDED.search(text) or _SPELLED.search(text) or _nothing(text, 0, len(text))
-    ):
+    if not has_answer and (_CONCLUDED.search(text) or _nothing(text, 0, len(text))):
         return True
     if len(unknown_words) > 1 and (
         _count_in_words(text, 0, len(text)) or _subject_count(text, 0, len(text))
@@ -363,12 +371,16 @@ _NOT_PICKED = re.compile(
     r"|\b(?:wrong|incorrect|false|impossible|eliminated?|trap)\b[^,;.]*$"
     r"|\b(?:except|besides|excluding|apart from|all but|everything but)\s+(?:\w+\s+)?$"
 )
+_EITHER = re.compile(
+    r"\b(?:with|for|is|be|choose|pick|answer|either) [*(]*[A-J]\b[)*]*,? or "
+    r"[*(]*[A-J]\b[)*]*[\s.!*]*$"
+)
 _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b)"
+    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
     r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
 )
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
@@ -417,17 +429,9 @@ _CONCLUDED = re.compile(
 # `100 days later it is a Friday`: a name behind the verb, unless the sentence denies.
 _NAMED = re.compile(
     r"[^.$\\]{1,120}?\s(?:is|was|falls on|will be|comes|won by)\s+(?:an?\s+|the\s+)?"
-    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?\s*$"
+    r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?[*_]*\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
-# `The probability is one third`: a number in words ends a sentence without digits.
-_SPELLED = re.compile(
-    r"(?i)(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?"
-    r"|gives?|makes?|gets?|leaves?|has|have)\s+"
-    r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
-    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)"
-)
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
@@ -519,6 +523,9 @@ def picked(body: str) -> Candidate | None:
     if len(picks) == 1:
         letter, span = picks.popitem()
         return _choice(letter, *span)
+    if _EITHER.search(body, start, end):
+        reason = "the closing sentence leaves several options open"
+        return Candidate(CandidateKind.CHOICE, "", start, end, start, end, void=reason)
     return None
 
 
@@ -539,7 +546,6 @@ def worded(body: str) -> Candidate | None:
             return counted
         word_match = (
             _nothing(body, start, end)
-            or _SPELLED.search(body, max(0, start - 1), end)
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)
         )

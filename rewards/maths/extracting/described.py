@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from ..reading.counting import Spelled, spelled_numbers
 from ..reading.labels import place_of
+from ..reading.plain import formulas
 from ..reading.units import dimension
 from ..reading.vocabulary import unit_symbol
-from .sentence import DENIAL, denied, governed
+from .sentence import DENIAL, closing_sentence, denied, governed
 from .stance import related
 
 PROMPTS = 256
@@ -210,7 +211,10 @@ _RANKED = re.compile(
     r" (?:option|choice|answer|statement|one)\b(?: \([^()]{1,20}\))? is (?:the )?"
     r"(?:correct|right|true)(?: one| answer| option| choice)?[\s.!*]*$"
 )
-_RANKS = ("first", "second", "third", "fourth", "fifth")
+_RANKS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
+    "eleventh", "twelfth",
+)  # fmt: skip
 
 
 def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
@@ -224,6 +228,45 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+_TWO_LETTERS = re.compile(
+    r"(?=.*(?<![A-Za-z])[xX](?![A-Za-z]))(?=.*(?<![A-Za-z])[yY](?![A-Za-z]))[^=]+=[^=]+"
+)
+
+
+def _equation(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the last equation in x and y of the closing sentence, or of the one before."""
+    for _turn in range(2):
+        for begin, stop in reversed(formulas(body, start, end)):
+            if _TWO_LETTERS.fullmatch(body, begin, stop):
+                is_denied = denied(body, start, end, begin, stop) or _FAILS.search(body[stop:])
+                return None if is_denied else Described(body[begin:stop], begin, stop)
+        end = len(body[:start].rstrip())
+        start = closing_sentence(body[:end])[0]
+    return None
+
+
+_WHICH = re.compile(r"(?i)\b(?:which|what) (?P<noun>[a-z]{3,})(?! number\b)")
+_ORDINAL = re.compile(
+    rf"(?i)\b(?:(?P<n>\d+)(?:st|nd|rd|th)|(?P<word>{'|'.join(_RANKS)})) (?P<noun>[a-z]+)"
+)
+
+
+def _position(prompt: str, body: str, start: int, end: int) -> Described | None:
+    """Find 7 in `so 33 is the 7th term`, for a question that asks which term it is."""
+    asked = {match["noun"].lower() for match in _WHICH.finditer(prompt)}
+    places = [
+        match for match in _ORDINAL.finditer(body, start, end) if match["noun"].lower() in asked
+    ]
+    if len(places) != 1 or _denied(body[start : places[0].start()]):
+        return None
+    place = places[0]
+    if not _IS_THE.search(body, start, place.start()) or _OPEN.search(body, place.end(), end):
+        return None
+    return Described(place["n"] or str(_RANKS.index(place["word"].lower()) + 1), *place.span())
+
+
+_IS_THE = re.compile(r"\b(?:is|be|becomes?|comes|in|on|at) (?:exactly )?the[ *$]*$")
+_OPEN = re.compile(r"\b(?:or|if|would|but)\b|[?=]")
 _AT = re.compile(
     r"(?i)(?<![\w.:,])(?P<time>\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[ap]m\b)|\d{1,2}:\d\d(?![\d:]))"
 )
@@ -323,6 +366,11 @@ _CALLS: dict[_Finder, str] = {
     _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
     r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
     _count: _ASKED_KIND.pattern,
+    _equation: r"(?i)\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
+    r"|for)"
+    r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
+    r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",
+    _position: _WHICH.pattern,
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }
 _FINDERS = tuple((re.compile(asks), find) for find, asks in _CALLS.items())

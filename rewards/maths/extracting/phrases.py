@@ -173,8 +173,9 @@ STANCES = (
     ),
     _row(
         "SUPPOSITION before announced",
-        r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine|say|hypothetically"
-        r"|pretend|si|wenn|falls|если|examples?|e\.g\.|for instance|(?:write|print"
+        r"(?:\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|imagine"
+        r"|(?<!i'd )(?<!i would )say|hypothetically|pretend|si|wenn|falls|если|examples?|e\.g\."
+        r"|for instance|(?:write|print"
         r"|output)(?=\s*:)|(?<!no )doubt|wrong to \w+)|假设|如果|若|もし|\bnot (?:say"
         r"|think|believe|mean)"
         r"|n't (?:say|think|believe|mean))(?:,|:|\s+(?:for example,\s*)?that|\s+que|\s+da(?:ß"

@@ -23,10 +23,11 @@ NUMBER = re.compile(
 )
 CALCULATED = re.compile(
     r"(?s)[\d)%]\s*[A-Za-z]*\s*=\s*(?P<value>[-−]?(?:\\?[$£€]\s?)?[-−]?"
-    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d[\d,.]*(?: \d{1,3}(?=/\d))?)(?:/\d+"
-    r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
+    r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d(?:[\d,.]*\d)?+(?: \d{1,3}(?=/\d))?)(?:/\d+"
+    r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:따라서|所以|因此|したがって|よって).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
     r"|have|leaves?|makes?|gives?"
-    r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
+    r"|rounds?|(?<=so )altogether|(?<=so )in total|ist|gleich|beträgt|sind|est|vaut|sont|es|son|é"
+    r"|são|è|sono|vale|равн[аоы]?|равен)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))"
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
@@ -39,24 +40,27 @@ POINT = re.compile(
     r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
-    r"|remain)))\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|ounces?|oz)\b|(?<![\w.,/])\d[\d.,]* (?:dollars?|[Ee]uros?|reais|рубл\w+),? "
+    r"(?:(?:and|und|et|y|e|и) )?\d+ (?:[Cc]ents?|centimes|c[ée]nt[ai]vos|centesimi|копе\w+)\b"
+    r"|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were|remain)))\d{1,3}/\d{1,4}(?![\w/])"
+    r"|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"(?i)\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could "
-    r"be|whether|not sure|unsure|between|depends|anything|would be\b.*\bif)\b"
+    r"be|whether|not sure|unsure|(?<!in )between|depends|anything|would be\b.*\bif)\b"
 )
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
     r"(?i)\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say"
     r"|determine|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))"
     r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
-    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|(?:many|some|most) "
-    r"(?:people|students)|guessed?|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) "
+    r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|guessed?"
+    r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) "
     r"(?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$"
     r"|\bwould be\b[^;]*\bif\b(?!.*;)"
 )
 """Words of giving up: a closing sentence that has these claims no number."""
+_OTHERS_SAY = re.compile(r"(?i)\b(?:many|some|most) (?:people|students)\b")
 OWN_WORK = re.compile(
     r"(?i)^\W*(?:(?:it|this|that|which)\s+)?(?:took|cost)\s+me\b|^\W*(?:give|allow|grant)\s+me\b"
     r"|^\W*i\s+(?:have\s+)?(?:used|spent|tried|wrote|written|took|taken|needed)\b[^.=]*\b(?:lines?"
@@ -71,7 +75,7 @@ DENIAL = re.compile(
     r"|rul(?:e[sd]?|ing) out|eliminat\w+|discard\w*|(?<!cannot be )(?:every|any)thing but"
     r"|any \w+ but|all but|except(?: for)?|wrong|incorrect|impossible|mistake|pitfall|tempt\w*"
     r"|differs? from|(?<!none )other than|unequal to)|n't)\b[^;\n]*?(?=\b(?:but|mais|sondern|sino"
-    r"|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n]|$)"
+    r"|ma|which|so|hence|thus|therefore)\b|(?<=\d)\s+(?:it's|it\s+is)\b|[,.:](?!\d)|[;\n→⇒∴]|$)"
     r"|(?:不是"
     r"|不等于|不可能|并非|不为)[^,。;\n]*|^\s*(?:if|si|wenn|falls|se|если)\b[^,.;\n]*"
     r"|^\s*(?:如果|若|もし"
@@ -130,7 +134,7 @@ _ASIDE = re.compile(
 # A closing remark in brackets, which is not the closing sentence.
 # A bracket that a formula ends in is none: `6(x - 3)`, `V = (1; 4)`, `3 (mod 5)`.
 _REMARK = re.compile(
-    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b)[^()\n]{1,150}\)"
+    r"(?<![A-Za-z0-9)\]^\\])(?<![-=<>≤≥≡∈+−·×*/^])(?<![-=<>≤≥≡∈+−·×*/^]\s)\((?!mod\b|[A-J]\))[^()\n]{1,150}\)"
     r"[\s.!]*+$"
 )
 
@@ -194,7 +198,9 @@ def unanswered(body: str, start: int, end: int) -> Candidate | None:
         reason = "the response ends with a question"
     elif sentence.rstrip("*_ \n").endswith(":"):
         reason = "the response stops before its answer"
-    elif GIVEN_UP.search(sentence) or (len(body) < MAX_CLAUSE and GIVEN_UP.search(body)):
+    elif _OTHERS_SAY.search(sentence) or GIVEN_UP.search(
+        body if len(body) < MAX_CLAUSE else sentence
+    ):
         reason = "the response gives up"
     elif MAY_BE.match(lowered(sentence)) and not _LAST_CLAUSE.search(sentence):
         reason = "the closing sentence only offers a value"

@@ -58,6 +58,7 @@ _SENTENCE_END = re.compile(
 # `the area is 5`: words before the value, cut off if these are prose.
 _SAID = re.compile(r"[^,;]*\s(?:is|are|equals)\s+(?:equal to\s+|about\s+|approximately\s+)?(?=\S)")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_DIGIT = re.compile(r"\d")
 _QED = re.compile(r"(?:(?<![\s,.])[\s,.]+)?\b(?:QED|Q\.E\.D\.?)$")
 # `No, 91 = 7 * 13`: the word decides and a reason follows. `Not Monday but Tuesday`.
 _DECIDED = re.compile(
@@ -87,7 +88,7 @@ _COUNTED = re.compile(
 )
 # A short sentence of ideographs around one number: `应找回44.5元`, without a word that bounds it.
 _ONLY = re.compile(
-    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍|少|多|第|余|除|ない|約|第"
+    r"(?!.*(?:不|非|无|没|超|至少|最多|至多|约|以|未|或|大于|小于|倍(?!数)|少|多|第|余|除|ない|約|第"
     r"|아니|약))"
     r"(?:[^\Wa-zA-Z]{0,20}[^\W\da-zA-Z])?[^\W\da-zA-Z](-?\d[\d,]*(?:\.\d+)?(?:/\d+)?[元円원米克升秒]?)[^\W\da-zA-Z]{0,4}"
 )
@@ -101,7 +102,7 @@ _MEASURED = re.compile(
 
 _REMARK = re.compile(
     r"(?<=\S)\s*\((?!(?:or|if|when|unless|for|only|provided)\b)[^()\n]*\b(?:would|will|is|are"
-    r"|was|were)\s[^()\n]*\d[^()\n]*\)[\s.]*$"
+    r"|was|were)\s[^()\n]*\)[\s.]*$"
 )
 """A sentence in brackets behind a value: `135° (8 of them would be 1080°)`."""
 
@@ -166,6 +167,10 @@ def _bounds(rest: str, lead: int) -> tuple[int, int]:
     end = _sentence_end(rest, lead)
     remark = _REMARK.search(rest, lead, end)
     end = remark.start() if remark else end
+    values = [value for value in _EMPHASIS.finditer(rest, lead, end) if _DIGIT.search(value[2])]
+    outside = [rest[lead : values[0].start()], rest[values[-1].end() : end]] if values else []
+    if len(values) == 1 and not _DIGIT.search(outside[0]) and not outside[1].strip(" ."):
+        return values[0].span(2)
     claim = _SAID.match(rest[:end])
     if claim and len(_PROSE.findall(claim[0])) > 1:
         lead = claim.end()

@@ -75,9 +75,41 @@ def execute(source: bytes, namespace: dict[str, object]) -> int:
     except SystemExit as stop:
         return _exit_code(stop)
     except BaseException as error:
+        caught = error
+    else:
+        return 0
+    return _uncaught(caught, source)  # behind the handler: what a hook raises stands alone
+
+
+def _uncaught(error: BaseException, source: bytes) -> int:
+    """Give an exception that the program did not catch to its `sys.excepthook`, as Python does;
+    return the exit code.
+    """
+    hook = vars(sys).get("excepthook", sys.__excepthook__)
+    if "excepthook" not in vars(sys):
+        _say("sys.excepthook is missing")
+    if hook is sys.__excepthook__:
         report(error, source)
         return 1
-    return 0
+    frames = _own_frames(error, source)
+    flush("stdout")
+    try:
+        hook(type(error), error, frames)
+    except SystemExit as stop:
+        return _exit_code(stop)
+    except BaseException as fault:
+        _say("Error in sys.excepthook:")
+        report(fault, source)
+        _say("\nOriginal exception was:")
+        report(error, source)
+    return 1
+
+
+def _say(line: str) -> None:
+    """Print a line where errors go, unless the program has left no stream to print to."""
+    with suppress(BaseException):
+        if stream := getattr(sys, "stderr", None):
+            print(line, file=stream)
 
 
 def _exit_code(stop: SystemExit) -> int:
@@ -96,6 +128,15 @@ def _exit_code(stop: SystemExit) -> int:
 
 def report(error: BaseException, source: bytes) -> None:
     """Print an exception with the lines of the program, without the frames of this package."""
+    frames = _own_frames(error, source)
+    flush("stdout")
+    _print(error, frames)
+
+
+def _own_frames(error: BaseException, source: bytes) -> TracebackType | None:
+    """Return the frames of an exception without those of this package, which it loses, and show
+    its readers the lines of the program.
+    """
     lines = source.decode("utf-8", "replace").splitlines(keepends=True)
     linecache.cache[NAME] = (len(source), None, lines, NAME)
     # A class of the program's may have a `__traceback__` of its own.
@@ -104,8 +145,7 @@ def report(error: BaseException, source: bytes) -> None:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(hidden):
         frames = frames.tb_next
     BaseException.with_traceback(error, frames)
-    flush("stdout")
-    _print(error, frames)
+    return frames
 
 
 _TRACEBACK = vars(BaseException)["__traceback__"]

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from . import failures, values
+from .operations import ABILITIES
 
 TAG = "V"
 MODULE = "solution"
@@ -70,9 +71,10 @@ def is_plain(item: object) -> bool:
     if values.is_member(item):
         return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
-        kind = type(item)
-        methods = (name for name in defined_anew(kind) if name[0] != "_")
-        return bool(values.fields_of(item)) and any(callable(getattr(kind, n)) for n in methods)
+        own = defined_anew(type(item)).difference(values.fields_of(item) or ())
+        more = any(name[0] != "_" or name in ("__getattr__", *ABILITIES) for name in own)
+        more = more or bool(getattr(item, "__dict__", None))
+        return more and values.parts_of(item) is not None
     if values.scalar(item) is not values.NOT_SCALAR:
         return True
     parts = values.parts_of(item)

@@ -15,10 +15,12 @@ from typing import Any
 
 from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
+from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, refuse, state_of, still
+from .proxies import Handle, ask, held, refuse, state_of, still
 
 _MUTABLE = (list, dict, set, deque)
+_OPERATORS = {f"__{form}{name}__" for name in BINARY for form in ("", "r")} | {"__neg__"}
 
 _KINDS: dict[tuple[type, frozenset[str]], Any] = {}
 _MADE: dict[str, Derived] = {}
@@ -66,6 +68,7 @@ def build(parts: list[object]) -> object:
     base = type(plain)
     answered = {"__call__", "__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
+    answered |= _OPERATORS if isinstance(plain, (*_MUTABLE, tuple)) else set()
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
         methods = {name: _method(base, name) for name in defined}
@@ -116,6 +119,8 @@ def _method(base: type, name: str) -> Callable[..., object]:
         return _called
     if name == "__missing__":
         return _missing
+    if name in _OPERATORS:
+        return _calculating(base, name)
     # A method that plain data has too answers here, whatever the solution makes of it.
     own: Callable[..., object] = getattr(base, name)
     return own
@@ -127,8 +132,8 @@ def _missing(self: Derived, key: object) -> object:
 
 
 def _called(self: Derived, *arguments: object, **keywords: object) -> object:
-    """Call the object, if it is under test. Any other is a value, and values are not called."""
-    if not state_of(self.ludus_handle_).known:
+    """Call a collection, if it is under test. Anything else is a value, and not called."""
+    if not (state_of(self.ludus_handle_).known and isinstance(self, (*_MUTABLE, tuple))):
         raise TypeError("plain data cannot be called")
     method: Any = self.ludus_handle_
     return _refreshing(self, method)(*arguments, **keywords)
@@ -161,6 +166,20 @@ _FLAG_METHODS: dict[str, Callable[..., object]] = {
 def _combining(name: str) -> Callable[..., object]:
     """Return an operator of flags."""
     return lambda self, *operands: _member_of(self, getattr(int, name)(self, *operands))
+
+
+def _calculating(base: type, name: str) -> Callable[..., object]:
+    """Return an operator of a collection: the solution's between objects under test."""
+
+    def calculate(self: Derived, *operands: object) -> object:
+        state = state_of(self.ludus_handle_)
+        alike = all(isinstance(held(operand), Handle) for operand in operands)
+        is_own = state.known and (alike or state.line.interface.scaling)
+        answers: object = self.ludus_handle_ if is_own else super(type(self), self)
+        result: object = getattr(answers, name, lambda *_: NotImplemented)(*operands)
+        return result
+
+    return calculate
 
 
 def _member_of(flags: Derived, number: int) -> object:

@@ -26,11 +26,9 @@ PLAIN = "_ludus_plain"
 
 DETAIL_LETTERS = 300
 
-_STATEMENTS = ("class ", "with ", "match ", "except ", "async def ")
-"""Statements in which tests may use the solution in ways that cannot be judged."""
-
-_STORES = re.compile(r"\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
-"""An assignment to an item, or a deletion."""
+_EXAMINED = re.compile(r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
+"""What shows that the tests may use the solution in ways that cannot be judged: statements, and an
+assignment to an item or a deletion."""
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
@@ -105,12 +103,7 @@ class TestHarness(TestsLine):
             loaded, bound = scopes.global_names(tuple(sources))
         # A name that is bound and never read, such as METADATA, is no class.
         classes = any(word[:1].isupper() for word in words - BUILTINS - (bound - loaded))
-        if (
-            not classes
-            and words.isdisjoint(WORDS)
-            and not any(word in source for source in sources for word in _STATEMENTS)
-            and not any(map(_STORES.search, sources))
-        ):
+        if not classes and words.isdisjoint(WORDS) and not any(map(_EXAMINED.search, sources)):
             return
         with without_solution():
             from .idioms import examine
@@ -158,12 +151,10 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        if wanted & HELPERS.keys():
-            for name, module in self.interface.standard.items():
+        if suspects := wanted & (HELPERS.keys() | MODULE_NAMES):
+            modules = dict.fromkeys(suspects & self.interface.libraries, "")
+            for name, module in (modules | self.interface.standard).items():
                 self._import(name, module)
-        if suspects := wanted & MODULE_NAMES:
-            for name in suspects & self.interface.libraries:
-                self._import(name)
         if self._absent:
             raise BrokenTests(scopes.not_installed(sorted(set(self._absent.values()))))
         try:

@@ -8,10 +8,11 @@ for anything.
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 from functools import lru_cache
 from itertools import product
 
-from .idiom_words import FILES, REFUSED
+from .idiom_words import FILES, OF_THE_TESTS, REFUSED
 from .interface import Interface, last_name, variable_of
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
 
@@ -69,13 +70,13 @@ def _doubtful(interface: Interface) -> str:
     """Return why only some right solutions could be judged, or ""."""
     if name := _changed_global(interface):
         return f"change the solution's {name}, which may be data"
-    if interface.compares_objects:
+    if any(map(interface.compares, interface.nodes)):
         return "compare objects by the solution's own __eq__ or `<`"
     if name := ", ".join(sorted(interface.unclear)):
         return f"calculate with results of {name}, which may be values or objects"
     if name := interface.judges_by_equality():
         return f"compare a result with an object that the solution's {name} makes"
-    if kind := interface.own_argument():
+    if kind := _own_argument(interface):
         return f"pass a {kind} of their own to the solution"
     for name in sorted(interface.names):
         if name.endswith(("Error", "Exception", "Warning")) and interface.makes(name):
@@ -149,6 +150,49 @@ def _changed_global(interface: Interface) -> str:
             if isinstance(place, ast.Attribute) and (name := interface.free(place.value)):
                 return f"{name}.{place.attr}"
     return ""
+
+
+def _crosses(kind: ast.ClassDef) -> bool:
+    """Return whether objects of a class of the tests cross: functions, iterators and plain data."""
+    defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
+    return bool(kind.bases or defined & {"__call__", "__next__"})
+
+
+def _own_argument(interface: Interface) -> str:
+    """Return a class or coroutine function of the tests of which they pass an object to the
+    solution, or "".
+    """
+    coroutines = {node.name for node in interface.nodes if isinstance(node, ast.AsyncFunctionDef)}
+    classes = [node for node in interface.nodes if isinstance(node, ast.ClassDef)]
+    own = coroutines | {node.name for node in classes if not _crosses(node)}
+    itself = coroutines | {node.name for node in classes}
+    for node in interface.nodes:
+        if isinstance(node, ast.ClassDef) and any(map(interface.decorates, node.decorator_list)):
+            return node.name
+        if isinstance(node, ast.Call) and (
+            interface.free(node.func)
+            or (isinstance(node.func, ast.Attribute) and interface.is_object(node.func.value))
+        ):
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                if isinstance(argument, ast.Name) and argument.id in itself:
+                    return argument.id
+                if kind := _own_kind(interface, argument, own):
+                    return kind
+    return ""
+
+
+def _own_kind(interface: Interface, node: ast.expr, own: Container[str], depth: int = 4) -> str:
+    """Return the class of an object that an expression makes and that does not cross, or ""."""
+    nodes: list[ast.expr] = []
+    match node:
+        case ast.Call(func=function):
+            name = last_name(function)
+            return name if name in own or name in OF_THE_TESTS else ""
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            nodes = parts
+        case ast.Name(id=name) if depth:
+            nodes = interface.given(name)
+    return next(filter(None, (_own_kind(interface, part, own, depth - 1) for part in nodes)), "")
 
 
 class _Reader:

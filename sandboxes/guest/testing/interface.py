@@ -20,10 +20,10 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from .idiom_words import HELPERS, JUDGES, OF_THE_TESTS
+from .idiom_words import HELPERS, JUDGES
 from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
@@ -55,12 +55,6 @@ def variable_of(node: ast.expr) -> str:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             return f"self.{name}"
     return ""
-
-
-def _crosses(kind: ast.ClassDef) -> bool:
-    """Return whether objects of a class of the tests cross: functions, iterators and plain data."""
-    defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
-    return bool(kind.bases or defined & {"__call__", "__next__"})
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -99,6 +93,8 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
+_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv"}
+_BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
 
 
@@ -457,9 +453,12 @@ class Interface:
         each other, and those whose results are kept or made of nothing.
         """
         uses: dict[str, set[str]] = {}
-        objects: set[str] = set()
+        # No plain value is called.
+        objects = {self.origin(node.func) for node in self.nodes if isinstance(node, ast.Call)}
         alike: set[str] = set()
         answered: set[str] = set()
+        chained: set[tuple[str, str]] = set()
+        """(method, attribute of what it gives)"""
         kept = {self.origin(value) for values in self._values.values() for value in values}
         for node in self.nodes:
             match node:
@@ -467,6 +466,8 @@ class Interface:
                     self.said.add(name)
                     origin = self.loose_origin(value)
                     uses.setdefault(origin, set()).add(name)
+                    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                        chained.add((value.func.attr, name))
                     objects.add(self.free(value))
                     if self._of_an_object(node):
                         objects.add(origin)
@@ -489,6 +490,8 @@ class Interface:
                 case ast.Compare():
                     alike.add(self._compares_its_like(node))
         self.stated -= answered
+        gives_objects = {giver for giver, name in chained if name not in PLAIN_ATTRIBUTES}
+        self.stated |= {name for giver, name in chained if giver in gives_objects}
         return uses, objects, alike, kept
 
     def _called(self, node: ast.AST) -> ast.Call | None:
@@ -566,12 +569,8 @@ class Interface:
                 return self.origin(expression) in self.classes | self.shown
         return False
 
-    @property
-    def compares_objects(self) -> bool:
-        """Whether the tests are sure to compare or to look up objects under test."""
-        return any(map(self._compares, self.nodes))
-
-    def _compares(self, node: ast.AST) -> bool:
+    def compares(self, node: ast.AST) -> bool:
+        """Return whether a node is sure to compare or to look up objects under test."""
         match node:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 looks = any(not isinstance(operator, (ast.Is, ast.IsNot)) for operator in operators)
@@ -611,6 +610,30 @@ class Interface:
         return acts or any(isinstance(node, ast.YieldFrom) for node in self.nodes)
 
     @cached_property
+    def bounded(self) -> set[str]:
+        """The attributes of which the tests ask more than equality, unless time goes on between."""
+        asked = [n for n in self.nodes if isinstance(n, ast.Compare) and type(n.ops[0]) in _BOUNDS]
+        used = {n.attr for each in asked for n in ast.walk(each) if isinstance(n, ast.Attribute)}
+        return set() if self.bound & {"time", "sleep"} else used
+
+    @cached_property
+    def scaling(self) -> set[str]:
+        """The operators by which the tests make objects of objects and plain data, as in
+        `((a + b) * 2).x`.
+        """
+        used = [
+            each
+            for n in self.nodes
+            if isinstance(n, ast.Attribute) and n.attr in self.attributes
+            for each in (n.value, *self.given(variable_of(n.value)))
+        ]
+        parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
+        made = [n for n in parts if isinstance(n, ast.BinOp)]
+        mixed = [n.op for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
+        names = [type(operator).__name__.lower() for operator in mixed]
+        return {_OPERATORS.get(name, name.removeprefix("bit")) for name in names}
+
+    @cached_property
     def acting(self) -> set[str]:
         """The functions that the tests call in statements of their own, for what they do; inside
         `with` or `try`, for what they raise.
@@ -627,50 +650,14 @@ class Interface:
 
     def _shows(self, node: ast.expr) -> bool:
         """Return whether an expression is put into a text, or kept in a variable."""
-        match self._parents[node]:
-            case ast.Call(func=ast.Name(id=name), args=[value, *_]) if value is node:
-                return name in ("str", "repr", "format", "print")
-            case parent:
-                return isinstance(parent, (ast.FormattedValue, ast.Assign))
+        parent = self._parents[node]
+        if isinstance(parent, ast.Call) and node in parent.args[:1]:
+            return last_name(parent.func) in ("str", "repr", "format", "print")
+        return isinstance(parent, (ast.FormattedValue, ast.Assign))
 
     def decorates(self, mark: ast.expr) -> str:
         """Return the solution's name that decorates by itself or by what a call of it returns."""
         return self.free(mark.func if isinstance(mark, ast.Call) else mark)
-
-    def own_argument(self) -> str:
-        """Return a class or coroutine function of the tests of which they pass an object to the
-        solution, or "".
-        """
-        coroutines = {node.name for node in self.nodes if isinstance(node, ast.AsyncFunctionDef)}
-        classes = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
-        own = coroutines | {node.name for node in classes if not _crosses(node)}
-        itself = coroutines | {node.name for node in classes}
-        for node in self.nodes:
-            if isinstance(node, ast.ClassDef) and any(map(self.decorates, node.decorator_list)):
-                return node.name
-            if isinstance(node, ast.Call) and (
-                self.free(node.func)
-                or (isinstance(node.func, ast.Attribute) and self.is_object(node.func.value))
-            ):
-                for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                    if isinstance(argument, ast.Name) and argument.id in itself:
-                        return argument.id
-                    if kind := self._own_kind(argument, own):
-                        return kind
-        return ""
-
-    def _own_kind(self, node: ast.expr, own: Container[str], depth: int = 4) -> str:
-        """Return the class of an object that an expression makes and that does not cross, or ""."""
-        nodes: list[ast.expr] = []
-        match node:
-            case ast.Call(func=function):
-                name = last_name(function)
-                return name if name in own or name in OF_THE_TESTS else ""
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                nodes = parts
-            case ast.Name(id=name) if depth:
-                nodes = self.given(name)
-        return next(filter(None, (self._own_kind(part, own, depth - 1) for part in nodes)), "")
 
     @cached_property
     def raised(self) -> list[type[BaseException]]:

@@ -19,7 +19,7 @@ from typing import Any
 from . import derived, value_wire
 from .operations import ABILITIES, BINARY, CHANGES, LOOKS, OPERATIONS, ORDERINGS, UNARY
 from .plain_attributes import CHANGING_METHODS, PREDICATES, READING_METHODS
-from .values import all_plain
+from .values import OpaqueClass, all_plain
 
 _REFLECTED = ("__name__", "__qualname__", "__doc__", "__module__", "__dict__", "__annotations__",
               "__defaults__", "__kwdefaults__", "__wrapped__")  # fmt: skip
@@ -44,6 +44,8 @@ class HandleState:
     `account.balance() - 3`, where an object came in the place of a value. The same object has
     another proxy where it comes from a method.
     """
+    giver = ""
+    """The function that gave it, or what holds it."""
     name = ""
     """The name under which the tests know a function or class."""
     kind = ""
@@ -55,13 +57,11 @@ class HandleState:
         self.token = value_wire.named(token)
         self.abilities = token.partition(".")[2]
         """Its special methods, as a hexadecimal number (`operations.abilities_of`)."""
-        self.plain: dict[str | None, tuple[int, object]] = {}
-        """Use -> (when it was taken, the plain data that answers that use); None: the last use."""
         self.shown: dict[object, Any] = {}
-        """What the object has answered so far where it stands in the place of a value: by position,
-        and by operation (`still`)."""
+        """What the object has answered where it stands in the place of a value, by position and by
+        operation."""
         self.since = 0
-        """When the object began to answer so."""
+        """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False
         """Whether a function gave it by itself, and the tests use nothing of it that only an object
         has."""
@@ -124,6 +124,8 @@ class Handle:
         if not (is_named or name in interface.said):
             raise AttributeError(name)  # A library looks for something.
         value = ask(self, "attribute", name, source=state.known)
+        if name in interface.bounded:  # It is one number, and not two that keep to a bound each.
+            value = _answers(self).setdefault((name, state.line.effects), value)
         if not is_named and callable(value):
             return _method_of_values(self, name, value)
         if state.kind == "class" and name[:1].isupper() and isinstance(value, Handle):
@@ -197,7 +199,8 @@ def is_same(left: object, right: object) -> bool:
     """Return whether both are the same object, or proxies of the same object."""
     if isinstance(left, Handle) and isinstance(right, Handle):
         return state_of(left).token == state_of(right).token
-    return left is right
+    # A class that the solution sent is the class that it stands for.
+    return left == right if OpaqueClass in (type(left), type(right)) else left is right
 
 
 def is_function(handle: Handle) -> bool:
@@ -213,9 +216,8 @@ class Abilities:
     def __call__(self: Any, *arguments: object, **keywords: object) -> object:
         state, extra = state_of(self), (keywords,) if keywords else ()
         if not is_function(self):
-            state.shown = {}
             return ask(self, "call", arguments, *extra, source=state.known)
-        verb = "make" if state.known else "call"
+        verb = "make" if state.known and state.kind == "class" else "call"
         before = len(state.line.handles)
         result = ask(self, verb, arguments, *extra, source=state.name)
         result = state.line.meant(result, state.name)
@@ -294,46 +296,30 @@ class Abilities:
     __set__ = __delete__ = __get__
 
 
-def still(handle: Handle, use: object, answer: Any) -> Any:
-    """Return what an object answers in the place of a value. A value holds still: the same use has
-    the same answer until the solution acts again, if the object is under test, and for any other
-    until the tests act on an object, or the solution gives it again.
-    """
+def _answers(handle: Handle) -> dict[object, Any]:
+    """Return what an object has answered since anything may have changed it."""
     state = state_of(handle)
-    if state.meant:  # It is no value, but what the tests have made and look at.
-        return answer
-    since = state.line.acts if state.known else state.line.changes
-    if state.since != since:
+    if state.since != (since := state.line.changes(state.giver)):
         state.since, state.shown = since, {}
-    return _as_first(handle, state.shown.setdefault(use, answer), answer)
+    return state.shown
 
 
-def _as_first(handle: Handle, first: Any, answer: Any) -> Any:
-    """Return an answer that is the same as the first; of objects, which may say something else each
-    by itself, the first.
+def still(handle: Handle, use: object, answer: Any) -> Any:
+    """Return what an object answers in the place of a value. A value holds still: the first answer
+    to a use counts until something may have changed the object, or the solution gives it again.
     """
-    if first is answer:
-        return answer
-    kind, is_handle = type(answer), isinstance(answer, Handle)
-    if all_plain([first, answer]):
-        same = first == answer or not (first == first or answer == answer)
-    elif same := kind is type(first) and kind in (list, tuple) and len(first) == len(answer):
-        return kind(_as_first(handle, *pair) for pair in zip(first, answer, strict=True))
-    else:
-        same = is_handle == isinstance(first, Handle)
-    if not same:
-        raise refuse(handle, "an answer that changes")
-    return first if is_handle or isinstance(first, derived.Standing) else answer
+    # What the tests have made is no value, but something that they look at.
+    return answer if state_of(handle).meant else _answers(handle).setdefault(use, answer)
 
 
 def _still_items(handle: Handle, iterator: Iterator[object]) -> Iterator[object]:
-    state, most, number = state_of(handle), ("most",), 0
+    most, number = ("most",), 0
     for number, item in enumerate(iterator, 1):
         first = still(handle, number - 1, item)
-        state.shown[most] = max(number, state.shown.get(most, 0))
+        shown = state_of(handle).shown
+        shown[most] = max(number, shown.get(most, 0))
         yield first
-    still(handle, ("len",), number)
-    if number < state.shown.get(most, 0):
+    if number != still(handle, ("len",), number) or number < state_of(handle).shown.get(most, 0):
         raise refuse(handle, "an end that changes")
 
 
@@ -349,25 +335,20 @@ def _item(handle: Any, key: Any) -> object:
     with suppress(IndexError, KeyError, TypeError):
         if items is not None and type(key) is not slice:
             return items[key]
-    if looks_up:
-        raise IndexError(key)
-    place: Any = key if type(key) is int else ("item", repr(key))
-    holds_still = is_value and all_plain([key])
+    answer: Any
     try:
-        answer = forward("getitem", handle, key)
-    except IndexError:
-        if holds_still:
-            still(handle, place, IndexError)
-        raise
-    if not holds_still:
-        return answer
-    if items is None or type(key) not in (int, slice):
-        return still(handle, place, answer)
-    with suppress(IndexError):
-        given: Any = list(answer) if type(key) is slice else answer  # type: ignore[call-overload]
-        shown = list(items)[key]
-        if all_plain([given, shown]) and given != shown:
-            raise refuse(handle, "a part that is another")
+        answer = IndexError(key) if looks_up else forward("getitem", handle, key)
+    except IndexError as error:
+        answer = error
+    if is_value and all_plain([key]) and (items is None or type(key) not in (int, slice)):
+        answer = still(handle, key if type(key) is int else ("item", repr(key)), answer)
+    if isinstance(answer, IndexError):
+        raise answer
+    if items is not None and type(key) in (int, slice):
+        with suppress(IndexError):
+            given, shown = list(answer) if type(key) is slice else answer, list(items)[key]
+            if all_plain([given, shown]) and given != shown:
+                raise refuse(handle, "a part that is another")
     return answer
 
 
@@ -398,10 +379,10 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
             raise refuse(handle, f".{name}")
         asks = name == "pop" or (name in derived.OF_DICTS and (arguments or name != "get"))
         held = as_plain(handle, derived.ALL) if asks else None
-        deeds = line.deeds
+        acts = line.acts
         answer: Any = method(*arguments, **keywords)
         if name == "get":
-            line.deeds = deeds  # It only looks, and so has to say the same again.
+            line.acts = acts  # It only looks, and so has to say the same again.
             answer = still(handle, (name, repr(arguments)), answer)
         agrees = True
         if isinstance(held, list) and name == "pop":
@@ -440,11 +421,9 @@ _REFLECTING = {name: _reflect(name) for name in ("__doc__", "__module__", "__ann
 def _with_abilities(abilities: str) -> Any:
     """Return the class of proxies that has some special methods."""
     number = int(abilities or "0", 16)
-    methods = {
-        name: vars(Abilities).get(name) if number >> place & 1 else None
-        for place, name in enumerate(ABILITIES)
-        if number >> place & 1 or name == "__hash__"
-    }
+    names = {name for place, name in enumerate(ABILITIES) if number >> place & 1}
+    methods = {name: vars(Abilities).get(name) for name in names}
+    methods.setdefault("__hash__", None)
     return type("Handle", (Handle,), {"__slots__": (), **methods, **_REFLECTING})
 
 
@@ -494,10 +473,12 @@ def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
 
 
 def _pair(name: str, left: object, right: object) -> object:
-    """Apply an operation to objects of the solution, or to one that is meant and plain data."""
+    """Apply an operation to objects of the solution, or to one and plain data if it is meant or the
+    tests show that the operator makes objects.
+    """
     handles = [side for side in (left, right) if isinstance(side, Handle)]
-    known = all(state_of(handle).known for handle in handles)
-    if known and (len(handles) == 2 or state_of(handles[0]).meant):
+    known, first = all(state_of(handle).known for handle in handles), state_of(handles[0])
+    if known and (len(handles) == 2 or first.meant or name in first.line.interface.scaling):
         return forward(name, left, right)
     return operate_on_plain(name, handles[0], (left, right))
 
@@ -510,22 +491,15 @@ def as_plain(handle: Handle, operation: str) -> object | None:
     state = state_of(handle)
     if is_function(handle):
         return None
-    line, taken = state.line, state.plain
-    now = line.effects if state.known else line.changes
-    since, plain = taken.get(operation, (-1, None))
-    # Taken once, whatever the use, and kept until the solution runs again; a number or text for
-    # good. An object that answers each comparison anew could be less than one number and more than
-    # another.
-    if since != now:
+    shown, use = _answers(handle), ("plain", operation)
+    # Taken once, whatever the use, and kept until something may change it. An object that answers
+    # each comparison anew could be less than one number and more than another.
+    if use not in shown:
         plain = ask(handle, "as_plain", operation, bool(state.called))
-        plain = None if isinstance(plain, Handle) else plain
-        if plain is not None:
-            since, first = taken.get(None, (-1, None))
-            if since == now or isinstance(first, (int, float, str)):
-                plain = first
-            taken[None] = now, plain
-        taken[operation] = now, plain
-    return plain
+        taken = plain is not None and not isinstance(plain, Handle)
+        shown[use] = shown.setdefault(("plain",), plain) if taken else None
+    answer: object = shown[use]
+    return answer
 
 
 def held(item: object) -> object:
@@ -540,11 +514,9 @@ def has_own(handle: Handle, name: str) -> bool:
 
 
 def _unary(name: str) -> Callable[..., object]:
-    return lambda self, *operands: forward(name, self, *operands)
-
-
-def _look(name: str) -> Callable[..., object]:
-    def look(self: Handle, *operands: object) -> object:
+    def ask_for(self: Handle, *operands: object) -> object:
+        if name not in LOOKS:
+            return forward(name, self, *operands)
         if name == "len" and (items := _collection(self)) is not None:
             return len(items)
         # What stands for a value is as long as what it shows, whatever it says of that.
@@ -552,15 +524,7 @@ def _look(name: str) -> Callable[..., object]:
             return sum(1 for _ in Abilities.__iter__(self))
         return still(self, (name, *operands), forward(name, self, *operands))
 
-    return look
-
-
-def _binary(name: str) -> Callable[[Handle, object], object]:
-    return lambda self, operand: _pair(name, self, operand)
-
-
-def _reflected(name: str) -> Callable[[Handle, object], object]:
-    return lambda self, operand: _pair(name, operand, self)
+    return ask_for
 
 
 def _in_place(name: str) -> Callable[[Handle, object], object]:
@@ -587,15 +551,17 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
 
 
 for _name in (*BINARY, "divmod"):
-    setattr(Abilities, f"__{_name}__", _binary(_name))
+    setattr(Abilities, f"__{_name}__", lambda self, item, *, name=_name: _pair(name, self, item))
     if _name != "add":
-        setattr(Abilities, f"__r{_name}__", _reflected(_name))
+        setattr(
+            Abilities, f"__r{_name}__", lambda self, item, *, name=_name: _pair(name, item, self)
+        )
 for _name in BINARY:
     setattr(Abilities, f"__i{_name}__", _in_place(_name))
 for _name in ORDERINGS:
     setattr(Handle, f"__{_name}__", _ordering(_name))
 for _name in UNARY:
-    setattr(Abilities, f"__{_name}__", _look(_name) if _name in LOOKS else _unary(_name))
+    setattr(Abilities, f"__{_name}__", _unary(_name))
 setattr(Abilities, "__getitem__", _item)  # noqa: B010
 
 

@@ -142,12 +142,12 @@ class TestsLine:
         """The number of requests so far that may have changed something in the solution."""
         self.acts = 0
         """The number of requests so far that made the solution do more than answer a look."""
-        self.deeds = 0
-        """The number of acts so far other than calls of functions with plain data."""
-        self._calls: dict[str, int] = {}
-        """Function -> the number of its calls so far."""
         self._acts = False
         """Whether the present request is an act."""
+        self._calls: dict[str, int] = {}
+        """Function -> the number of its calls so far."""
+        self._giver = ""
+        """The function that has given what the present answer holds."""
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
@@ -180,13 +180,15 @@ class TestsLine:
         if self._broken:
             raise peer.Gone(self._broken)
         self.effects += verb not in _WITHOUT_EFFECT
-        outer, self._source = (self._source, self._acts), source
-        self._acts = verb not in _STILL
+        outer = self._source, self._acts, self._giver
+        self._source, self._acts = source, verb not in _STILL
         self.acts += self._acts
         if verb == "call" and isinstance(source, str):
             self._calls[source] = self._calls.get(source, 0) + 1
-        else:
-            self.deeds += self._acts
+            self._giver = source
+        elif isinstance(target := arguments and arguments[0], value_wire.Ready):
+            asked = self.handles.get(target)
+            self._giver = state_of(asked).giver if isinstance(asked, Handle) else self._giver
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
@@ -196,7 +198,7 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
-            self._source, self._acts = outer
+            self._source, self._acts, self._giver = outer
             # A call that raised may have printed before it did.
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
@@ -206,14 +208,12 @@ class TestsLine:
         errors, answer = [proxies.here(answer, verb)], None  # not kept by its own frame
         raise errors.pop()
 
-    @property
-    def changes(self) -> int:
-        """The number of requests so far that may have changed an object that stands for a value.
-
-        A call of a function for its result is none: a value is afterwards what it was.
+    def changes(self, giver: str) -> int:
+        """Return the number of requests so far that may have changed a value that the function
+        `giver` gave: all acts but its own calls with plain data, after which a value is what it
+        was, unless the tests make such calls in statements of their own.
         """
-        acting = self.interface.acting
-        return self.deeds + sum(self._calls[name] for name in acting & self._calls.keys())
+        return self.acts - (giver not in self.interface.acting) * self._calls.get(giver, 0)
 
     def refuse(self, token: object, use: str) -> BaseException:
         """Note that the test has failed: an object crossed where a value was meant."""
@@ -304,7 +304,7 @@ class TestsLine:
     def _name(self, item: object) -> str:
         """Return the token of an argument that is not plain data."""
         if isinstance(item, Handle):
-            self.deeds += self._acts
+            self.acts += self._acts
             return state_of(item).token
         if isinstance(item, remote_iterators.RemoteIterator):
             return item.ludus_token
@@ -339,7 +339,7 @@ class TestsLine:
             existing = self.handles[name] = self._standing_for(token)
         elif self._acts and isinstance(existing, Handle):
             # Given again, it may have changed, as another list of the same name may have.
-            state_of(existing).plain, state_of(existing).shown = {}, {}
+            state_of(existing).shown = {}
         if token[0] in "hy" and self._source is not False:
             source, interface = self._source, self.interface
             if source is True or source in interface.makers or source in interface.classes:
@@ -353,6 +353,7 @@ class TestsLine:
         if token[0] == "j":
             return remote_iterators.RemoteIterator(self, token, prefetch=self._draws_ahead)
         handle = Handle(self, token)
+        state_of(handle).giver = self._giver
         state_of(handle).kind = "iterator" if token[0] == "y" else ""
         return handle
 

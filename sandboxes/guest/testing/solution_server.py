@@ -56,7 +56,6 @@ class SolutionServer:
         self._lent: dict[int, object] = {}
         """What stands for the tests' own functions and objects, by number."""
         self._tokens: dict[int, str] = {}
-        self._abilities: dict[int, int] = {}
         self.line = peer.Peer(descriptor, self._serve, self._name, self._find, returns_changes=True)
         self._failure: BaseException | None = None
         self._late: dict[int, BaseException] = {}
@@ -96,19 +95,11 @@ class SolutionServer:
             self._objects.append(item)
             token = f"{letter}{number}"
             if letter not in "gw":
-                token += f".{self._abilities_of(item):x}"
+                token += f".{abilities_of(item):x}"
             if letter in "gwy":
                 self.line.ends_later(token)
             self._tokens[id(item)] = token
         return token
-
-    def _abilities_of(self, item: object) -> int:
-        if isinstance(item, type):
-            return abilities_of(item)
-        key = id(type(item))  # of a class that lives as long as the object
-        if key not in self._abilities:
-            self._abilities[key] = abilities_of(item)
-        return self._abilities[key]
 
     def _kind_of(self, item: object) -> str:
         """Return the letter by which the tests' side knows the uses of an object

@@ -77,6 +77,8 @@ class Encoder:
         self._numbers = {id(container): number for number, container in enumerate(self.containers)}
         self._open: set[int] = set()
         """The containers that are made once their parts have been sent."""
+        self._plain: dict[int, object] = {}
+        """What is known to be plain at every depth, by `id`."""
         self._empty: list[int] = []
         """The numbers of the containers that are to be filled."""
         self.name = name
@@ -132,7 +134,7 @@ class Encoder:
         return True
 
     def _open_container(self, item: object, work: list[_Work]) -> None:
-        new_parts = parts_of(item) if id(item) not in self._open else None
+        new_parts = parts_of(item, self._plain) if id(item) not in self._open else None
         if new_parts is None:
             self.tokens.append(self.name(item))
             return

@@ -59,9 +59,8 @@ def fields_of(item: object) -> list[str] | None:
     if type(fields) is not tuple or not 0 < len(fields) <= _MAX_FIELDS:
         return None
     names: list[str] = [name for name in fields if type(name) is str and name.isidentifier()]
-    plain = len(names) == len(fields) == tuple.__len__(item)  # type: ignore[arg-type]
-    plain = plain and all_plain(tuple.__iter__(item))  # type: ignore[arg-type]
-    return names if plain and not any(name.startswith("_") for name in names) else None
+    complete = len(names) == len(fields) == tuple.__len__(item)  # type: ignore[arg-type]
+    return names if complete and not any(name.startswith("_") for name in names) else None
 
 
 _Arguments = Callable[[Any, object], list[object]]
@@ -146,20 +145,27 @@ def check_attributes(attributes: Iterable[object]) -> None:
         raise TypeError("a value whose attributes are objects of the solution")
 
 
-def all_plain(items: Iterable[object]) -> bool:
-    """Return whether values are plain data at every depth."""
-    waiting, seen = list(items), set[int]()
+def all_plain(items: Iterable[object], known: dict[int, object] | None = None) -> bool:
+    """Return whether values are plain data at every depth.
+
+    Args:
+        items: the values.
+        known: what is known to be plain, by `id`; what is found to be so is added.
+    """
+    known = {} if known is None else known
+    waiting, seen = list(items), dict[int, object]()  # An id is an object's while the object lives.
     while waiting:
         item = waiting.pop()
-        if type(item) in BARE or id(item) in seen:
+        if type(item) in BARE or id(item) in seen or id(item) in known:
             continue
-        seen.add(id(item))
+        seen[id(item)] = item
         if isinstance(item, BaseException):  # Its attributes are chosen when it crosses.
             waiting += failures.arguments_of(item)
         elif scalar(item) is NOT_SCALAR:
-            if (parts := parts_of(item)) is None:
+            if (parts := _opened(item)) is None:
                 return False
             waiting += parts[1]
+    known.update(seen)
     return True
 
 
@@ -379,8 +385,18 @@ class comes before the class that it derives from.
 EXACT = {row[1]: row for row in _CONTAINERS}
 
 
-def parts_of(item: object) -> tuple[str, list[object]] | None:
-    """Return the tag and the parts of a value that has any; None for objects."""
+def parts_of(
+    item: object, known: dict[int, object] | None = None
+) -> tuple[str, list[object]] | None:
+    """Return the tag and the parts of a value that has any; None for objects. `known`: what is
+    known to be plain (`all_plain`).
+    """
+    found = _opened(item)
+    return found if not found or found[0] not in "NSx" or all_plain(found[1], known) else None
+
+
+def _opened(item: object) -> tuple[str, list[object]] | None:
+    """Return the tag and the parts of a value, of which some cross only where all parts do."""
     row = EXACT.get(type(item))
     if row is None:
         if is_member(item):
@@ -398,10 +414,10 @@ def _rare_parts(item: object) -> tuple[str, list[object]] | None:
         return "X", failures.parts_of(item, all_plain)
     if _is_numpy(item, "ndarray") or _is_numpy(item, "generic"):
         return _array_parts(item)
-    if type(item) is SimpleNamespace and all_plain(vars(item).values()):
+    if type(item) is SimpleNamespace:
         return "S", [part for pair in vars(item).items() for part in pair]
     path, arguments = made_from(item)
-    return ("x", [path, *arguments]) if path and all_plain(arguments) else None
+    return ("x", [path, *arguments]) if path else None
 
 
 _OF_MEMBERS: dict[type, Callable[[Any], object]] = {

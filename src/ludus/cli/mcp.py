@@ -15,6 +15,7 @@ import tyro
 from ludus.envs.serving.mcp_server import LIMITS, McpEnv
 from ludus.errors import ConfigError
 from ludus.secret import NO_SECRET
+from ludus.wire.address import is_loopback
 from ludus.wire.server import DEFAULT_PORT, HttpServer
 
 from .arguments import Flag, Token, VerbHelp, parse
@@ -22,7 +23,6 @@ from .sessions import named
 from .signals import listening
 
 PATH = "/mcp"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_BODY_BYTES = 4 << 20
 """The most bytes of a client's message, as in the MCP SDK."""
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         ),
     )
     token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
-    if options.http and options.host not in LOOPBACK and not token:
+    if options.http and not is_loopback(options.host) and not token:
         raise ConfigError(
             f"--host {options.host} is not loopback: set LUDUS_TOKEN to what clients must send"
         )

@@ -10,7 +10,13 @@ from typing import Annotated
 import tyro
 
 from ludus.errors import MissingExtra
-from ludus.trainer.recipes.recipe import load_recipe, policy_names, read_policy, recipe_names
+from ludus.trainer.recipes.recipe import (
+    Recipe as Checked,
+    load_recipe,
+    policy_names,
+    read_policy,
+    recipe_names,
+)
 from ludus.trainer.settings.data import STRENGTHS
 
 from .arguments import Action, VerbHelp, parse, run_action
@@ -109,7 +115,7 @@ def show(arguments: Sequence[str]) -> int:
     print(f"{recipe.name}: {recipe.summary}\nsource: {recipe.source}\n")
     rows = {
         key: value
-        for key, value in _differences().effective(recipe).items()
+        for key, value in _effective(recipe).items()
         if key not in ("name", "summary", "source")
     }
     width = max(len(key) for key in rows)
@@ -125,7 +131,7 @@ def check_recipe(name: str) -> None:
         UnknownRecipe: no recipe has that name.
         ConfigError: the file is none of a recipe, or an option does not exist.
     """
-    _differences().effective(load_recipe(name))
+    _effective(load_recipe(name))
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,18 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "(none)" if value == "" else str(value)
+
+
+def _effective(recipe: Checked) -> dict[str, object]:
+    """Return every setting of a recipe, whose functions read only what a run makes for them."""
+    differences = _differences()
+    from ludus.trainer.learning.credit import refuse_unmet
+
+    algorithm = differences.resolve(recipe, max_tokens=1)
+    tracked = recipe.sampling.tracker is not None
+    refuse_unmet(algorithm, values="values" in algorithm.needs, tracked=tracked)
+    settings: dict[str, object] = differences.effective(recipe)
+    return settings
 
 
 def _differences() -> ModuleType:

@@ -40,7 +40,7 @@ class ScoreOptions:
     """The verifier's name, as ludus list shows it; or a file whose rows each name their own."""
 
     gold: str | None = None
-    """The reference answer."""
+    """The reference answer; a verifier that compares with none needs --answer alone."""
 
     answer: str | None = None
     """What the policy wrote."""
@@ -119,11 +119,13 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--out {options.out}: is for a file of answers; name one with --file")
     if options.image:
         return score_images(options, settings)
-    if options.gold is None or options.answer is None:
+    if options.answer is None:
         raise ConfigError("score needs --gold and --answer, or --image, --file or --check-golds")
     if options.explain:
         if options.verifier != "maths":
             raise ConfigError(f"--explain is for the verifier 'maths', not {options.verifier!r}")
+        if options.gold is None:
+            raise ConfigError("--explain needs --gold and --answer")
         steps = explain(options.gold, options.answer, prompt=options.prompt, **settings)
         Console().print(render(steps), soft_wrap=True)
         return 0
@@ -168,10 +170,12 @@ def _show_verdict(verdict: Verdict, *, as_json: bool) -> int:
     """Print a verdict; returns 1 where the answer has no reward, else 0."""
     if as_json:
         fields = {"status": verdict.status, "reward": verdict.reward, "detail": verdict.detail}
-        print(json.dumps({**fields, "metrics": verdict.metrics}))
+        print(json.dumps({**fields, "metrics": verdict.metrics, "parts": verdict.parts}))
     else:
         worth = f"reward {verdict.reward:g}" if verdict.reward is not None else str(verdict.status)
-        print(f"{worth}: {escaped(verdict.detail)}")
+        print(": ".join(filter(None, [worth, escaped(verdict.detail)])))
+        for name, (value, weight) in verdict.parts.items():
+            print(f"  {escaped(name)} {value:g}, weight {weight:g}")
     return 0 if verdict.ok else 1
 
 

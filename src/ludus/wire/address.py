@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import math
 import os
 import socket
 import stat
@@ -137,14 +138,34 @@ def format_served(name: str, arguments: Mapping[str, Any]) -> str:
     'me/echo-v0?n=2&word=a%20b&digits=%2212%22'
     >>> parse_served(_)
     ('me/echo-v0', {'n': 2, 'word': 'a b', 'digits': '12'})
+
+    Raises:
+        ConfigError: a number is not finite. JSON has none, and it would be read as no value.
     """
     written: list[str] = []
     for key, value in arguments.items():
         # What would not be read back as the same text is written as JSON.
         is_plain = isinstance(value, str) and read_value(value) == value
+        if not is_finite(value):
+            raise ConfigError(
+                f"{name}: argument {key!r} holds a number that is not finite, got {value!r:.80}"
+            )
         text = value if is_plain else msgspec.json.encode(value).decode()
         written.append(f"{quote(key)}={quote(text, safe='')}")
     return f"{name}?{'&'.join(written)}" if written else name
+
+
+def is_finite(value: object) -> bool:
+    """Whether a value of plain data holds no NaN and no infinity, however deep.
+
+    >>> is_finite({"rates": [0.5, float("nan")]})
+    False
+    """
+    if isinstance(value, Mapping):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

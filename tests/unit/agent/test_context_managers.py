@@ -34,13 +34,13 @@ from ludus.agent.context import (
     Summarize,
 )
 from ludus.agent.context.memagent import split_text
-from ludus.agent.context.protocol import tagged
+from ludus.agent.context.protocol import History, tagged
 from ludus.agent.images import PlacedImage
 from ludus.agent.parsing import HermesFormat
 from ludus.envs import EnvSession, TextEnv, tool
 from ludus.envs.protocol import Reset, Step
 from ludus.errors import ConfigError, RemoteError
-from ludus.messages import Message, user
+from ludus.messages import Message, assistant, user
 from ludus.trainer.models.tiny import build_tokenizer
 
 END = "<|im_end|>"
@@ -325,6 +325,14 @@ async def test_agent_fold_pays_for_a_directive_that_cannot_be_read(bad: str) -> 
     _, prompts, env = await run(FoldSteps("Fold."), "a", compress(1, 1, "one") + "b", bad + "c")
     assert "Step 1: one\nStep 2: (nothing was kept)" in prompts[3]
     assert env.heard[2] == "c"
+
+
+@pytest.mark.parametrize("bad", ['{"a": ' + "[" * 20_000, "\ud800"], ids=["nested", "half a pair"])
+def test_agent_fold_raises_at_nothing_that_a_policy_writes(bad: str) -> None:
+    manager = FoldSteps("Fold.").begin()
+    history = History((user("begin"), assistant("a"), user("b")), (1,))
+    assert manager.hear(f"<compress>{bad}</compress>c", history) == "c"
+    assert manager.opens([], history)[0].text == "Fold.\nStep 1: (nothing was kept)"
 
 
 # --- memagent -------------------------------------------------------------------------------------

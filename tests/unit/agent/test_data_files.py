@@ -159,6 +159,18 @@ def test_a_file_tells_what_was_left_out_and_repeats_nothing(tmp_path: Path) -> N
         load_items(write(tmp_path / "c.jsonl", []), ConversationReader(tmp_path).read)
 
 
+def test_a_whole_number_that_no_file_can_keep_leaves_its_row_out(tmp_path: Path) -> None:
+    call = {"function": {"name": "f", "arguments": {"x": 2**70}}}
+    rows = [
+        {"messages": [U, A]},
+        {"messages": [U, {"role": "assistant", "tool_calls": [call]}]},
+        {"messages": [U, A], "tools": [{"name": "f", "parameters": {"maximum": 2**70}}]},
+    ]
+    loaded = load_items(write(tmp_path / "a.jsonl", rows), ConversationReader(tmp_path).read)
+    assert (len(loaded.items), loaded.rows) == (1, 3)
+    assert loaded.unusable == {"with a whole number that does not fit 64 bits": 2}
+
+
 def test_json_and_parquet_are_read_like_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +264,7 @@ BAD_PAIRS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": "q", "answers": ["4", "5", "6"], "ranks": [1, 2, 3]}, "with 3 answers"),
     ({"prompt": "q", "answers": ["4", "5"], "ranks": [1]}, "with 2 answers and 1 ranks"),
     ({"prompt": "q", "answers": ["4", "5"], "ranks": [1, None]}, "rank that is no number"),
+    ({"prompt": "q", "answers": ["4", "5"], "ranks": [1, 10**400]}, "rank that is no number"),
     ({"chosen": "4", "rejected": "5"}, "without a prompt"),
     ({"prompt": "q", "chosen": "", "rejected": "5"}, "an empty turn"),
     ({"prompt": "q", "chosen": [], "rejected": [A]}, "without a turn of the assistant"),

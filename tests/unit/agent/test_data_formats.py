@@ -47,6 +47,7 @@ def told(messages: list[Message]) -> list[tuple[str, str]]:
             [("system", "be kind"), ASKED, SAID],
         ),
         ({"conversation": [user("hi"), assistant("yo")]}, [ASKED, SAID]),
+        ({"messages": [user("hi"), assistant("yo", tool_calls=float("nan"))]}, [ASKED, SAID]),
         (
             {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}]},
             [ASKED, SAID],
@@ -75,6 +76,18 @@ def test_conversations(row: dict[str, Any], expected: list[tuple[str, str]]) -> 
         ({"text": "The sky is blue."}, "of plain text: a policy learns turns"),
         ({"segments": [{"label": True, "text": "a"}]}, "of plain text"),
         ({"prompt": [user("hi")]}, "without an answer to learn: its columns are prompt"),
+        (
+            {"messages": [user("hi"), assistant("yo", tool_calls=3)]},
+            "with tool_calls that are a int, not a list",
+        ),
+        (
+            {"messages": [user("<image>"), assistant("yo")], "images": ["a\x00b"]},
+            "embedded null byte",
+        ),
+        (
+            {"messages": [user("<image>"), assistant("yo")], "images": ["data:image/png;base64,é"]},
+            "with images that are gone: a data: URL is not base64",
+        ),
         ({"chats": []}, "its columns are chats. Say what they are, such as --fields messages=NAME"),
         (
             {"messages": [{"speaker": "agent", "text": "yo"}]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -197,9 +198,12 @@ def test_the_journal_keeps_whole_rows_whatever_happens(
         ("0", [1, 2]), ("1", [1, 2]), ("2", [2, 1]),
     ]  # fmt: skip
     again.add(row("3"))
+    again.add(row("0", label=(2, 1)))  # now the last
     assert again.undo("bob") == ""
+    assert again.undo("ann") == "0"
     assert again.undo("ann") == "3"
-    assert [each.item for each in LabelJournal(path).rows.values()] == ["0", "1", "2"]
+    again.add(row("0"))
+    assert [each.item for each in LabelJournal(path).rows.values()] == ["1", "2", "0"]
 
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
@@ -213,7 +217,7 @@ def test_the_journal_keeps_whole_rows_whatever_happens(
         for _ in range(2):  # what is not on the disk is not taken for kept
             with pytest.raises(SaveFailed, match="No space left"):
                 again.add(row("0", label=(2, 1)))
-    assert [each.item for each in LabelJournal(path).rows.values()] == ["0", "1", "2"]
+    assert [each.item for each in LabelJournal(path).rows.values()] == ["1", "2", "0"]
     path.write_text("not json\n")
     with pytest.raises(ConfigError, match="line 1, is no label"):
         LabelJournal(path)
@@ -265,6 +269,18 @@ async def enter(client: TestClient[Any, Any], server: LabelServer, name: str) ->
     client.session.cookie_jar.clear()
     answer = await client.get("/", params={"token": server.tokens[name]})
     assert answer.status == 200
+
+
+async def test_a_cookie_of_any_bytes_is_a_strangers(
+    client: tuple[TestClient[Any, Any], LabelServer],
+) -> None:
+    asked, _ = client
+    reader, writer = await asyncio.open_connection("127.0.0.1", asked.port)
+    head = f"GET /api/item HTTP/1.1\r\nHost: 127.0.0.1:{asked.port}\r\nConnection: close\r\n"
+    writer.write(head.encode() + b'Cookie: ludus_label="\xff\xfe"\r\n\r\n')
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    assert answer.split()[1] in (b"401", b"403")
 
 
 async def test_a_label_is_kept_in_the_order_of_the_source(

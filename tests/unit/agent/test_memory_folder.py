@@ -87,6 +87,10 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
 
 def test_a_folder_is_no_file() -> None:
     files = folder()
+    run(files, "create", path="/memories/a", file_text="")
+    run(files, "create", path="/memories/b", file_text="")
+    with pytest.raises(ToolError, match="is a file"):
+        run(files, "rename", old_path="/memories/a", new_path="/memories/b/c")
     run(files, "create", path="/memories/sub/b", file_text="")
     with pytest.raises(ToolError, match="is a folder"):
         run(files, "create", path="/memories/sub", file_text="")

@@ -76,6 +76,10 @@ class LeaksInBriefing(Double):
         return observation, {"briefing": Briefing(system_prompt=f"Say {self.gold()}.", max_turns=2)}
 
 
+class Misspelt(Double):
+    max_turn = 3
+
+
 class KeepsState(Double):
     played = 0
 
@@ -235,6 +239,7 @@ class TasksInAList(Double):
         (CountsItsSteps, "replay", r"differs at step 1: info\['steps'\] = \d+ against .* = 2;"),
         (TasksInAList, "tasks", r"tasks\('train'\) must return a TaskSet.*got \['a'\]"),
         (SecretInfo, "json", r"info\['object'\] is a object"),
+        (Misspelt, "briefing", "nothing reads 'max_turn'; did you mean 'max_turns'"),
         (SilentTool, "briefing", "'help_me' has no description"),
         (NothingShown, "types", "shows nothing"),
         (WrongReward, "types", "must be a number or a Verdict"),

@@ -39,6 +39,12 @@ class Pairwise:
         return [self.score(sample) for sample in samples]
 
 
+@pytest.mark.parametrize("response", [3, None, ["42"], [{"role": "assistant"}]])
+def test_a_response_of_another_type_is_named(response: Any) -> None:
+    with pytest.raises(TypeError, match="response must be a text or a list of Message, got "):
+        Sample(response=response)
+
+
 @pytest.mark.parametrize("verifier", [sound, sound_and_async, Pairwise(), Pairwise, "exact"])
 def test_sound_verifiers_pass(verifier: Any) -> None:
     report = check_verifier(verifier, cases=RIGHT)

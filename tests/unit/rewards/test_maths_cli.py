@@ -29,6 +29,22 @@ def test_one_answer_is_scored(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("reward 1")
 
 
+def test_a_gold_may_be_left_out_where_the_verifier_needs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lengths.py").write_text(
+        "import ludus\n\n@ludus.verifier('me/lengths')\ndef lengths(sample):\n"
+        "    return ludus.Verdict.of(0.5, parts={'short': (1.0, 0.5)})\n"
+    )
+    verb = ["--import", str(tmp_path / "lengths.py"), "score", "me/lengths", "--answer", "x"]
+    assert main(verb) == 0
+    assert capsys.readouterr().out == "reward 0.5\n  short 1, weight 0.5\n"
+    assert main([*verb, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"] == {"short": [1.0, 0.5]}
+    assert main(["score", "maths", "--answer", "1"]) == 1
+    assert capsys.readouterr().out.startswith("invalid: ")
+
+
 def test_a_near_miss_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "math", "--gold", "1", "--answer", "1"]) == 2
     said = capsys.readouterr().err.strip()
@@ -133,6 +149,7 @@ def test_golds_with_a_problem_are_listed_with_row_and_advice(
     ("arguments", "said"),
     [
         ([], "--gold and --answer"),
+        (["--answer", "1", "--explain"], "--gold and --answer"),
         (["--file", "no/such/file"], "cannot read"),
         (["--gold", "1", "--answer", "1", "--set", "presett=1"], "presett"),
     ],

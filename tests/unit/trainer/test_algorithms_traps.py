@@ -164,6 +164,8 @@ def test_bad_options_are_refused_with_their_value() -> None:
         A.ppo_clip_loss(*arguments, agg="fixed_length")
     with pytest.raises(ValueError, match="agg='mean' is not one of token_mean"):
         A.ppo_clip_loss(*arguments, agg="mean")
+    with pytest.raises(ValueError, match="no rollout of the solver"):
+        A.ssp_proposer_rewards(torch.zeros(2, 0), torch.tensor([True, False]))
     with pytest.raises(ValueError, match="the tree has a circle"):
         A.tree_values(torch.zeros(2), torch.tensor([1, 0]))
     with pytest.raises(ValueError, match="3 prompts asked for, but only 1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,26 @@ def test_every_claim_can_be_run_and_has_a_criterion(claims: Any) -> None:
         assert f"def {function}(seed: int, scale: float)" in source
         assert each.checks
         assert len({check.key for check in each.checks}) == len(each.checks)
+
+
+def test_the_numbers_beside_the_page_are_of_every_claim_and_check(claims: Any) -> None:
+    kept = json.loads(claims.NUMBERS.read_text(encoding="utf-8"))
+    assert list(kept) == [each.name for each in claims.CLAIMS]
+    for each in claims.CLAIMS:
+        assert set(kept[each.name]["checks"]) == {check.key for check in each.checks}
+        assert all(len(values) == claims.SEEDS for values in kept[each.name]["checks"].values())
+
+
+def test_the_page_has_the_verdicts_of_the_numbers_beside_it(claims: Any) -> None:
+    page, kept = claims.PAGE.read_text(), json.loads(claims.NUMBERS.read_text())
+    for each in claims.CLAIMS:
+        for check in each.checks:
+            (line,) = [
+                line
+                for line in page.partition(f"\n## {each.name.replace('_', ' ').capitalize()}\n")[2]
+                .partition("\n## ")[0]
+                .splitlines()
+                if line.startswith(f"| {check.says} |")
+            ]
+            verdict = claims.verdict_of(check, kept[each.name]["checks"][check.key])
+            assert line.endswith(f"| {verdict} |"), line

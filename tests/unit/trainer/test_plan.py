@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from ludus.agent.context import ContextSettings
 from ludus.cli.main import main
@@ -256,6 +258,24 @@ async def test_a_plan_refuses_what_the_run_would_refuse(
     with pytest.raises(Exception, match=told):
         await make_plan(replace(config(model, tmp_path), **changes))
     assert list(tmp_path.iterdir()) == []
+
+
+def lone_advantages(rewards: Tensor, group: Tensor) -> Tensor:
+    return rewards
+
+
+async def test_a_tensor_that_no_run_makes_is_refused_before_a_model_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lone", sys.modules[__name__])
+    (tmp_path / "own.toml").write_text(
+        'base = "grpo"\nname = "own"\n[algorithm]\nadvantage = "lone:lone_advantages"\n'
+    )
+    own = str(tmp_path / "own.toml")
+    with pytest.raises(ConfigError, match="needs group, which this trainer does not compute"):
+        await make_plan(replace(config(tmp_path / "no-model", tmp_path), recipe=own))
+    assert main(["recipes", "show", own]) == 2
+    assert "needs group, which" in capsys.readouterr().err
 
 
 def test_the_command_prints_the_plan(

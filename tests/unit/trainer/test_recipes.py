@@ -490,6 +490,7 @@ def test_settings_in_conflict_are_refused_with_the_reason(
         ({"updates": {"zzz": 1}}, r"`zzz` - at `\$.updates`; known: epochs, splits"),
         ({"sampling": {"group_size": "many"}}, r"Expected `int`, got `str`"),
         ({"algorithm": {"loss": "kimi_loss"}}, "kimi_loss needs the option tau"),
+        ({"algorithm": {"loss_options": {"eps_high": float("nan")}}}, "eps_high must be a number"),
     ],
 )
 def test_mistakes_are_named_with_what_would_work(
@@ -523,7 +524,7 @@ def loss_of_tokens(
 
 RETURNING: dict[str, Callable[..., object]] = {
     "nothing": lambda rewards, groups: None,
-    "late": late,
+    "late": lambda rewards, groups: late(rewards, groups),
     "rows": lambda rewards, groups, mask: rewards,
     "few": lambda rewards, groups: rewards[1:],
     "loss_of_tokens": loss_of_tokens,
@@ -552,6 +553,14 @@ def test_what_a_function_of_ones_own_returns_is_told_with_what_it_must_be(
     called: Callable[..., object] = made.loss if place == "loss" else made.advantages
     with pytest.raises(ConfigError, match=told):
         called(inputs)
+
+
+def test_a_function_that_is_no_plain_def_is_refused_before_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "own", cast(ModuleType, SimpleNamespace(late=late)))
+    with pytest.raises(ConfigError, match="own:late must be a plain def"):
+        resolve(load_recipe("rloo", {"algorithm": {"advantage": "own:late"}}))
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from ludus.wire.address import check_host, parse_served, read_value, told_arguments
+from ludus.errors import ConfigError
+from ludus.wire.address import check_host, format_served, parse_served, read_value, told_arguments
 from ludus.wire.faults import Refused
 
 
@@ -20,6 +23,12 @@ def test_a_value_that_json_cannot_read_is_text() -> None:
     for text in (deep, "NaN", "1e999", "\ud800"):
         assert read_value(text) == text
     assert parse_served(f"me/env-v0?x={deep}") == ("me/env-v0", {"x": deep})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], {"a": [math.nan]}])
+def test_a_number_that_no_address_can_hold_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"me/env-v0: argument 'rate' holds a number that is not"):
+        format_served("me/env-v0", {"n": 2.5, "rate": value})
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:80", "127.0.0.2:1", "[::1]:80"])

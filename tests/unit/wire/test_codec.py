@@ -51,6 +51,12 @@ def test_malformed_bytes_are_told_from_a_wrong_shape(data: bytes, code: str) -> 
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("format", Format)
+def test_an_empty_body_is_called_empty(format: Format) -> None:
+    with pytest.raises(Refused, match="the body is empty"):
+        decode(b"", Point, format)
+
+
 def test_formats_are_read_from_headers() -> None:
     assert format_of("application/json; charset=utf-8") is Format.JSON
     assert format_of("application/x-msgpack") is Format.MSGPACK

@@ -181,12 +181,17 @@ def ssp_proposer_rewards(solved: Tensor, verified: Tensor) -> Tensor:
     question not verified.
 
     Args:
-        solved: [B, K] in {0, 1}, of the solver's rollouts on each question.
+        solved: [B, K] in {0, 1}, of the solver's rollouts on each question; K is at least 1.
         verified: [B] bool.
+
+    Raises:
+        ValueError: the solver has no rollout, so that nothing is known of the questions.
 
     Source: search self-play, by its description: a zero-sum game of proposer and solver.
 
     >>> ssp_proposer_rewards(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([True]))
     tensor([0.7500])
     """
+    if not solved.shape[-1]:
+        raise ValueError(f"solved has no rollout of the solver: its shape is {[*solved.shape]}")
     return torch.where(verified.bool(), 1 - floating(solved).mean(-1), 0.0)
