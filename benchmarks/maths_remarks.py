@@ -47,7 +47,7 @@ def _said(pattern: str, claimed: str, other: str, rng: random.Random) -> str:
 
 
 def _behind(response: str, remark: str, rng: random.Random) -> str:
-    if remark.startswith(","):
+    if remark.startswith((",", ";")):
         return response.rstrip(".。 ") + remark
     return response + rng.choice([" ", "\n\n"]) + remark
 

@@ -60,12 +60,41 @@ _JOINTS: dict[str, Callable[[str, str], str]] = {
 _VEINTI = dict(zip(range(22, 30), ["veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete", "veintiocho", "veintinueve"], strict=True))  # fmt: skip
 
 
+# How a language joins (a number, its size, the rest): the words of one hundred and one thousand,
+# the other hundreds where they are words of their own, and what stands between the parts.
+_LARGE = {
+    "English": ("one hundred", "one thousand", "{} hundred", "{} thousand", " and ", " "),
+    "German": ("hundert", "tausend", "{}hundert", "{}tausend", "", ""),
+    "French": ("cent", "mille", "{} cent", "{} mille", " ", " "),
+    "Spanish": ("ciento", "mil", "doscientos trescientos cuatrocientos quinientos seiscientos "
+                "setecientos ochocientos novecientos", "{} mil", " ", " "),
+    "Portuguese": ("cento", "mil", "duzentos trezentos quatrocentos quinhentos seiscentos "
+                   "setecentos oitocentos novecentos", "{} mil", " e ", " "),
+    "Italian": ("cento", "mille", "{}cento", "{}mila", "", ""),
+    "Russian": ("сто", "тысяча", "двести триста четыреста пятьсот шестьсот семьсот восемьсот "
+                "девятьсот", "{} тысяч", " ", " "),
+}  # fmt: skip
+
+
 def worded(number: int, language: str) -> str:
-    """Return a number from 0 to 69 in the words of a language.
+    """Return a number from 0 to 999,999 in the words of a language; its rest below a hundred is
+    from 0 to 69.
 
     >>> worded(31, "English"), worded(31, "German"), worded(22, "Spanish")
     ('thirty-one', 'einunddreißig', 'veintidós')
+    >>> worded(1234, "German"), worded(250_000, "French")
+    ('tausendzweihundertvierunddreißig', 'deux cent cinquante mille')
     """
+    for size, place in ((1000, 1), (100, 0)):
+        many, rest = divmod(number, size)
+        if many:
+            one, several, joint = (_LARGE[language][at + place] for at in (0, 2, 4))
+            words = several.split(" ")
+            said = (
+                one if many == 1 else several.format(worded(many, language))
+                if "{}" in several else words[many - 2]
+            )  # fmt: skip
+            return f"{said}{joint}{worded(rest, language)}" if rest else said
     counting = _COUNTING[language].split()
     if number <= 20:
         return counting[number]
@@ -103,7 +132,8 @@ def counts(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield counts in words; the same words with another gold are not paid."""
     for _ in range(count):
         language = rng.choice([*_COUNTS, "English", "English"])
-        number = rng.randrange(2, 61)
+        # Of a large number the thousands end in no one, which has forms of its own.
+        number = rng.choice((0, 100, 300, 2000, 12_700, 250_000)) + rng.randrange(2, 61)
         phrase = worded(number, language)
         response = rng.choice(_COUNTS[language]).replace("#", phrase)
         law = "counts in words" if language == "English" else "counts in words, other languages"
@@ -128,6 +158,34 @@ def digits_beside_words(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("digits beside words", "", str(number), response, True)
         for other in (2, 3):
             yield Row("words beside digits", "", str(other), response, False)
+
+
+_VALUES_IN_WORDS = (
+    # (sentence with another number in digits, the least value that is put so)
+    ("After @ have gone over the counter, the baker still has # of them on the shelf.", 13),
+    ("5x = @, therefore x is #.", 2), ("With @ s gone it has travelled # metres.", 2),
+    ("2a = @, folglich ist a gleich #.", 2), ("Nach @ Minuten sind noch # Schüler da.", 13),
+    ("Comme 3x = @, x vaut #.", 2), ("Con @ cifras se forman # números.", 13),
+    ("Dopo @ minuti ne restano # sul tavolo.", 13), ("Depois de @ dias sobram # reais.", 13),
+)  # fmt: skip
+_SPEAKS = dict(
+    zip(
+        _VALUES_IN_WORDS,
+        ("English", "English", "English", "German", "German", "French", "Spanish", "Italian",
+         "Portuguese"),
+        strict=True,
+    )
+)  # fmt: skip
+
+
+def values_in_words(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield closing sentences with a value in words behind another number in digits."""
+    for _ in range(count):
+        shape = rng.choice(_VALUES_IN_WORDS)
+        number, other = rng.sample(range(shape[1], 61), 2)
+        said = shape[0].replace("#", worded(number, _SPEAKS[shape])).replace("@", str(other))
+        for gold, paid in ((number, True), (other, False)):
+            yield Row("values in words", "", str(gold), f"We add up.\n\n{said}", paid)
 
 
 # --- decimal marks ---
@@ -268,6 +326,30 @@ def counted_nouns(rng: random.Random, count: int) -> Iterator[Row]:
                       f"So there are {in_order}.", f"\\boxed{{\\text{{{in_order}}}}}"):  # fmt: skip
             yield Row("two counts", both, f"{first}, {second}", shape, True)
             yield Row("two counts, other value", both, f"{first}, {second + 1}", shape, False)
+
+
+_OF_A_NAME = (
+    # (question, name that is asked, another name)
+    ("What is the perimeter of the rectangle?", "perimeter", "area"),
+    ("Find the volume of the box.", "volume", "surface area"),
+    ("What simple interest does the money earn?", "interest", "final balance"),
+    ("Determine the mean of the data.", "mean", "median"),
+)
+_OF_NAMES = (
+    "So we have a {0} of {1} and a {2} of {3}.", "It has a {2} of {3} and a {0} of {1}.",
+    "So the result is a {0} of {1}, with a {2} of {3}.", "That makes {1} of {0} and {3} of {2}.",
+    "So there is {1} in {0} on top of the rest, for a {2} of {3}.",
+)  # fmt: skip
+
+
+def quantities_of(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield two values that are said to be of names, of which the question asks for one."""
+    for _ in range(count):
+        prompt, asked, other = rng.choice(_OF_A_NAME)
+        first, second = rng.sample(range(2, 999), 2)
+        response = "We add up.\n\n" + rng.choice(_OF_NAMES).format(asked, first, other, second)
+        yield Row("quantities of", prompt, str(first), response, True)
+        yield Row("quantities of, other name", prompt, str(second), response, False)
 
 
 _KINDS = (
@@ -698,10 +780,83 @@ def counters(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, "", str(value), shape.format(f"{value}{words}"), paid)
 
 
+_APART = (
+    "Adding the equations gives 2x = {0}, so x = {1}. The second one says y = {2} − {3} = {4}.",
+    "From the first, x = {0} − {1} = {1}. Hence y = {4}.\n\nCheck: {1} + {4} = {5} ✔",
+    "x: ({1} + {1})/2 = {1}\n\ny: {4}\n\nThat is all there is to it.",
+)
+_BOXES = ("Quotient: $\\boxed{{{0}}}$, remainder: $\\boxed{{{1}}}$",
+          "The quotient is \\boxed{{{0}}} and the remainder is \\boxed{{{1}}}.")  # fmt: skip
+
+
+def apart(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield the values of a pair that a text works out or boxes one by one; the pair in the other
+    order is not paid.
+    """
+    system = "Solve the system x + y = 9, x - y = 3. Give (x, y)."
+    division = "Divide 43 by 8 with remainder and give (quotient, remainder)."
+    for _ in range(count):
+        x, y, z = rng.sample(range(2, 60), 3)
+        response = rng.choice(_APART).format(2 * x, x, y + z, z, y, x + y)
+        for gold, paid in ((f"({x}, {y})", True), (f"({y}, {x})", False), (f"({x}, {z})", False)):
+            yield Row("letters apart", system, gold, response, paid)
+            boxes = rng.choice(_BOXES).format(x, y)
+            yield Row("boxes in turn", division, gold, boxes, paid)
+
+
+_LINES = (
+    "The slope is {a}. In standard form the line reads {a}x − y = {b}.",
+    "y = {a}x − {b}. It crosses the other axis at {b}.",
+    "So {a}x − y = {b}, because the slope is {a}.", "This gives y + {b} = {a}x.",
+)  # fmt: skip
+
+
+def lines_asked(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield equations of a line in any form, where the question asks for one."""
+    for _ in range(count):
+        a, b = rng.sample(range(2, 20), 2)
+        response = "We take two points.\n\n" + rng.choice(_LINES).format(a=a, b=b)
+        prompt = "Find the equation of the line through the two points."
+        yield Row("lines asked", prompt, f"y = {a}x - {b}", response, True)
+        yield Row("lines asked, other line", prompt, f"y = {a}x - {b + 1}", response, False)
+
+
+def constants(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield general solutions with any names of their two constants; a solution with one constant
+    is not the general one.
+    """
+    for _ in range(count):
+        one, two = rng.sample("abABcpqrCD", 2)
+        k = rng.randrange(2, 9)
+        prompt, gold = "Find the general solution.", f"y = (C_1 + C_2 x)e^{{{k}x}}"
+        shape = "General solution: $y = {0}\\,e^{{{k}x}} + {1}x\\,e^{{{k}x}}$, where ${0}, {1} \\in \\mathbb{{R}}$."
+        yield Row("constants", prompt, gold, shape.format(one, two, k=k), True)
+        yield Row("constants, one", prompt, gold, shape.format(one, one, k=k), False)
+        yield Row("constants, other", prompt, gold, shape.format(one, two, k=k + 1), False)
+
+
+_MONEY = {
+    "dollars and {} cents": "So the account stands at {}.",
+    "Euro und {} Cent": "Auf dem Sparbuch liegen {}.", "euros et {} centimes": "Il reste donc {}.",
+}  # fmt: skip
+
+
+def money(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield amounts in two units of money."""
+    for _ in range(count):
+        unit, sentence = rng.choice([*_MONEY.items()])
+        whole, cents = rng.randrange(2, 2000), rng.randrange(10, 100)
+        response = "We add up.\n\n" + sentence.format(f"{whole} {unit.format(cents)}")
+        sign = "$" if "dollar" in unit else "€"
+        yield Row("money", "", f"{sign}{whole}.{cents}", response, True)
+        yield Row("money, other amount", "", f"{sign}{cents}", response, False)
+
+
 DRAWS = (
-    counts, digits_beside_words, decimal_marks, shares, joined_lists, counted_nouns, asked_kinds,
+    counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
+    quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
-    headed_values,
+    headed_values, apart, lines_asked, constants, money,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -27,7 +27,7 @@ from importlib import import_module
 
 import msgspec
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, error_text
 from ludus.isolation.frames import FAILED, BadFrame, Line, LineClosed, pack
 from ludus.isolation.part import Answer, WorkerPart, WorkerSpec
 from ludus.isolation.spawning import Death, OwnedProcess, Template
@@ -576,7 +576,7 @@ class ScorerPart(WorkerPart):
         except RecursionError:
             report["limit"] = "recursion depth"
         except Exception as error:  # a boundary: a bug in the scorer becomes data
-            report["error"] = f"{type(error).__name__}: {error}"[:2000]
+            report["error"] = f"{type(error).__name__}: {error_text(error)}"[:2000]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0.0)
         self._is_damaged = "limit" in report

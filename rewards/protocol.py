@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from ludus.errors import InvalidScore, RemoteError, RewardUnavailable
+from ludus.errors import InvalidScore, RemoteError, RewardUnavailable, error_text
 from ludus.messages import ImagePart, Message, assistant
 from ludus.thoughts import AUTO, MARK, MARKS, NONE, apart
 from ludus.verdict import Verdict
@@ -233,12 +233,12 @@ def failed(name: str, error: BaseException) -> Verdict:
     """Return the verdict for an exception that the verifier `name` raised."""
     if isinstance(error, RewardUnavailable):
         return error.verdict
+    description = f"{type(error).__name__}: {error_text(error)}"
     if isinstance(error, RemoteError):  # a judge behind HTTP
-        description = f"{type(error).__name__}: {error}"
         return Verdict.unavailable(description) if error.retryable else Verdict.error(description)
     if isinstance(error, TimeoutError):  # The verifier waited for something else, in vain.
-        return Verdict.unavailable(f"{name}: {type(error).__name__}: {error}".rstrip(": "))
-    return Verdict.error(f"{name} raised {type(error).__name__}: {error}")
+        return Verdict.unavailable(f"{name}: {description}".rstrip(": "))
+    return Verdict.error(f"{name} raised {description}")
 
 
 def is_bug(error: BaseException) -> bool:

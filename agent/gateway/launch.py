@@ -156,11 +156,28 @@ class _Run:
         await self._judge(answer if answer else self._last_words())
 
     async def _call(self, given: AgentTask) -> Result:
+        """Return what the agent returns.
+
+        Raises:
+            AgentFailed: the agent would have left this process, has cancelled itself, or returns
+                what is no answer. Whatever else it raises is raised as it is.
+        """
         call = self.agent
         is_program = isinstance(call, AgentCommand | SandboxedCommand)
         is_async = is_program or inspect.iscoroutinefunction(call)
-        result = call(given) if is_async else await _on_thread(call, given)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            result = call(given) if is_async else await _on_thread(call, given)
+            answer: object = await result if inspect.isawaitable(result) else result
+        except SystemExit as error:
+            raise AgentFailed(repr(error)) from error
+        except asyncio.CancelledError as error:
+            running = asyncio.current_task()
+            if running is None or running.cancelling():  # we are cancelled, by a clock or a caller
+                raise
+            raise AgentFailed(repr(error)) from error
+        if answer is None or isinstance(answer, str | Message):
+            return answer
+        raise AgentFailed(f"it returned {answer!r:.200}: return a text, a message or None")
 
     def _infrastructure(self) -> str:
         """Return what failed that neither policy nor agent is to blame for; "" if nothing did."""
@@ -244,7 +261,9 @@ async def _on_thread(call: Agent, given: AgentTask) -> Result | Awaitable[Result
         try:
             result = call(given)
         except BaseException as error:
-            failure = error if isinstance(error, Exception) else AgentFailed(repr(error))
+            # A future takes no StopIteration: the agent would never end.
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if is_plain else AgentFailed(repr(error))
         with suppress(RuntimeError):  # the loop has ended before the agent did
             loop.call_soon_threadsafe(settle, result, failure)
 

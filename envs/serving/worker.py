@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ludus.errors import error_trace
 from ludus.isolation.part import Answer, WorkerPart
 from ludus.wire.codec import Format, encode, trace_parent
 from ludus.wire.faults import Fault
@@ -195,7 +195,6 @@ class EnvPart(WorkerPart):
 def _broken(error: BaseException, session: str, seq: int) -> Answer:
     trace = ""
     if is_bug(error):
-        # The end is kept, since the error itself comes last in a traceback.
-        trace = "".join(traceback.format_exception(error))[-8000:]
+        trace = error_trace(error)
     fault = fault_in(error, session, seq)
     return BROKEN, encode(Broken(fault, trace), Format.MSGPACK)[0]

@@ -31,7 +31,7 @@ from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import boxed_apart, parts, unboxed, values_of
+from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
 from .extracting.rows import parts_of
 from .extracting.stance import Stance
@@ -204,13 +204,15 @@ class MathsVerifier:
             value = in_words(prompt, response[offset:])
         return _moved(extraction, value.value, offset, value) if value else extraction
 
-    def _listed(self, response: str, extraction: Extraction, golds: list[str]) -> Extraction:
+    def _listed(
+        self, prompt: str, response: str, extraction: Extraction, golds: list[str]
+    ) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
         said = values_of(extraction.text or "") if extraction.rule == CandidateKind.FORMULA else 1
         signed = {2 for gold in golds if "±" in gold or "\\pm" in gold}
         for count in ({values_of(gold) for gold in golds} | signed) - {1, said}:
-            if several := listed_values(response[offset:], count):
+            if several := listed_values(response[offset:], count, prompt):
                 return _moved(extraction, several.text, offset, several)
         return extraction
 
@@ -244,6 +246,8 @@ class MathsVerifier:
             extraction = self.extract(
                 claimed, truncated=truncated, several=has_parts, prompt=prompt
             )
+        if extraction.rule == CandidateKind.BOX and (turn := boxed_in_turn(prompt, response)):
+            extraction = replace(extraction, text=turn, rule="boxes", rivals=())
         if "\\(" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
@@ -260,7 +264,7 @@ class MathsVerifier:
         if extraction.text is not None and not truncated:
             extraction = self._parted(prompt, body, extraction, golds)
         if extraction is whole and extraction.rule in _LISTING and not truncated:
-            extraction = self._listed(body, extraction, golds)
+            extraction = self._listed(prompt, body, extraction, golds)
         return extraction, response
 
     def _settle(

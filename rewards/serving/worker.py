@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ludus.errors import error_trace
 from ludus.isolation.part import Answer, WorkerPart
 from ludus.thoughts import NONE
 from ludus.verdict import Verdict
@@ -226,7 +226,7 @@ class _Call:
 
 def _trace(error: BaseException) -> str:
     """Return the traceback of an error that is a bug of the verifier; empty for another."""
-    return "".join(traceback.format_exception(error))[-8000:] if is_bug(error) else ""
+    return error_trace(error) if is_bug(error) else ""
 
 
 async def _awaited(scoring: Awaitable[Any]) -> Any:

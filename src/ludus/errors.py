@@ -44,11 +44,16 @@ episode runner, a pool worker, and the command line. Everything pickles.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from ludus.verdict import Verdict
+
+
+MAX_TRACE = 8000
+"""The most characters of a traceback that is sent to another process."""
 
 
 class LudusError(Exception):
@@ -313,3 +318,28 @@ class ServerFault(RemoteError):
     """The server answered 5xx."""
 
     retryable = True
+
+
+def error_text(error: BaseException) -> str:
+    r"""Return the text of an exception so that it can be encoded: user code may put half of a
+    surrogate pair into a message, or raise what has no text.
+
+    >>> error_text(ValueError("bad \ud800"))
+    'bad \\ud800'
+    """
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"its text cannot be read ({type(broken).__name__})"
+    return _encodable(text)
+
+
+def error_trace(error: BaseException) -> str:
+    """Return the end of the traceback of an exception, where the exception itself stands; it can be
+    encoded, as `error_text` can.
+    """
+    return _encodable("".join(traceback.format_exception(error))[-MAX_TRACE:])
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

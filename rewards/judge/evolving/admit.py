@@ -1,7 +1,7 @@
 """The admission test of a proposed criterion.
 
 A criterion is admitted if the judge's scores by it tell the responses of a group apart by more than
-noise, and if no empty or hostile response meets it.
+noise, and if it pays no empty or hostile response.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ async def _tested(
     async def score(data: Mapping[str, str], draw: int = 0) -> float:
         return (await judge.item_scores(rubric, data, effort, draw=draw))["c"]
 
-    question = datas[0].get("question", "")
-    canaries = await asyncio.gather(
-        *(score({"question": question, "response": text}) for text in CANARIES)
-    )
-    if max(canaries) >= 0.5:
-        return "a response without content meets the criterion"
+    if not item.is_flaw:  # a flaw that a response without content has costs that response
+        question = datas[0].get("question", "")
+        canaries = await asyncio.gather(
+            *(score({"question": question, "response": text}) for text in CANARIES)
+        )
+        if max(canaries) >= 0.5:
+            return "a response without content meets the criterion"
     scores = await asyncio.gather(*(score(data) for data in datas))
-    spread = statistics.pstdev(scores)
-    if spread == 0:
+    if len(set(scores)) == 1:
         return "all responses get the same score by the criterion"
     repeated_scores = await asyncio.gather(
         *(score(data, draw) for data in datas for draw in range(1, REPEATS + 1))
@@ -97,9 +97,13 @@ async def _tested(
     draws = [
         [first, *repeated_scores[n * REPEATS : (n + 1) * REPEATS]] for n, first in enumerate(scores)
     ]
-    noise = statistics.fmean(statistics.pvariance(draw) for draw in draws) ** 0.5
-    if noise >= spread:
+    noise = statistics.fmean(map(statistics.variance, draws)) ** 0.5
+    # Scores of one draw differ by the noise as well: a judge that answers by chance would seem to
+    # tell the responses apart. The means of a response's draws differ by less of it.
+    apart = statistics.stdev(map(statistics.fmean, draws))
+    if noise >= apart:
         return (
-            f"the judge's noise ({noise:.2f}) is not below the spread of the scores ({spread:.2f})"
+            f"the judge's noise ({noise:.2f}) is not below the spread of the responses' mean "
+            f"scores ({apart:.2f})"
         )
-    return TrackedCriterion(item=item, spread=spread, noise=noise)
+    return TrackedCriterion(item=item, spread=statistics.pstdev(scores), noise=noise)

@@ -47,7 +47,10 @@ def same_constants(gold: Node, answer: Node) -> Node:
     old, new = sorted(in_answer - in_gold), sorted(in_gold - in_answer)
     if not 0 < len(old) == len(new) <= 2 or not in_gold & in_answer:
         return answer
-    if not set(new) <= _CONSTANTS or not set(old) <= _CONSTANTS | _ONLY_IN_ANSWERS:
+    # A gold with C_1 and C_2 is a general solution, which names its constants as it likes.
+    general = len(new) > 1 and set(new) <= _NUMBERED and not _NEVER_FREE & set(old)
+    known = set(new) <= _CONSTANTS and set(old) <= _CONSTANTS | _ONLY_IN_ANSWERS
+    if not (known or general):
         return answer
     return _renamed(gold, answer, old, new)
 
@@ -71,11 +74,14 @@ _NEVER_FREE = frozenset("xyztuvwnfg")
 
 def _renamed(gold: Node, answer: Node, old: list[str], new: list[str]) -> Node:
     renamings = [rename(answer, dict(zip(old, order, strict=True))) for order in permutations(new)]
-    gold_cofactors = [_cofactors(gold, name) for name in new]
+    # A gold may have a factor of all outside its bracket: `(C_1 + C_2 x)e^{2x}`.
+    wanted = [_cofactors(gold, name) for name in new]
+    given = [[_cofactors(renamed, name) for name in new] for renamed in renamings]
     fitting = (
-        renamed_answer
-        for renamed_answer in renamings
-        if [_cofactors(renamed_answer, name) for name in new] == gold_cofactors
+        renamed
+        for is_fit in (frozenset.__eq__, frozenset.__le__)
+        for renamed, cofactors in zip(renamings, given, strict=True)
+        if all(map(is_fit, wanted, cofactors))
     )
     return next(fitting, renamings[0])
 

@@ -60,6 +60,10 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
     if "h" in said and (clock := _CLOCK.fullmatch(_STYLE.sub("", said))):
         hours, minutes = clock.groups()
         said = f"{hours}:{minutes}" if ":" in wanted else f"{hours} h {minutes} min"
+    if (lasts := _LASTS.fullmatch(said)) and "min" in wanted and "h" in wanted:
+        said = f"{lasts[1]} h {lasts[2]} min"
+    if amount := _MONEY.fullmatch(said):
+        said = f"{amount[1]}.{amount[3]:0>2} {amount[2]}"
     if "mol" in wanted:
         said = _MOLAR.sub(r"\\text{ mol/L}", said)
     calculation, sign, value = wanted.rpartition("=")
@@ -87,6 +91,11 @@ _MOLAR = re.compile(
 """`0.25 M` and `0.25 mol L^{-1}`, which are `0.25 mol/L`."""
 _CLOCK = re.compile(r"(?:[^\W\d]{0,20}(?:à|às|as|a|ore))?(\d{1,2})[hH](\d\d)\.?")
 """A time of day or a duration: `22h15`."""
+_MONEY = re.compile(
+    r"(\d+) ([Ee]uros?|reais|рубл\w+),? (?:(?:und|et|y|e|и) )?(\d\d?) (?:[Cc]ents?|centimes"
+    r"|c[ée]nt[ai]vos|centesimi|копе\w+)"
+)
+_LASTS = re.compile(r"(\d{1,3}):(\d\d)(?: h(?:ours)?)?")
 _IN_BASES = re.compile(
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"

@@ -87,6 +87,11 @@ _SUBORDINATE = (
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
+_DIGRESSES_OR_CHECKS = re.compile(
+    rf"{_DIGRESSES}|{_CHECKS}|(?:and )?(?:indeed,?\s|(?:both|all)(?: \w+){{0,2}} (?:check|hold|work"
+    r"|are satisfied)\b|which (?:\w+ )?(?:checks|verifies)\b)"
+)
+"""How a clause begins that only digresses from what stands before it, or checks it."""
 _DIGRESSION = re.compile(rf"\W*(?:{_DIGRESSES}|{_OFFERS})|\s*\(")
 _INSERTED = re.compile(
     r",\s(?:by (?:contrast|comparison|the way)|incidentally|for comparison|though not asked"
@@ -122,7 +127,7 @@ def aside(sentence: str, *, conditional: bool = False) -> bool:
         supposed
         or (small[:1] == "(" and _ENCLOSED.fullmatch(sentence.strip(" .\n")))
         or _OPENS.match(bare)
-        or _INSERTED.search(bare)
+        or ((inserted := _INSERTED.search(bare)) and not _valued(bare[: inserted.start()]))
         or _OFFERED.search(bare)
         or (bare.endswith("?") and _READER.search(bare))
         or OWN_WORK.search(sentence)
@@ -140,6 +145,8 @@ def _supposes(sentence: str) -> bool:
     """Return whether a sentence supposes what it says, up to its last clause."""
     clauses = _CONTRASTED.split(sentence)
     last = clauses[-1]
+    if any(map(_plainly_valued, clauses[:-1])):
+        return False  # `It is 2.7; gold would be 19.3`
     if (
         len(clauses) > 1
         and _CLAIMS.search(last)
@@ -147,6 +154,11 @@ def _supposes(sentence: str) -> bool:
     ):
         return _NOT_ASKED.search(sentence) is not None
     return _MOOD.search(sentence) is not None and _UNDER.search(sentence) is not None
+
+
+def _plainly_valued(clause: str) -> bool:
+    """Return whether a clause says a value and supposes nothing."""
+    return not (_MOOD.search(clause) or _UNDER.match(clause)) and NUMBER.search(clause) is not None
 
 
 _NOT_ASKED = re.compile(r",\s(?:but|yet) (?:this|that|it)(?: is|'s) not (?:what|the case|so)\b")
@@ -313,7 +325,7 @@ _OPERATIONS = words("sum diffe produ quoti remai")
 _LABEL = re.compile(r"(?:→|⇒|∴|(?:[^\W\d_]+ ){0,2}[^\W\d_]+\s?[:：])")
 _ANSWER = re.compile(rf"[→⇒∴]|{'|'.join(f'{row.answer}|{row.result}' for row in LANGUAGES)}")
 _CLAIMED = re.compile(
-    r" (?:is|are|equals?|ist|sind|beträgt|est|sont|es|son|é|são|è|sono)"
+    r" (?:is|are|equals?|(?:comes|amounts) to|ist|sind|beträgt|est|sont|es|son|é|são|è|sono)"
     r"(?= [^\d]{0,20}[\d√π(\[][^ ]*(?: [^ ]+){0,4}$)(?!.* (?:if|when|not)\b)"
 )
 _EQUALS = re.compile(
@@ -342,15 +354,10 @@ _SIDE_CLAUSE = re.compile(
     r"|au-dessous|sous|por debajo|por encima|abaixo|acima|al di sotto|al di sopra|sotto|ниже"
     r"|выше) (?:\w+ )?[$\d]"
 )
-_CHECKED = re.compile(
-    r"(?:and )?(?:indeed,?\s|(?:both|all)(?: \w+){0,2} (?:check|hold|work|are satisfied)\b|which"
-    r" (?:\w+ )?(?:checks|verifies)\b)(?!.*\b(?:so|hence|thus|therefore)\b)"
-)
-"""A clause that only checks what stands before it, up to the end of the sentence."""
 _SUBJECT = re.compile(
-    r"(?:so|and|hence|thus) (?:that )?(?:the |there (?:is|are"
-    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:is|are|has|have|was|were|of|for|in"
-    r"|on|to|can|must|vanish\w*|exists?)\b)"
+    r"(?:so|and|hence|thus|which (?:means|makes|gives)) (?:that )?(?:the |there (?:is|are"
+    r"|remains?) )(?P<noun>[^\W\d_]+(?: [^\W\d_]+){0,3}?)(?= (?:[$\d−-]|is|are|has|have|was|were|of"
+    r"|for|in|on|to|can|must|vanish\w*|exists?)\b)"
 )
 _GENERAL = re.compile(
     r"\b(?:answers?|values?|results?|numbers?|counts?|total|sum|difference|solutions?|integrals?"
@@ -380,10 +387,11 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
     """
     joints = list(_CLAUSE.finditer(body, start, end))
     end = _first_claim(body, start, end, prompt, joints)
-    for joint in joints:
-        clause = lowered(body[joint.end() : end])
-        if _CHECKED.match(clause) and _STATES.search(body, start, joint.start()):
-            return end if _reopens(clause) else joint.start()
+    for joint in joints:  # `x = 16; for comparison, last year it was 17`
+        rest = lowered(body[joint.end() : end])
+        if _DIGRESSES_OR_CHECKS.match(rest) and _STATES.search(body, start, joint.start()):
+            end = end if _CONCLUDED.search(rest) or _reopens(rest) else joint.start()
+            break
     for joint in reversed([joint for joint in joints if joint.end() < end][-MAX_ASIDES:]):
         clause = lowered(body[joint.end() : end])
         is_side = _SIDE_CLAUSE.match(clause) or (
@@ -394,7 +402,9 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
             or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
-        if not (is_side and _STATES.search(body, start, joint.start())) or _reopens(clause):
+        is_apart = joint[0][0] == ";" and NUMBER.search(body, start, joint.start())
+        stated = is_apart or _STATES.search(body, start, joint.start())
+        if not (is_side and stated) or _reopens(clause):
             break
         end = joint.start()
     return end
@@ -411,7 +421,8 @@ def _first_claim(body: str, start: int, end: int, prompt: str, joints: list[re.M
             lowered(body[a:b]) for a, b in ((start, joint.start()), (joint.end(), end))
         )
         named, other = (_named(asked, clause) for clause in (before, behind))
-        marked = (_CONCLUDED.search(before) is not None) + (joint[0][0] == ";")
+        concludes = _CONCLUDED.search(before) or (named == 0 and _CLAIMED.search(before))
+        marked = bool(concludes) + (joint[0][0] == ";")
         if (
             named < other
             and (marked > 1 or (marked and other == len(asked)))
@@ -436,7 +447,7 @@ _BEGINS = re.compile(r"[^\W\d_][^\d=$]*[^\W\d_]{4}[^\d=$]* ")
 _GOES_ON = re.compile(
     rf"{_CONCLUDED.pattern}|\*\*|[?]|^which\b|\b(?:this|that) (?:means|leaves|gives|makes)\b"
     r"|\b(?:this|it) (?:is|equals)\b|\b(?:total|answer|result|value|altogether)\b"
-    r"|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
+    r"|^(?:or|oder|ou|oppure|или)\b|\b(?:but|aber|sondern|mais|pero|mas|ma|но|not|nicht|no)\b"
 )
 """Words of a clause that concludes, corrects or continues the one before."""
 
@@ -471,16 +482,17 @@ _STATES = re.compile(r"[\d}π)$²³°%][^\d,;]{0,24}$")
 
 
 def _without_paragraph(body: str) -> int:
-    """Return where a text ends without a last paragraph that a side remark opens, if no sentence of
-    it concludes, corrects or offers another value.
+    """Return where a text ends without what a question for a reason opens (`Why? ...`), or a last
+    paragraph that a side remark opens, if no sentence of it concludes, corrects or offers another
+    value.
     """
     end = len(body.rstrip())
-    start = body.rfind("\n\n", max(0, end - MAX_PARAGRAPH), end)
-    paragraph = lowered(body[start + 2 : end]) if start > 0 else ""
+    asked = _REASON_ASKED.search(body, max(0, end - MAX_REASON), end)
+    start = asked.start() if asked else body.rfind("\n\n", max(0, end - MAX_PARAGRAPH), end)
+    paragraph = lowered(body[start:end]).lstrip() if start > 0 else ""
     opening, *rest = _SENTENCES.split(paragraph.lstrip("*_#>- ¿¡"))
-    if not rest or not (
-        _OPENS.match(opening) or (opening.endswith("?") and _READER.search(opening))
-    ):
+    is_remark = asked or _OPENS.match(opening)
+    if not rest or not (is_remark or (opening.endswith("?") and _READER.search(opening))):
         return end
     claims = any(CONCLUDES.match(text) or MAY_BE.match(text) for text in rest)
     if claims or _reopens(paragraph):
@@ -488,7 +500,16 @@ def _without_paragraph(body: str) -> int:
     return len(body[:start].rstrip()) if _valued(body[max(0, start - REACH_BACK) : start]) else end
 
 
-_SENTENCES = re.compile(r"(?<=[.!?])\s+")
+_REASON_ASKED = re.compile(
+    r"(?i)(?<![^.!?。\n*_#> ])[¿*_#> ]*(?:why|how (?:do|can) (?:we|you|i) (?:know|see|tell|be sure)"
+    r"|(?:but )?where (?:does|do|is)\b[^.?\n]{1,40} (?:come )?from|warum|wieso|weshalb|woher"
+    r"|pourquoi|d['’]où vien[nt]+|(?:por|de) (?:qué|dónde)|(?:por quê|de onde)|perché|da dove"
+    r"|почему|откуда)\b[^.?\n]{0,60}\?|(?<![^.。\n ])(?:为什么|なぜ|왜)[^.?。？\n]{0,30}[?？。]"
+)
+"""A question for the reason of what was said before, which the writer answers."""
+MAX_REASON = 1200
+"""How many characters at the end of a text are searched for such a question."""
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。？！])")
 MAX_PARAGRAPH = 600
 """The longest paragraph, in characters, that may be one side remark."""
 

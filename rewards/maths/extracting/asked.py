@@ -59,6 +59,12 @@ _NAMED = re.compile(
     r"(?:=|:|\b(?:is|equals|ist|est|es|é|è|vale"
     rf"|beträgt|равн[аоы]?|равен)\b)\s*\$?(?P<value>{_NUMERAL})"
 )
+# `an area of 49`, `$240 of interest`: the value is said to be of a name.
+_OF = re.compile(
+    r"(?:\b(?:an?|the|its|with) (?P<name>[^\W\d_]{3,}(?:[ -][^\W\d_]{3,})?)"
+    rf" of \$?(?P<value>{_NUMERAL})|(?P<of>{_NUMERAL}) (?:in|of) (?P<noun>{_NOUN}))"
+    r"(?! ?[-+−·×*/=^])"
+)
 
 
 class Named(NamedTuple):
@@ -184,7 +190,7 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     question = asking(prompt).lower()
     if counted := list(_HOW_MANY.finditer(question)):
         asked = _counted(pairs, question, [match.end() for match in counted])
-    elif _NAMED.search(body, start, end):
+    elif _NAMED.search(body, start, end) or _OF.search(body, start, end):
         asked = [pair for pair in pairs if place_of(pair.name.lower(), question) >= 0]
     else:
         return None
@@ -216,11 +222,12 @@ def _counted(pairs: list[Named], question: str, places: list[int]) -> list[Named
 
 def _pairs(body: str, start: int, end: int) -> Iterator[Named]:
     """Yield the named values of a sentence, or where there are none its counted nouns."""
-    named = list(_NAMED.finditer(body, start, end))
-    for match in named if len(named) > 1 else _COUNT.finditer(body, start, end):
-        begin, end = match.span("value")
-        end = measured(body, end) if len(named) > 1 else end
-        yield Named(_ARTICLE.sub("", match["name"]), body[begin:end], begin, end)
+    patterns = (_NAMED, _COUNT) if "=" in body[start:end] else (_NAMED, _OF, _COUNT)
+    kinds = [list(kind.finditer(body, start, end)) for kind in patterns]
+    for match in next((found for found in kinds if len(found) > 1), kinds[-1]):
+        begin, stop = match.span("value" if match["name"] else "of")
+        stop = stop if match.re is _COUNT else measured(body, stop)
+        yield Named(_ARTICLE.sub("", match["name"] or match["noun"]), body[begin:stop], begin, stop)
 
 
 _HOW_MANY = re.compile(

@@ -13,7 +13,7 @@ from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .expressions import last_expression
 from .phrases import MAY_BE
-from .rows import rows_of
+from .rows import assigned_apart, rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
@@ -184,10 +184,10 @@ def _one_value(text: str) -> str:
 # --- several values ---
 
 
-def listed_values(body: str, count: int) -> Candidate | None:
+def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     """Return the answer of a response to a question for `count` values: the lines that end it, if
-    each names a value, or the formulas that its last sentence joins; None where there are not so
-    many.
+    each names a value, the formulas that its last sentence joins, or what it works out for each of
+    the letters that the question asks for; None where there are not so many.
     """
     rows = _named_rows(body.strip())
     if len(rows) == count:
@@ -200,6 +200,9 @@ def listed_values(body: str, count: int) -> Candidate | None:
         around = body[: listed.start].rstrip()[-120:], body[listed.start :]
         if not any(map(_DISOWNS.search, around)):
             return listed
+    apart = assigned_apart(prompt, body, count)
+    if apart and not _DISOWNS.search(body, apart.start):
+        return apart
     joined = last_expression(body, joins=True)
     if joined is None or joined.void or joined.text.count("=") != count:
         return None
@@ -300,9 +303,7 @@ def _is_prose(text: str) -> bool:
         return True
     # `so the day is Saturday` and `there are two roots` are read by `worded`, which takes the last
     # words alone.
-    if not has_answer and (
-        _CONCLUDED.search(text) or _SPELLED.search(text) or _nothing(text, 0, len(text))
-    ):
+    if not has_answer and (_CONCLUDED.search(text) or _nothing(text, 0, len(text))):
         return True
     if len(unknown_words) > 1 and (
         _count_in_words(text, 0, len(text)) or _subject_count(text, 0, len(text))
@@ -431,14 +432,6 @@ _NAMED = re.compile(
     r"[*_]*(?P<word>[A-Z][a-z]{2,})[*_]*[.!]?[*_]*\s*$"
 )
 _NUMBERS = "|".join(sorted(NUMBER_WORDS, key=len, reverse=True))
-# `The probability is one third`: a number in words ends a sentence without digits.
-_SPELLED = re.compile(
-    r"(?i)(?:^|[.:;…\n]\s?|,\s(?:so|hence|thus|but)\s)[^\d$\\]*\b(?:is|are|was|were|equals?"
-    r"|gives?|makes?|gets?|leaves?|has|have)\s+"
-    r"(?:(?:exactly|only|just|equal to)\s+)?"
-    rf"(?P<word>(?:(?:an?|and|{_NUMBERS})\b[ -]?)*\b(?:{_NUMBERS}))(?: of (?:the|an?|his|her"
-    rf"|their|its|all) [a-z ]+)?[.!*_]*\s*(?:\(|$)"
-)
 # `So 25! ends with six zeros`: a verb, a number in words and what it counts, up to the end of the
 # sentence. A number behind an article or a preposition is of things already spoken of.
 _VERB = (
@@ -553,7 +546,6 @@ def worded(body: str) -> Candidate | None:
             return counted
         word_match = (
             _nothing(body, start, end)
-            or _SPELLED.search(body, max(0, start - 1), end)
             or _CONCLUDED.search(body, start, end)
             or _NAMED.match(body, start, end)
         )

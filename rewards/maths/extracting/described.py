@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from ..reading.counting import Spelled, spelled_numbers
 from ..reading.labels import place_of
+from ..reading.plain import formulas
 from ..reading.units import dimension
 from ..reading.vocabulary import unit_symbol
-from .sentence import DENIAL, denied, governed
+from .sentence import DENIAL, closing_sentence, denied, governed
 from .stance import related
 
 PROMPTS = 256
@@ -227,6 +228,23 @@ def _ranked(prompt: str, body: str, start: int, end: int) -> Described | None:
     return Described(marks[place], *said.span("rank")) if is_list and place < len(marks) else None
 
 
+_TWO_LETTERS = re.compile(
+    r"(?=.*(?<![A-Za-z])[xX](?![A-Za-z]))(?=.*(?<![A-Za-z])[yY](?![A-Za-z]))[^=]+=[^=]+"
+)
+
+
+def _equation(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the last equation in x and y of the closing sentence, or of the one before."""
+    for _turn in range(2):
+        for begin, stop in reversed(formulas(body, start, end)):
+            if _TWO_LETTERS.fullmatch(body, begin, stop):
+                is_denied = denied(body, start, end, begin, stop) or _FAILS.search(body[stop:])
+                return None if is_denied else Described(body[begin:stop], begin, stop)
+        end = len(body[:start].rstrip())
+        start = closing_sentence(body[:end])[0]
+    return None
+
+
 _WHICH = re.compile(r"(?i)\b(?:which|what) (?P<noun>[a-z]{3,})(?! number\b)")
 _ORDINAL = re.compile(
     rf"(?i)\b(?:(?P<n>\d+)(?:st|nd|rd|th)|(?P<word>{'|'.join(_RANKS)})) (?P<noun>[a-z]+)"
@@ -348,6 +366,10 @@ _CALLS: dict[_Finder, str] = {
     _time: r"(?is)\b(?:what time|when (?:do|does|did|will|is|was)|at (?:what|which) hour)\b"
     r"(?!.*\bin (?:minutes|hours|seconds|days|years)\b)",
     _count: _ASKED_KIND.pattern,
+    _equation: r"(?i)\b(?:(?:find|give|determine|write|state|what is)\b[^.?]{0,20}\bequation (?:of"
+    r"|for)"
+    r"|(?:find|give|what is) the (?:[a-z]+ )?line|die (?:Gerade|Gleichung der)|l'équation de"
+    r"|la (?:retta|recta|droite|ecuación de)|a reta)\b",
     _position: _WHICH.pattern,
     _ranked: r"(?i)\b(?:option|choice|statement|which|answer)\b",
 }

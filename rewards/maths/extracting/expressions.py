@@ -37,7 +37,7 @@ _EXACT = re.compile(
     r"(?:(?<=[=:] )|(?<=\bis )|(?<=\bare ))(?=[^ ]*[π√])[-−\dπ√][^\s=≈,;A-Za-z]*"
     r"(?: [-+−·×/] [^\s=≈,;A-Za-z]+)* ?≈ ?$"
 )
-_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+[a-z]\s*=)?)\s*")
+_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
 
 
 def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
@@ -144,6 +144,9 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
         # `36 ÷ 1.5 = 24, donc elle est de 24 m/s`: the same number again has the unit.
         again = [number for number in numbers if number[0] == result["value"]]
         said = again[-1].span() if again else result.span("value")
+        concluded = _CONCLUDED_POINT.match(body, result.end("value"), end)
+        if concluded and (point := POINT.match(body, concluded.end(), end)):
+            return point.span()  # `0.75 h = 45 min, so 2:45`
         if again and (point := POINT.match(body, said[0], end)):
             return point.span()  # `21 - 13 = 8, so it is due on 8 April`
         return _expression(body, *max(said, result.span("value")))
@@ -170,6 +173,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     return _expression(body, *last.span())
 
 
+_CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ASSIGNED = re.compile(
     r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
@@ -300,7 +304,7 @@ _UNIT_BEHIND = re.compile(rf"(?m)[\s$\\)\]]{{0,4}}{_UNITS}(?=[.,;]|\s*$)")
 
 _DOLLARS = re.compile(r"(?s)\\.|\$\$?")
 # What joins two formulas of one answer: `$x = 5$ and $x = -5$`.
-_JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or))\s*$")
+_JOINT = re.compile(r"\s*(?:,|;|,?\s*(?:and|or(?: (?:else|possibly|perhaps|maybe))?))\s*$")
 _SIDES = re.compile(r"[=<>≤≥]|\\(?:leq?|geq?|lt|gt)(?![a-z])")
 _UNKNOWN = re.compile(r"[A-Za-z](?:_\{?\w\}?)?")
 _INDEX = re.compile(r"(?<=lambda)_\{?\d\}?$|(?<=λ)_?\d$")  # which only counts eigenvalues

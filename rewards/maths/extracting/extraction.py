@@ -21,12 +21,12 @@ from ..reading.counting import Spelled, spelled_numbers
 from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
-from .expressions import called_equation, last_expression
+from .expressions import called_equation, last_expression, measured
 from .marks import all_boxes, joined
 from .sentence import DENIAL, closing_sentence
-from .stance import Stance, framed, stance
+from .stance import Stance, framed, related, stance
 from .statements import Statements
-from .surface import blanked, surface, without_decoration, without_warnings
+from .surface import blanked, clause_before, surface, without_decoration, without_warnings
 
 Finder = Callable[[str, Statements], Candidate | None]
 
@@ -199,16 +199,23 @@ def _lower_ranks(
 
 def _in_digits(body: str) -> tuple[str, list[Spelled]]:
     """Return (the text, the numbers in words that it has in digits now): those of the last
-    sentences that conclude, behind `so` or the like, or list several, where no value is in digits.
+    sentences that conclude, behind `so` or the like, or list several, where no value is in digits,
+    and those that are values anywhere.
     """
     end, numbers = len(body), list[Spelled]()
     for _ in range(MAX_SENTENCES):
         start = closing_sentence(body[:end])[0]
         concludes = [match.start() for match in _CLAUSE.finditer(body, start, end)]
         begin = (concludes or [start])[-1]
-        spelt = [*spelled_numbers(body, begin, end)]
-        if (concludes or len(spelt) > 1) and not _HAS_VALUE.search(body, begin, end):
-            numbers += [n for n in spelt[::-1] if not _DERIVED.match(body, n.end)]
+        said = set(_NUMERALS.findall(body, start, end))  # `a 15-gon, i.e. it has fifteen sides`
+        spelt = [
+            number
+            for number in spelled_numbers(body, start, end)
+            if number.digits not in said and not _DERIVED.match(body, number.end)
+        ]
+        later = [number for number in spelt if number.start >= begin]
+        alone = (concludes or len(later) > 1) and not _HAS_VALUE.search(body, begin, end)
+        numbers += [n for n in spelt[::-1] if (alone and n in later) or _is_value(body, n)]
         end = len(body[:start].rstrip())
         if not end:
             break
@@ -217,12 +224,35 @@ def _in_digits(body: str) -> tuple[str, list[Spelled]]:
     return body, numbers[::-1]
 
 
+def _is_value(body: str, number: Spelled) -> bool:
+    """Return whether a number in words is a value as one in digits would be: it is no small one, of
+    which texts are made (`the two roots`), or it has a unit, or a clause says it of something.
+    """
+    is_large = number.digits.isdecimal() and int(number.digits) > MAX_SMALL
+    unit = measured(body, number.end) > number.end
+    told = _TOLD.search(body, max(0, number.start - 24), number.start)
+    stated = is_large or unit or (told and _CLAUSE_ENDS.match(body, number.end))
+    # `It ends with twelve zeros`: in words the number counts, in digits it may be the last ones.
+    return bool(stated) and not related(clause_before(body, number.start))
+
+
+MAX_SMALL = 12
+"""The largest number that a text may have in words without meaning a value."""
+_TOLD = re.compile(
+    r"(?i)\b(?:is|are|was|were|equals|equal to|gives?|makes?|gets?|leaves?|has|have|ist|gleich"
+    r"|beträgt|vaut|est|égal à|es|igual a|é|è|uguale a"
+    r"|равн[аоы]?|равен)\s(?:an? |only |just |exactly )?$"
+)
+_NUMERALS = re.compile(r"(?<![\w.])\d+(?:/\d+)?(?!\w)")
+_CLAUSE_ENDS = re.compile(
+    r"[*_]*(?: of (?:the|an?|his|her|their|its|all) [a-z ]+)?[*_]*\s*(?:[.,;!]|$)"
+)
 _CLAUSE = re.compile(
     rf"(?i)(?<![A-Za-zÀ-ÿА-я])(?:{CONCLUDES.pattern}|e[nm] total\b|in totale\b|всего\b)|[总總]共"
     "|一共|共有|全部で|모두"
 )
 _DERIVED = re.compile(
-    r"[ *]*(?:[^\W\d_]+ )?(?:out of|(?:in|of) (?:two|three|four|five|six|ten)"
+    r"-|\s?\(\d|[ *]*(?:[^\W\d_]+ )?(?:out of|(?:in|of) (?:two|three|four|five|six|ten)"
     r"|(?:squared|cubed|tens|hundredths)\b)"
 )
 """Words behind a number that make it another one."""

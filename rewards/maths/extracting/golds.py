@@ -72,6 +72,29 @@ def boxed_apart(gold: str, response: str) -> bool:
     )
 
 
+def boxed_in_turn(prompt: str, response: str) -> str:
+    """Return the contents of the boxes of a response that stand behind the names of a tuple for
+    which the question asks (`Give (quotient, remainder)`), each once and in this order, or "".
+    """
+    asked = _TUPLE.search(prompt) if response.count("box") > 1 else None
+    names = asked[1].lower().split(", ") if asked else []
+    boxes = _filled(response)
+    if not names or len(boxes) != len(names):
+        return ""
+    starts = [0, *(box.end for box in boxes)]
+    ahead = [response[a : b.start].lower() for a, b in zip(starts, boxes, strict=False)]
+    named = all(
+        re.search(rf"\b{name}\W{{0,8}}(?:is\W{{1,4}})?$", text)
+        and not any(_RIVALS.search(text) for text in ahead[1:])
+        for name, text in zip(names, ahead, strict=True)
+    )
+    is_only = named and not _ONLY.search(response, boxes[-1].end)
+    return ", ".join(response[box.open : box.close] for box in boxes) if is_only else ""
+
+
+_TUPLE = re.compile(r"\(([^\W\d_]{3,}(?:, [^\W\d_]{3,}){1,3})\)")
+
+
 def values_of(gold: str) -> int:
     """Return how many values a gold lists, by the commas and words between them.
 

@@ -33,8 +33,10 @@ _POINT = re.compile(
     r"(?:[-*•]\s+)?[*_$]*[A-Z](?:_?\d|[₀-₉])?\s*=?\s*(?P<point>\([^()]*[,;|][^()]*\))[*_$.,;]*"
 )
 _REMARK = re.compile(r"\s*\((?=[^()]*[A-Za-z]{2})[^()]*\)[\s.]*$")
-_ITEM = re.compile(r"[*_]{0,2}(\d{1,2})[.)][*_]{0,2}\s+((?:[^\W\d_]{4,}\s?){0,2}[^:=→]{1,24})")
-"""An item of a numbered list, without a name or a calculation."""
+_ITEM = re.compile(
+    r"(?:[*_]{0,2}(\d{1,2})[.)][*_]{0,2}|[-*•\U0001f300-\U0001faff])\s+((?:[^\W\d_]{4,}\s?){0,2}[^:=→]{1,24})"
+)
+"""An item of a list, without a name or a calculation."""
 _RULE = re.compile(r"\|?[\s:|-]+\|?")
 _TOTAL = re.compile(
     r"(?i)\W*(?:grand )?(?:total|sum|altogether|summe|gesamt|somme|suma|soma|totale)\W*"
@@ -56,7 +58,11 @@ def rows_of(body: str, count: int) -> Candidate | None:
     written = [line.strip() for line in tail.split("\n")]
     lines = [line for line in written if line]
     items = [_ITEM.fullmatch(line) for line in lines[-count:]]
-    if [item and int(item[1]) for item in items] == list(range(1, count + 1)):
+    numbers = [item and int(item[1] or 0) for item in items]
+    bulleted = numbers == [0] * count > [0] and not _ITEM.fullmatch(
+        next(reversed(lines[:-count]), "")
+    )
+    if bulleted or numbers == list(range(1, count + 1)):
         place = body.rfind(lines[-count]), len(body.rstrip())
         text = ", ".join(item[2].strip(" *.;,") for item in items if item)
         return Candidate(CandidateKind.WHOLE, text, *place, *place)
@@ -165,6 +171,38 @@ _SET_UPRIGHT = re.compile(r"\\(?:text|mathrm)\s*\{[^{}]*\}|\\[A-Za-z]+")
 _PROSE = re.compile(r"[^\W\d_]{3,}")
 MAX_WORDS = 2
 """The most words in the value of a row."""
+
+
+# --- the letters of a question ---
+
+_POINT_OF_LETTERS = re.compile(r"\(([a-z](?:\s*,\s*[a-z]){1,3})\)")
+_ASSIGNED = re.compile(
+    r"(?<![\w\\^_.)])(?<![-+*/·×^−] )(?P<name>[a-z])[*$]*\s?[:=]\s?(?P<sides>[^,;:\n<>≤≥]*?[\d$)])"
+    r"(?=[*$]*(?:[,;.]*\s*$|[,;.]\s|\s+(?![-+−·×*/=^:])))"
+)
+_TUPLE = re.compile(r"\([-−]?\d[^()]*,[^()]*\)")
+_NUMERAL = re.compile(r"[-−]?\d[\d.]*(?:/\d+)?")
+
+
+def assigned_apart(prompt: str, body: str, count: int) -> Candidate | None:
+    """Return the values of the letters of a point that a question asks for (`Give (x, y)`), which
+    a text works out one by one; None unless each letter has just one value.
+    """
+    asked = _POINT_OF_LETTERS.search(prompt)
+    letters = re.findall(r"[a-z]", asked[1]) if asked else []
+    found: dict[str, set[str]] = {letter: set() for letter in letters}
+    places: list[int] = []
+    for match in _ASSIGNED.finditer(body, max(0, len(body) - MAX_TAIL)):
+        value = match["sides"].rpartition("=")[2].strip(" $*")
+        if match["name"] in found and _NUMERAL.fullmatch(value):
+            found[match["name"]].add(value)
+            places += match.span()
+    if len(letters) != count or any(len(values) != 1 for values in found.values()):
+        return None
+    if _TUPLE.search(body, places[0]):  # the point itself
+        return None
+    text = ", ".join(f"{letter} = {values.pop()}" for letter, values in found.items())
+    return Candidate(CandidateKind.WHOLE, text, places[0], places[-1], places[0], places[-1])
 
 
 # --- the parts of a solution ---

@@ -26,7 +26,8 @@ CALCULATED = re.compile(
     r"(?:(?<=[$£€])\d{1,3}(?: \d{3})+(?!\d)|\d(?:[\d,.]*\d)?+(?: \d{1,3}(?=/\d))?)(?:/\d+"
     r"|[¼-¾⅐-⅞])?%?)(?<![.,])(?![\d]*\s*[-+*/^x×·=])(?![^→]{0,12}→\s*[-−\d])(?!.*(?:따라서|所以|因此|したがって|よって).*\d)(?!.*(?:=|\b(?:is|are|was|were|gets?|has"
     r"|have|leaves?|makes?|gives?"
-    r"|rounds?|(?<=so )altogether|(?<=so )in total)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
+    r"|rounds?|(?<=so )altogether|(?<=so )in total|ist|gleich|beträgt|sind|est|vaut|sont|es|son|é"
+    r"|são|è|sono|vale|равн[аоы]?|равен)\b.*\d))(?![\d.]*\s?[,;][^.\d]{0,30}\d[\d.,]*\s?"
     r"(?:%|per ?cen|pour ?cent|por ?cient|por cento|[Pp]rozent|procent|процент))"
 )
 """The result of the last calculation of a sentence: `140 - 60 = 80 more than ...`."""
@@ -39,8 +40,10 @@ POINT = re.compile(
     r"\d+ ?(?:min\w*|Min\w*|мин\w*)\b|(?<![\w.,/:])\d{1,2} ?h ?\d\d(?![\w/])"
     r"|(?<![\w.,/])\d+ ?(?:weeks?|days?|hours?|hrs?|h|minutes?|mins?|years?|feet|foot|ft|pounds?"
     r"|lbs?),?(?: and)? \d+ ?(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|s|months?|inche?s?"
-    r"|ounces?|oz)\b|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were"
-    r"|remain)))\d{1,3}/\d{1,4}(?![\w/])|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
+    r"|ounces?|oz)\b|(?<![\w.,/])\d[\d.,]* (?:dollars?|[Ee]uros?|reais|рубл\w+),? "
+    r"(?:(?:and|und|et|y|e|и) )?\d+ (?:[Cc]ents?|centimes|c[ée]nt[ai]vos|centesimi|копе\w+)\b"
+    r"|(?<![\w.,/^])\d{1,4}(?: | and (?!\S+ (?:is|are|was|were|remain)))\d{1,3}/\d{1,4}(?![\w/])"
+    r"|(?<=\bratio is )\d+ to \d+(?! ?[\w=])"
 )
 UNSURE = re.compile(
     r"(?i)\b(?:either(?![^.]*=[^.]*\bor\b[^.]*=[^.,;]*\.?\s*$)|maybe|perhaps|possibly|might|could "

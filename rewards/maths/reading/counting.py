@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from .vocabulary import DENIALS, FRACTION_WORDS, SCALES, UNITS_OF_NUMBER, words
@@ -65,6 +66,64 @@ def _numerals() -> Iterator[tuple[str, int]]:
 
 NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals()}
 """Every number from 0 to 100 by its words, with spaces for hyphens."""
+_SIZES = [
+    (word, size)
+    for size, forms in (
+        (10**6, "millionen millones milhões milioni миллионов миллиона million millions millón "
+         "milhão milione миллион"),
+        (1000, "tausend mille mila mil тысяча тысячи тысяч 천"),
+    )
+    for word in sorted(forms.split(), key=len, reverse=True)
+]  # fmt: skip
+"""Words of a size: what stands before one multiplies it, and what follows is added."""
+_HUNDREDS = {
+    form: 100 * number
+    for forms in (
+        "hundert/einhundert " + " ".join(f"{one}hundert" for one in _LANGUAGES[0][0].split()[2:10]),
+        "cent " + " ".join(f"{one}~cents/{one}~cent" for one in _LANGUAGES[1][0].split()[2:10]),
+        "cien/ciento doscientos trescientos cuatrocientos quinientos seiscientos setecientos "
+        "ochocientos novecientos",
+        "cem/cento duzentos trezentos quatrocentos quinhentos seiscentos setecentos oitocentos "
+        "novecentos",
+        "cent " + " ".join(f"{one}cento/{one}cent" for one in _LANGUAGES[4][0].split()[2:10]),
+        "сто двести триста четыреста пятьсот шестьсот семьсот восемьсот девятьсот",
+        "백/일백 이백 삼백 사백 오백 육백 칠백 팔백 구백",
+    )
+    for number, some in enumerate(forms.split(), start=1)
+    for word in some.replace("~", " ").split("/")
+    for form in (word, re.sub("os$", "as", word))
+}
+_HEADS = frozenset(
+    phrase.split()[0][: 1 if phrase > "가" else 3]
+    for phrase in [*NUMERALS, *_HUNDREDS, *(word for word, _ in _SIZES)]
+)
+"""How the first word of a number may begin."""
+
+
+@lru_cache(maxsize=1024)
+def _value(phrase: str) -> int | None:
+    """Return the number that words with spaces for hyphens say, or None: those up to a hundred are
+    known, and larger ones are put together at their largest size.
+    """
+    if phrase in NUMERALS:
+        return NUMERALS[phrase]
+    for word, size in _SIZES:
+        head, found, tail = phrase.partition(word)
+        many = (_value(head.strip()) if head else 1) if found else None
+        if many and many < 1000 and (rest := _rest(tail)) is not None and rest < size:
+            return many * size + rest
+    for length in range(len(phrase), 0, -1):
+        hundreds = _HUNDREDS.get(phrase[:length])
+        if hundreds and (rest := _rest(phrase[length:])) is not None and rest < 100:
+            return hundreds + rest
+    return None
+
+
+def _rest(tail: str) -> int | None:
+    return _value(_JOINT.sub("", tail, 1)) if tail else 0
+
+
+_JOINT = re.compile(r" ?(?:und|(?<= )(?:et|y|e|и) )?")
 # Words that make the number before them another one: `zwei Drittel`, `deux ou trois`. Some of them
 # are nouns of English, which digits may count.
 _CHANGES = (
@@ -75,11 +134,11 @@ _CHANGES = (
         "mille o u coma cubo medio media mil cientos centos alla 반 정도 분의 천 만 억"
     )
 )
-MAX_WORDS = 4
+MAX_WORDS = 9
 """The most words of a number."""
 _FIRST = re.compile(
     r"(?P<open>[\s*$]*(?:\\(?:text|mathrm)\w{0,2}\s*\{\s*)?)"
-    r"(?P<words>[^\W\d_]+(?:[ -][^\W\d_]+){0,3})(?![^\W\d_])"
+    r"(?P<words>[^\W\d_]+(?:[ -][^\W\d_]+){0,8})(?![^\W\d_])"
 )
 _DIGITS = str.maketrans("零〇一二两兩三四五六七八九", "0012223456789")
 _UNITS = {"十": 10, "百": 100, "千": 1000}
@@ -95,7 +154,7 @@ _COUNTED = re.compile(
     r"(?P<words>[零〇一二两兩三四五六七八九十百千]+)[个個つ]?(?=\w{0,4}\W*$)"
 )
 # Words of English that are numbers elsewhere.
-_ENGLISH = frozenset({"once", "due", "sei", "cent", "elf"})
+_ENGLISH = frozenset({"once", "due", "sei", "cent", "cents", "elf"})
 
 
 def spelled(phrase: str) -> tuple[str, int] | None:
@@ -104,10 +163,12 @@ def spelled(phrase: str) -> tuple[str, int] | None:
     >>> spelled("treinta y uno puntos"), spelled("thirty")
     (('treinta y uno', 31), None)
     """
+    if not _HEADS.intersection((phrase[:3].lower().split(" ")[0], phrase[:1])):
+        return None
     pieces = re.split(r"([ -])", phrase)
     for length in range(min(len(pieces), 2 * MAX_WORDS - 1), 0, -2):
         head = "".join(pieces[:length])
-        number = NUMERALS.get(head.lower().replace("-", " "))
+        number = _value(head.lower().replace("-", " ").replace("ún", "un"))
         rest = pieces[length + 1 :]
         article = number == 1 and rest != []  # `un cercle`, `eine Gerade`
         if number is not None and not article and not (head.lower() in _ENGLISH and rest == ["to"]):
@@ -189,7 +250,8 @@ def spelled_numbers(
         if (_ONE if alone else _LISTED).match(text, pieces[place].start()):
             value = value or "1"
         first, last = pieces[place], pieces[place + max(length, 1) - 1]
-        if value and not _SPOKEN_OF.search(text, max(start, first.start() - 24), first.start()):
+        ahead = max(start, first.start() - 24), first.start()
+        if value and not (_SPOKEN_OF.search(text, *ahead) or _SCALED.search(text, *ahead)):
             sign = _MINUS.search(text, max(start, first.start() - 12), first.start())
             begin = sign.start() if sign else first.start()
             yield Spelled(f"-{value}" if sign else value, begin, last.end())
@@ -226,7 +288,7 @@ def _read(text: str, pieces: list[re.Match[str]]) -> tuple[str, int]:
         length = turn + 1
     if not length:
         known = spelled(" ".join(words[:MAX_WORDS]))
-        if known is None or words[0] in _ENGLISH or known[1] == 1 or len(words[0]) < 2:
+        if known is None or known[0] in _ENGLISH or known[1] == 1 or len(words[0]) < 2:
             return "", 0
         return str(known[1]), len(re.split(r"[ -]", known[0]))
     if words[length : length + 3] == ["and", "a", "half"]:
@@ -250,6 +312,7 @@ _PIECE = re.compile(
     r"[二两三四五六七八九十百]+分之[一二三四五六七八九十百]+|[零〇一二两兩三四五六七八九十百千]{2,}|[^\W\d_零〇一二两兩三四五六七八九十百千]+"
 )
 _SIGNS = re.compile(r"[零〇一二两兩三四五六七八九十百千]{2,}")
+_SCALED = re.compile(r"(?:\d|\b(?:por|pour|per))\s?$")  # `2.5 million`, `7 por cento`
 _MINUS = re.compile(r"(?i)(?<!\w)(?:minus|negative|moins|menos|meno|минус)\s$")
 _SPOKEN_OF = re.compile(
     r"(?i)(?:(?<!\w)(?:the|these|those|all|both|his|her|its|their|our|only|first|last|next|any|each"

@@ -17,7 +17,7 @@ from ludus.errors import ConfigError, MissingExtra
 from ludus.secret import NO_SECRET
 from ludus.wire.chaos import Chaos
 from ludus.wire.principals import Principals
-from ludus.wire.server import DEFAULT_PORT, HttpServer
+from ludus.wire.server import DEFAULT_PORT, HttpServer, refuse_strangers
 from ludus.wire.tls import ServerTls
 
 from .arguments import Token, VerbHelp, parse
@@ -96,6 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     principals = Principals(
         options.token.reveal() or os.environ.get("LUDUS_TOKEN", ""), options.tokens
     )
+    refuse_strangers(options.host, principals)  # before the model is loaded
     try:
         from ludus.trainer.ranks.launch import follows, open_group
     except ImportError as error:

@@ -26,6 +26,8 @@ from typing import Any, NoReturn
 import cloudpickle
 import msgspec
 
+from ludus.errors import error_text, error_trace
+
 from . import system
 from .frames import CANCEL, FAILED, Frame, FrameReader, FrameWriter, Line
 from .part import Answer, WorkerPart
@@ -186,8 +188,8 @@ class _Worker:
 
 
 def _failed(error: BaseException) -> Answer:
-    trace = "".join(traceback.format_exception(error))[-8000:]
-    return FAILED, msgspec.msgpack.encode(Failure(f"{type(error).__name__}: {error}"[:2000], trace))
+    message = f"{type(error).__name__}: {error_text(error)}"[:2000]
+    return FAILED, msgspec.msgpack.encode(Failure(message, error_trace(error)))
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def decode(data: bytes | msgspec.Raw, as_type: type[T], format: Format = Format.
         raise Refused(str(error), "invalid") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if not bytes(data):
-            raise Refused("the body is empty", "malformed") from None
+            raise Refused(f"the body is empty, not {_SPOKEN[format]}", "malformed") from None
         raise Refused(f"the body is not {_SPOKEN[format]}: {error}", "malformed") from None
     except RecursionError:
         raise Refused("the body is nested too deeply", "malformed") from None

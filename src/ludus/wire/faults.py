@@ -32,6 +32,7 @@ from ludus.errors import (
     UnknownName,
     UnknownTask,
     UnknownVerifier,
+    error_text,
 )
 from ludus.verdict import Verdict
 
@@ -226,7 +227,7 @@ def fault_of(
     ours = isinstance(error, LudusError)
     return Fault(
         code=code,
-        message=str(error) if ours else f"{type(error).__name__}: {error}",
+        message=error_text(error) if ours else f"{type(error).__name__}: {error_text(error)}",
         session=session,
         seq=seq,
         retryable=CODES[code].retryable,

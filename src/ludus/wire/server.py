@@ -96,6 +96,19 @@ LAG_EVERY_S = 0.25
 """Seconds between two measurements of the event loop's delay."""
 
 
+def refuse_strangers(host: str, principals: Principals) -> None:
+    """Refuse an address that others reach, where no token was given.
+
+    Raises:
+        ConfigError: with what to do.
+    """
+    if not principals and not is_loopback(host):
+        raise ConfigError(
+            f"refusing to serve on {host} without a token: anyone who reaches it could run "
+            "your environments; give --token or LUDUS_TOKEN, or bind 127.0.0.1"
+        )
+
+
 class HttpServer:
     """Serves `services` at a single address.
 
@@ -148,11 +161,8 @@ class HttpServer:
         mounted: Mapping[str, AsgiApp] | None = None,
     ) -> None:
         self._principals = principals if principals is not None else Principals(token)
-        if not self._principals and not socket_path and not is_loopback(host):
-            raise ConfigError(
-                f"refusing to serve on {host} without a token: anyone who reaches it could run "
-                "your environments; give --token or LUDUS_TOKEN, or bind 127.0.0.1"
-            )
+        if not socket_path:
+            refuse_strangers(host, self._principals)
         self.services = list(services)
         self.host = host
         self.port = port

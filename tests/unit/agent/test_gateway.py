@@ -537,10 +537,34 @@ async def silent(task: AgentTask) -> str:
     return "17"
 
 
+async def leaving(task: AgentTask) -> str:
+    await saying(task)
+    sys.exit(3)
+
+
+async def cancelling_itself(task: AgentTask) -> str:
+    await saying(task)
+    raise asyncio.CancelledError
+
+
+async def returning_a_number(task: AgentTask) -> Any:
+    await saying(task)
+    return 17
+
+
+def running_dry(task: AgentTask) -> str:
+    asyncio.run(saying(task))
+    return next(iter(()))
+
+
 @pytest.mark.parametrize(
     ("agent", "stop", "is_judged"),
     [
         (saying, Stop.TERMINATED, True),
+        (leaving, Stop.AGENT_FAILED, True),
+        (cancelling_itself, Stop.AGENT_FAILED, True),
+        (returning_a_number, Stop.AGENT_FAILED, True),
+        (running_dry, Stop.AGENT_FAILED, True),
         (crashing, Stop.AGENT_FAILED, True),
         (hanging, Stop.AGENT_TIMEOUT, True),
         (silent, Stop.POLICY_ERROR, False),

@@ -122,6 +122,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
         (["serve", "learner", "no-model", "--tls-key", "key.pem"], "goes with --tls-cert"),
         (["serve", "learner", "no-model", "--port", "70000"], "ports are 0 to 65535"),
         (["serve", "learner", "no-model", "--chaos", "fire"], "chaos knows drop"),
+        (["serve", "learner", "no-model", "--host", "0.0.0.0"], "refusing to serve on 0.0.0.0"),
         (["train", "grpo", "--engine", "vlm"], "did you mean 'vllm'? choices: local, vllm"),
         (["train", "grpo", "--trainer.lr", "fast"], "'fast'"),
         (["sandbox", "dcotor"], "no action named 'dcotor'; did you mean 'doctor'"),

@@ -57,6 +57,8 @@ class Faulty(TextEnv):
                 self.held = "x" * (2 << 30)
             case "reply":
                 return "x" * (50 << 20), 1.0, False, False, {}
+            case "surrogate":
+                raise ValueError("cannot \ud800 go")
             case "large":
                 return "x" * (4 << 20), 1.0, False, False, {}
             case "garbage":
@@ -154,6 +156,7 @@ async def turns(server: RemoteServer, env_id: str, number: int) -> list[float]:
         ("print", RequestTimeout, "did not answer within 0.5 s"),
         ("allocate", ServerFault, "MemoryError"),
         ("reply", ServerFault, "at most 16777216"),
+        ("surrogate", ServerFault, r"ValueError: cannot \\ud800 go"),
         ("garbage", SessionGone, "sent what is not an answer"),
     ],
 )

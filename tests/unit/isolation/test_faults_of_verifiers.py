@@ -35,6 +35,13 @@ from ludus.wire.server import HttpServer
 TIMEOUT_S = 1.5
 
 
+class Mute(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 class Faulty:
     """Breaks in the way the response says."""
 
@@ -70,6 +77,10 @@ class Faulty:
                 grow()
             case "raise":
                 raise ValueError("cannot")
+            case "raise-surrogate":
+                raise ValueError("cannot \ud800 go")
+            case "raise-mute":
+                raise Mute
             case "nonsense":
                 return object()
             case "garbage":
@@ -170,6 +181,8 @@ async def score(server: RemoteServer, name: str, response: str) -> Verdict:
         ("print", Status.UNAVAILABLE, "no verdict within 1.5 s"),
         ("threads", Status.ERROR, "can't start new thread"),
         ("raise", Status.ERROR, "ValueError: cannot"),
+        ("raise-surrogate", Status.ERROR, "ValueError: cannot \\ud800 go"),
+        ("raise-mute", Status.ERROR, "Mute"),
         ("nonsense", Status.ERROR, "must return a Verdict"),
         ("garbage", Status.ERROR, "sent what is not an answer"),
     ],

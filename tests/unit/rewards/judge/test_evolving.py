@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.messages import Message, Role, assistant
-from ludus.rewards.judge import RubricItem, RubricJudge
+from ludus.rewards.judge import Rubric, RubricItem, RubricJudge
 from ludus.rewards.judge.caller import Effort
 from ludus.rewards.judge.evolving import EvolvingJudge, RubricBuffer, State, TrackedCriterion
 from ludus.rewards.judge.evolving.admit import admit
@@ -160,6 +161,36 @@ async def test_admission_asks_for_content_and_for_signal_above_noise() -> None:
         await judge.close()
     assert [criterion.item.text for criterion in admitted] == ['The response mentions "Lindau".']
     assert [r.why.split(" ")[0] for r in rejected] == ["a", "all", "it"]
+
+
+async def test_a_flaw_that_an_empty_response_has_is_admitted() -> None:
+    async with MockJudge() as mock:
+        judge = RubricJudge(base_url=mock.url, model="mock")
+        datas = [{"question": "Who was Ada?", "response": text} for text in (*FIRST, "No answer.")]
+        flaw = RubricItem(text='The response mentions "answer".', id="new", weight=-1.0)
+        admitted, rejected = await admit([flaw], judge, [], datas, Effort())
+        await judge.close()
+    assert ([criterion.item for criterion in admitted], rejected) == ([flaw], [])
+
+
+@pytest.mark.parametrize("chance", [0.1, 0.3, 0.5])
+async def test_a_judge_that_answers_by_chance_admits_hardly_anything(chance: float) -> None:
+    draws = random.Random(0)
+
+    class Chance(RubricJudge):
+        async def item_scores(self, rubric: Rubric, *_: Any, **__: Any) -> dict[str, float]:
+            return {item.id: float(draws.random() < chance) for item in rubric.items}
+
+    judge = Chance(base_url="http://127.0.0.1:9", model="none")
+    datas = [{"question": "q", "response": f"{number}"} for number in range(8)]
+    # Flaws alone: by chance no merit would survive the responses without content.
+    proposals = [
+        RubricItem(text=f"The response is {10**n} too long.", id="new", weight=-1.0)
+        for n in range(200)
+    ]
+    admitted, _ = await admit(proposals, judge, [], datas, Effort())
+    await judge.close()
+    assert len(admitted) <= 20
 
 
 def test_retention_prefers_signal_to_noise() -> None:
