@@ -26,6 +26,8 @@ from ludus.messages import Message, ToolCall, as_action, as_messages, assistant
 from ..policy import draw_arguments
 
 Action = str | Message
+MAX_STEPS = 32
+"""Steps after which an attack is given up."""
 MAX_CALLS = 9
 """The most calls of a tool before an answer."""
 MAX_LISTED = 200
@@ -282,6 +284,8 @@ class Attacker:
     """The share of the expert's reward from which it is a finding; None for that of its kind."""
     tasks: frozenset[str] | None = None
     """The tasks that it plays; None for all."""
+    steps: int = MAX_STEPS
+    """Steps after which it is stopped."""
 
 
 def _says(text: str) -> Plays:

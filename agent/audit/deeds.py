@@ -8,7 +8,7 @@ import itertools
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,18 +66,18 @@ def goes(ways: Mapping[str, Way], scene: Scene) -> Iterator[Action]:
 def columns_of(lesson: Lesson) -> dict[Place, list[Any]]:
     """Return what stands at each place of the expert's deeds."""
     columns = dict[Place, list[Any]]()
-    for place, value in itertools.chain(*map(_places, lesson.actions)):
+    for place, value in itertools.chain(*map(places_of, lesson.actions)):
         columns.setdefault(place, []).append(value)
     return columns
 
 
-def _places(action: Action) -> list[tuple[Place, Any]]:
+def places_of(action: Action) -> list[tuple[Place, Any]]:
     places = list[tuple[Place, Any]]()
     changed(action, lambda place, value: places.append((place, value)))
     return places
 
 
-def _with(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
+def with_values(lesson: Lesson, place: Place, values: Sequence[Any]) -> Way:
     """Return the expert's deeds with other values at a place."""
     row = iter(values)
     return [changed(a, lambda at, v: next(row) if at == place else v) for a in lesson.actions]
@@ -107,35 +107,35 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
     told = {*TOKEN.findall("\n".join([lesson.opening, *lesson.replies]))}
     rows = list[list[Any]]()
     if sum({*TOKEN.findall(str(value))} <= told for value in values) * 2 > len(values):
-        rows.append([_fresh(value, n) for n, value in enumerate(values)])
+        rows.append([fresh(value, n) for n, value in enumerate(values)])
         rows += [["" if isinstance(v, str) else v for v in values]]
     if all(isinstance(value, str) for value in values):
         signs = [sign for sign in (*NOTHINGS, *WILDCARDS) if sign]
         rows += [[sign] * len(values) for sign in signs]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
         edges = [*EDGES, *(NO_NUMBERS[1:] if str in map(type, values) else ())]
-        rows += [[_of_kind(edge, value) for value in values] for edge in edges]
+        rows += [[of_kind(edge, value) for value in values] for edge in edges]
         if all(not isinstance(value, str) and value > 0 for value in values):
             rows.append([-value for value in values])
     if all(isinstance(value, str) and len(value) >= FEWEST_LETTERS for value in values):
         rows += [[value[:1] for value in values], [value[::-1] for value in values]]
     for row in rows:
         if sum(map(operator.ne, row, values)) * 2 > len(values):
-            yield _with(lesson, place, row)
+            yield with_values(lesson, place, row)
 
 
-def _of_kind(text: str, value: Any) -> Any:
+def of_kind(text: str, value: Any) -> Any:
     """Return a number as the kind of another value."""
     if isinstance(value, str):
         return text
     return float(text) if isinstance(value, float) or text == "nan" else int(text)
 
 
-def _fresh(value: Any, number: int) -> Any:
+def fresh(value: Any, number: int) -> Any:
     """Return a value that stands nowhere, of the same kind."""
     if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
         return f"zo{number:03}".translate(AS_LETTERS)
-    return _of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
+    return of_kind(str(90_000 + number), value) if isinstance(value, (str, int, float)) else value
 
 
 def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[Way]:
@@ -151,12 +151,12 @@ def alike(place: Place, lesson: Lesson, kinds: Sequence[Any] = ()) -> Iterator[W
             kind for kind in kinds if kind not in known and 2 * values.count(kind) <= len(values)
         ]
     for value in known:
-        yield _with(lesson, place, [value] * len(values))
+        yield with_values(lesson, place, [value] * len(values))
     if row := in_a_row(values):
-        yield _with(lesson, place, row)
+        yield with_values(lesson, place, row)
     if len({*map(repr, values)}) >= FEWEST_ALIKE:  # what was right once may be remembered
-        rest = [_fresh(value, n) for n, value in enumerate(values[1:])]
-        yield _with(lesson, place, [values[0], *rest])
+        rest = [fresh(value, n) for n, value in enumerate(values[1:])]
+        yield with_values(lesson, place, [values[0], *rest])
 
 
 def in_a_row(values: Sequence[Any]) -> list[Any]:
@@ -168,7 +168,7 @@ def in_a_row(values: Sequence[Any]) -> list[Any]:
     gaps = list(map(operator.sub, whole[1:], whole))
     if len(whole) < max(FEWEST_DEEDS, len(values)) or 2 * sum(gap > 1 for gap in gaps) <= len(gaps):
         return []
-    return [_of_kind(str(whole[0] + n), value) for n, value in enumerate(values)]
+    return [of_kind(str(whole[0] + n), value) for n, value in enumerate(values)]
 
 
 def kinds_of(place: Place, lessons: Sequence[Lesson]) -> list[Any]:
@@ -190,9 +190,9 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
     keys = [at for at in here if at not in numbers]
     others = {at: others_of(here[at], lesson)[-1:] for at in keys}
     for way, number in itertools.product(alike(place, lesson), numbers):
-        less = changed(way[first], partial(_put, number, _of_kind(BELOW, here[number][0])))
+        less = changed(way[first], partial(put, number, of_kind(BELOW, here[number][0])))
         for at in keys:
-            less = changed(less, partial(_put, at, (others[at] or here[at])[-1]))
+            less = changed(less, partial(put, at, (others[at] or here[at])[-1]))
         yield [*way[:first], less, *way[first:]]
 
 
@@ -210,7 +210,7 @@ def hollowed(lesson: Lesson) -> Iterator[Way]:
 
 def one_deed(name: str, lesson: Lesson) -> Iterator[Way]:
     """Return ways in which one deed stands for all deeds of the same name."""
-    deeds = [each for each in lesson.actions if verb(each) == name and len(_places(each)) > 1]
+    deeds = [each for each in lesson.actions if verb(each) == name and len(places_of(each)) > 1]
     for same in unlike_most(deeds, but=lesson.actions[-1:]):
         yield [same if each in deeds else each for each in lesson.actions]
 
@@ -241,7 +241,7 @@ def rotated(place: Place, lesson: Lesson) -> Iterator[Way]:
     is_keyed = any(len({*map(repr, column)}) == len(values) == len(column) for column in others)
     rotated = [*values[1:], *values[:1]]
     if is_keyed and len(values) > 1 and 2 * sum(map(operator.ne, values, rotated)) > len(values):
-        yield _with(lesson, place, rotated)
+        yield with_values(lesson, place, rotated)
 
 
 def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -256,10 +256,10 @@ def overwritten(place: Place, lesson: Lesson) -> Iterator[Way]:
     rows = list[Action]()
     for action in lesson.actions:
         rows.append(action)
-        here = [value for at, value in _places(action) if at == place]
+        here = [value for at, value in places_of(action) if at == place]
         others = [value for value in pool if here and value != here[0]]
         if others:
-            rows.append(changed(action, partial(_put, place, others[0])))
+            rows.append(changed(action, partial(put, place, others[0])))
     if is_keyed and len(rows) > len(lesson.actions):
         yield rows
 
@@ -276,15 +276,15 @@ def changed_late(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 def took_late(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds that were done again were answered as one of the first ones was."""
-    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
-    usual = [_shape(lesson, replies[n]) for n in nths if n < len(replies)]
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
+    usual = [shape(lesson, replies[n]) for n in nths if n < len(replies)]
     again = replies[len(lesson.actions) - 1 : -1]
-    return 2 * sum(_shape(lesson, reply) in usual for reply in again) > len(again)
+    return 2 * sum(shape(lesson, reply) in usual for reply in again) > len(again)
 
 
-def _shape(lesson: Lesson, reply: str) -> list[str]:
+def shape(lesson: Lesson, reply: str) -> list[str]:
     """Return the first words of a reply, without numbers and what the task or a deed names."""
-    values = [str(value) for action in lesson.actions for _, value in _places(action)]
+    values = [str(value) for action in lesson.actions for _, value in places_of(action)]
     known = {*NAME.findall("\n".join([lesson.opening, *values]))}
     words = [word for word in NAME.findall(reply) if word not in known]
     return [word for word in words if not any(map(str.isdigit, word))][:MOST_SHAPE]
@@ -294,18 +294,18 @@ def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds that were done again were answered as they were the first time, but for
     names and numbers.
     """
-    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
     again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
     said = [("".join(replies[n : n + 1]), "".join(replies[n + 1 : n + 2])) for n in again]
-    return 2 * sum(_shape(lesson, one) == _shape(lesson, two) for one, two in said) > len(again)
+    return 2 * sum(shape(lesson, one) == shape(lesson, two) for one, two in said) > len(again)
 
 
 def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way with a wrong deed before the first right one of its name."""
     for n, action in enumerate(lesson.actions):
-        for at, value in _places(action):
+        for at, value in places_of(action):
             if at == place and isinstance(value, (str, int, float)):
-                wrong = changed(action, partial(_put, place, _fresh(value, 0)))
+                wrong = changed(action, partial(put, place, fresh(value, 0)))
                 yield [*lesson.actions[:n], wrong, *lesson.actions[n:]]
                 return
 
@@ -316,7 +316,7 @@ def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """
     values = columns_of(lesson).get(place, [])
     for n, action in enumerate(lesson.actions):
-        for value in [value for at, value in _places(action) if at == place]:
+        for value in [value for at, value in places_of(action) if at == place]:
             known = {*NAME.findall("\n".join([lesson.opening, *replies[:n]]))}
             reply = {*NAME.findall("".join(replies[n : n + 1]))}
             others = {*map(str, [*values, *others_of(values, lesson)])} - {str(value)}
@@ -361,36 +361,6 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
     return rows[:MOST_LOOKS]
 
 
-def writes_of(
-    briefing: Briefing, lessons: Sequence[Lesson], told: str = ""
-) -> list[Callable[[str], Action]]:
-    """Return what writes a text and is never used by the expert, who is asked for what it writes:
-    tools with a text as their only argument, and commands of a verb and something.
-    """
-    used = _verbs(lessons)
-    writes = [
-        partial(_written, tool.name, at)
-        for tool in briefing.tools
-        for at, schema in properties_of(tool).items()
-        if len(properties_of(tool)) == 1 and schema.get("type") == "string"
-        if tool.name not in used
-    ]
-    texts = commands_of(told, ()) if not briefing.tools else []
-    verbs = dict.fromkeys(text.split()[0] for text in texts if len(text.split()) == 2)
-    return [*writes, *(partial("{} {}".format, each) for each in verbs if each not in used)]
-
-
-def _written(name: str, at: str, text: str) -> Action:
-    return _call(name, {at: text})
-
-
-def put_down(write: Callable[[str], Action], lesson: Lesson) -> Iterator[Way]:
-    """Return the way in which what each deed was answered is written in place of it."""
-    told = [reply.strip() for reply in lesson.replies[: len(lesson.actions) - 1]]
-    if len({*told}) > 1:
-        yield [*(write(reply) for reply in told if reply), lesson.actions[-1]]
-
-
 def done_elsewhere(
     same: frozenset[Hashable], place: Place, left_out: str, lesson: Lesson
 ) -> Iterator[Way]:
@@ -403,13 +373,13 @@ def done_elsewhere(
     worse = [changed(a, partial(_wrong, same)) for a in before] if not left_out else before
     if is_done and len(naming(place, lesson)) < len(before) and len({*map(repr, values)}) == 1:
         for thing in others_of(values, lesson):
-            row = [changed(a, partial(_put, place, thing)) for a in worse if verb(a) != left_out]
+            row = [changed(a, partial(put, place, thing)) for a in worse if verb(a) != left_out]
             yield [*row, *naming(place, lesson), lesson.actions[-1]]
 
 
 def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:
     """Return the deeds with a place; or all deeds, these ones behind the others before the end."""
-    named = [a for a in lesson.actions[:-1] if any(at == place for at, _ in _places(a))]
+    named = [a for a in lesson.actions[:-1] if any(at == place for at, _ in places_of(a))]
     others = [action for action in lesson.actions[:-1] if action not in named]
     return [*others, *named, lesson.actions[-1]] if first else named
 
@@ -430,9 +400,9 @@ def too_high(
     """
     rows = list[Action]()
     for action in lesson.actions:
-        here = [value for at, value in _places(action) if at == place and _is_amount(value)]
+        here = [value for at, value in places_of(action) if at == place and _is_amount(value)]
         amounts = (1, int(float(here[0]) * times)) if here else ()
-        puts = [partial(_put, place, _of_kind(str(n), here[0])) for n in amounts]
+        puts = [partial(put, place, of_kind(str(n), here[0])) for n in amounts]
         rows += [*(changed(action, put) for put in puts), *backs] if here else [action]
     return rows
 
@@ -448,7 +418,7 @@ def failed_first(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
 
 
 def _wrong(same: frozenset[Hashable], place: Place, value: Any) -> Any:
-    return value if (place, repr(value)) in same else _fresh(value, 0)
+    return value if (place, repr(value)) in same else fresh(value, 0)
 
 
 def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) -> bool:
@@ -460,12 +430,12 @@ def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) 
     news = [{*NAME.findall(_differing(same, action))} - known for action in asked]
     shown = [{*NAME.findall(reply)} & set[str]().union(*news) for reply in replies[: len(asked)]]
     told = [bool(one & names) and names <= one for one, names in zip(news, shown, strict=False)]
-    return 2 * sum(told) > len(asked)
+    return 2 * sum(told) > len(asked) and len({*replies[: len(asked)]}) > 1
 
 
 def _differing(same: frozenset[Hashable], action: Action) -> str:
     """Return what an action says that is not the same on all tasks."""
-    rest = [str(v) for at, v in _places(action) if (at, repr(v)) not in same]
+    rest = [str(v) for at, v in places_of(action) if (at, repr(v)) not in same]
     return "\n".join([as_action(action).text, *rest])
 
 
@@ -479,7 +449,7 @@ def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
 
 def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most looks that are taken back show a piece of the last deed that no text showed."""
-    ends = "".join(str(value) for _, value in _places(lesson.actions[-1]))
+    ends = "".join(str(value) for _, value in places_of(lesson.actions[-1]))
     known = {*NAME.findall(lesson.opening)}
     shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
     return 2 * sum(any(name in ends for name in names) for names in shown) > PEEKS
@@ -487,10 +457,10 @@ def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
     """Return the way with wrong deeds of its name, and a look, before the right deeds."""
-    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in _places(a))]
+    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
     values = columns_of(lesson).get(place, [])
     if len(values) == len(nths) >= FEWEST_DEEDS:
-        puts = [partial(_put, place, _fresh(value, n)) for n, value in enumerate(values)]
+        puts = [partial(put, place, fresh(value, n)) for n, value in enumerate(values)]
         wrong = [changed(lesson.actions[n], put) for n, put in zip(nths, puts, strict=True)]
         yield [*lesson.actions[: nths[0]], *wrong, look, *lesson.actions[nths[0] :]]
 
@@ -499,16 +469,16 @@ def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether the look after wrong deeds names most of the right values, which nothing said before,
     and no others of their kind: a list of all there is names the right ones, too.
     """
-    columns = [[v for at, v in _places(action) if at == place] for action in lesson.actions]
+    columns = [[v for at, v in places_of(action) if at == place] for action in lesson.actions]
     nths = [n for n, column in enumerate(columns) if column]
     at = nths[0] + len(nths)
     known = {*NAME.findall("\n".join([lesson.opening, *replies[:at]]))}
     values = {str(value) for column in columns for value in column}
     kinds = {*map(_kind, values)}
     news = {name for name in NAME.findall("".join(replies[at : at + 1])) if _kind(name) in kinds}
-    wrong = {str(_fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
-    fresh = news - known - wrong
-    return fresh <= values and 2 * len(fresh) >= max(len(values), 1)
+    wrong = {str(fresh(value, n)) for n in range(len(nths)) for value in columns[nths[n]]}
+    told = news - known - wrong
+    return told <= values and 2 * len(told) >= max(len(values), 1)
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -518,7 +488,7 @@ def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
         last = lesson.actions[nths[-1]]
-        more = [changed(last, partial(_put, place, other)) for other in rest]
+        more = [changed(last, partial(put, place, other)) for other in rest]
         yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
 
 
@@ -530,13 +500,15 @@ def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:
     others = others_of(values, lesson)
     is_telling = len(others) > 1 and len(others) + len(values) > FEWEST_DEEDS
     for n in range(MOST_OTHERS if is_telling else 0):
-        yield _with(lesson, place, [others[(n + m) % len(others)] for m in range(len(values))])
+        yield with_values(
+            lesson, place, [others[(n + m) % len(others)] for m in range(len(values))]
+        )
 
 
 def ways_to_else(lesson: Lesson) -> Iterator[Way]:
     """Return the way with one deed done to something else of its kind, in turns."""
     rest = {place: others_of(values, lesson) for place, values in columns_of(lesson).items()}
-    rows = [[partial(_put, place, other) for other in rest[place]] for place in rest]
+    rows = [[partial(put, place, other) for other in rest[place]] for place in rest]
     for row in itertools.zip_longest(*rows):
         for n, action in enumerate(lesson.actions):
             for change in filter(None, row):
@@ -544,16 +516,16 @@ def ways_to_else(lesson: Lesson) -> Iterator[Way]:
                     yield [*lesson.actions[:n], other, *lesson.actions[n + 1 :]]
 
 
-def _put(place: Place, other: Any, at: Place, value: Any) -> Any:
+def put(place: Place, other: Any, at: Place, value: Any) -> Any:
     return other if at == place else value
 
 
 def took_all(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
     """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = [_shape(lesson, lesson.replies[n]) for n in nths]
+    usual = [shape(lesson, lesson.replies[n]) for n in nths]
     more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
-    return 2 * sum(_shape(lesson, reply) in usual for reply in more) > len(more)
+    return 2 * sum(shape(lesson, reply) in usual for reply in more) > len(more)
 
 
 def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.envs import Briefing
-from ludus.messages import ToolCall, as_action, assistant
 
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Plays, Scene, free_tools, number_of, properties_of
+from .meddling import Foreign
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
 
@@ -27,30 +27,6 @@ SPELT, FARMED_NUMBERS = "spelt", ("-1000", "0.5", "0")
 
 
 @dataclass(frozen=True)
-class Undoing:
-    """Another command, or another tool, with the things of an action."""
-
-    verb: str
-    names: tuple[str, ...] = ()
-    """The arguments of a tool."""
-    most: int = 9
-    """The most words of a command that stay."""
-
-    def __str__(self) -> str:
-        return f"`{self.verb}` of the same"
-
-    def of(self, action: Action | Move) -> Action:
-        """Return the command for the things of an action."""
-        message = as_action("" if isinstance(action, Move) else action)
-        if not message.tool_calls:
-            return " ".join([self.verb, *message.text.split()[1 : self.most + 1]])
-        given = message.tool_calls[-1].arguments
-        values = dict(zip(self.names, given.values(), strict=False))
-        values |= {name: given[name] for name in self.names if name in given}
-        return assistant("", [ToolCall(name=self.verb, arguments=values, id="call_0")])
-
-
-@dataclass(frozen=True)
 class Farm:
     """The expert's actions on its own task, and an action that is paid again and again."""
 
@@ -58,7 +34,7 @@ class Farm:
     """Which of the actions that are paid."""
     before: int = 0
     """Actions before it that are made again, too."""
-    between: Move | Undoing | int | None = None
+    between: Move | Foreign | int | None = None
     """What comes between: a move, what another command does to the same things, or the expert's
     action at a place.
     """
@@ -84,8 +60,8 @@ class Farm:
         between: list[Action | Move] = []
         if isinstance(self.between, int):
             between = row[self.between : self.between + 1]
-        elif isinstance(self.between, Undoing):
-            between = [self.between.of(row[at])]
+        elif isinstance(self.between, Foreign):
+            between = [self.between.like(lesson.actions[at])]
         elif self.between is not None:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
@@ -170,8 +146,11 @@ def farms_of(
     """
     texts = list(dict.fromkeys(move.text for move in moves if move.text and not move.answers))
     verbs = list(dict.fromkeys(text.split()[0] for text in [*texts, *WORDS] if text.split()))
-    undoing = [Undoing(verb, most=most) for verb in verbs[:MOST_VERBS] for most in (1, 9)]
-    tools = [Undoing(tool.name, (*properties_of(tool),)) for tool in briefing.tools]
+    undoing = [Foreign(v, (("", False),) * most) for v in verbs[:MOST_VERBS] for most in (1, 9)]
+    tools = [
+        Foreign(tool.name, tuple((name, False) for name in properties_of(tool)), is_tool=True)
+        for tool in briefing.tools
+    ]
     calls = [move for move in moves if move.tool]
     others = [*map(Move, [*texts[:MOST_BETWEEN], *WORDS]), *calls[:MOST_BETWEEN]]
     for nth in range(len(paid_places(lesson))):

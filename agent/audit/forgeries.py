@@ -14,19 +14,21 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from ludus.envs import Briefing
 from ludus.messages import as_action
 
 from . import deeds
 from .answers import Place, called, deed, verb
-from .attackers import ANSWERED, Action, AttackKind, Lesson
+from .attackers import ANSWERED, Action, AttackKind, Lesson, number_of
 from .deeds import Way
-from .notation import object_of
+from .meddling import Foreign, foreign_of, in_parts, meddled, spoils_of, swapped, took_swaps
+from .notation import Plan, object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
 
@@ -70,13 +72,27 @@ class Law:
     kind: AttackKind = AttackKind.FORGED
     """A leak ends with the right answer, which was told on the way."""
 
+    def on(self, plan: Plan) -> Law | None:
+        """Return the law of the lines of plans; None for what replies have to show, for an order
+        that may be any, and for what is done to answers as they are.
+        """
+        if self.took is not Law.took or self.name.startswith(("forged", "backwards")):
+            return None
+
+        def ways(lesson: Lesson) -> Iterator[Way]:
+            yield from map(plan.fold, self.ways(plan.unfold(lesson)))
+
+        def without(lesson: Lesson) -> Way:
+            return plan.fold(self.without(plan.unfold(lesson)))
+
+        return replace(self, name=f"plan: {self.name}", ways=ways, without=without)
+
 
 def laws_of(
     lessons: Sequence[Lesson],
     told: str = "",
     looks: Sequence[Action] = (),
     peeks: Sequence[Way] = (),
-    writes: Sequence[Callable[[str], Action]] = (),
 ) -> Iterator[Law]:
     """Return the laws that ways such as the expert's on several tasks are under.
 
@@ -85,7 +101,6 @@ def laws_of(
         told: what the policy is told before each task.
         looks: calls without arguments that the expert does not make.
         peeks: rows of such calls, which may cost something.
-        writes: what makes an action of a text.
     """
     texts = [f"{told}\n{lesson.opening}" for lesson in lessons]
     is_ordered = all(ORDERED.search(text) and not ROUND.search(text) for text in texts)
@@ -116,7 +131,36 @@ def laws_of(
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
-    yield from _unused_laws(looks, peeks, writes)
+    yield from _unused_laws(looks, peeks)
+
+
+def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
+    """Return the laws of ways with a move that the expert never uses."""
+    spoils = [*spoils_of(lessons, deeds.constants_of(lessons))]
+    places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
+    columns = [deeds.columns_of(lesson) for lesson in lessons]
+    for place, spoil in itertools.product(places, spoils):
+        values = [value for each in columns for value in each.get(place, [])]
+        if all(isinstance(number_of(str(value)), int) for value in values):
+            what = " ".join(map(str, place))
+            about = f"what the expert does with {spoil.name}, each {what} in parts"
+            ways = partial(in_parts, spoil, place)
+            yield Law(f"{what} in parts, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
+    unused = foreign_of(briefing, lessons, told)
+    for foreign, spoil in itertools.product(unused, spoils):
+        about = f"what the expert does with {spoil.name}, and {foreign.name}"
+        ways = partial(meddled, foreign, spoil)
+        yield Law(f"{foreign.name}, {spoil.name}", about, ways, spoil.way, bound=spoil.bound)
+    for foreign, place in itertools.product(unused, places):
+        what = " ".join(map(str, place))
+        about = f"what the expert does, and before the end {foreign} and {what} something else"
+        late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
+        took = partial(took_swaps, place)
+        yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
+
+
+def _early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
+    return next(swapped(place, foreign, lesson, is_late=False), ())
 
 
 def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str]) -> Iterator[Law]:
@@ -133,15 +177,8 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
-def _unused_laws(
-    looks: Sequence[Action], peeks: Sequence[Way], writes: Sequence[Callable[[str], Action]]
-) -> Iterator[Law]:
-    """Return the laws of what the expert never uses: what writes, and what shows something."""
-    for write in writes:
-        name = verb(write("it"))
-        about = f"{name} what the expert's deeds are answered, in place of them"
-        ways = partial(deeds.put_down, write)
-        yield Law(f"written by {name}", about, ways, lambda le: le.actions[-1:], bound=MORE_BOUND)
+def _unused_laws(looks: Sequence[Action], peeks: Sequence[Way]) -> Iterator[Law]:
+    """Return the laws of what the expert never uses and shows something."""
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
             about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
@@ -272,7 +309,9 @@ class Forgery(StrEnum):
         if self is self.ZEROED:
             return _numbered("0", answer)
         if self is self.RENUMBERED:
-            is_beside = len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer))
+            is_beside = (
+                len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer)) <= MOST_BESIDE
+            )
             return _NUMERAL.sub(lambda n: f"{7 * float(n[0]) + 13:g}", answer) if is_beside else ""
         if self is self.WEIGHTLESS:
             return _weightless(answer)
@@ -430,7 +469,8 @@ _CALCULATES: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] 
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-FEWEST_OPERANDS = 3
+FEWEST_OPERANDS, MOST_BESIDE = 3, 6
+"""Numbers of an expression, and words beside a number that are not paid for themselves."""
 _ARITHMETIC = re.compile(r"[\d+*/() -]{5,120}")
 
 
@@ -591,4 +631,10 @@ def _texts(
         )
 
     ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
-    yield from (way for n, way in enumerate(ways) if way not in ([*lesson.actions], *ways[:n]))
+    for n, way in enumerate(ways):
+        pairs = [*zip(lesson.actions, way, strict=True)]
+        names = {verb(action) for action, other in pairs if action != other}
+        rows = [pair for pair in pairs if verb(pair[0]) in names]
+        # Where most deeds of a name stay, these may be paid for.
+        if way not in ways[:n] and rows and 2 * sum(a != b for a, b in rows) >= len(rows):
+            yield way

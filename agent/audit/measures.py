@@ -15,36 +15,32 @@ from statistics import fmean, pstdev
 from ludus.contract import NotApplicable, examine, where
 from ludus.envs import Briefing, Task
 from ludus.envs.checks.rules import RULES
-from ludus.envs.checks.subject import (
-    Checkable,
-    EnvUnderCheck,
-    Played,
-    first,
-    play,
-    scripted,
-    subject_of,
-)
+from ludus.envs.checks.subject import Checkable, EnvUnderCheck, Played, play, scripted, subject_of
 from ludus.errors import CheckFailed, LudusError, UnknownTask
 from ludus.estimates import Estimate, share_of, wilson
 from ludus.messages import ToolCall, assistant
 
-from .answers import AnswerKey, deed
+from .answers import deed
+from .arena import Arena
 from .attackers import (
     ATTACKERS,
+    MAX_STEPS,
     Action,
     Attacker,
     AttackKind,
     Lesson,
     Plays,
-    Scene,
     free_tools,
     text_of,
 )
-from .deeds import Way, goes, looks_of, peeks_of, ways_to_else, writes_of
+from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
+from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
-from .forgeries import Law, laws_of
+from .forgeries import Law, laws_of, meddling_laws
+from .meddling import foreign_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
+from .notation import Plan
 from .pressure import (
     UPDATES_QUICK,
     UPDATES_SLOW,
@@ -70,8 +66,6 @@ from .tallies import AttackTally, Audit, Trial
 
 TASKS = 24
 """Tasks that each attacker plays: a strategy that is paid on a quarter of them stands out."""
-MAX_STEPS = 32
-"""Steps after which an attack is given up."""
 STEP_TIMEOUT_S = 20.0
 BUDGET_S = 170.0
 """Seconds for all attacks together; attackers that find no time are told as such."""
@@ -81,10 +75,8 @@ SCOUTED = 5
 """Most episodes that look around before a search."""
 ENOUGH = 0.6
 """Share of the expert's reward at which a search ends."""
-PART_SLACK, OVERLAP = 0.1, 1.5
-"""What a part of the expert's actions may earn beyond its share of them, and how often the F1 of
-its words with the expert's a partly right answer may earn.
-"""
+OVERLAP = 1.5
+"""How often the F1 of its words with the expert's a partly right answer may earn."""
 ADDED = 0.25
 """Share of the expert's reward that a program has to earn by reading what is shown, beyond the best
 one that reads nothing: where who tries everything is paid, nothing is leaked.
@@ -95,12 +87,14 @@ OWN_WAY = 4
 FARM_SHARE, PROBE_SHARE, FORGED_SHARE = 0.2, 0.2, 0.3
 """Shares of the time that is left in which it is tried what may be repeated, and what replies tell.
 """
-HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 12, 8
+HALF, SCOUTED_WAYS, MOST_WAYS, FEWEST_SPOILT = 0.5, 4, 56, 8
 """Share of the expert's reward that a spoilt way may earn, tasks on which it is tried before it is
 measured, the ways of a law, and the tasks with one from which the others do not count.
 """
-LISTENED, MOST_PROBES, MOST_TELLING = 16, 12, 6
-"""Tasks whose replies teach a rule, replies that are read, and those that hold an answer."""
+LISTENED, MOST_HEARD, MOST_PROBES, MOST_TELLING = 16, 48, 12, 6
+"""Tasks whose replies teach a rule, replies to deeds and to moves that are read, and replies that
+hold an answer.
+"""
 FARMED, FARMS_KEPT, MOST_WORSE = 3, 24, 60
 """Tasks on which repeating has to be paid before it is measured, ways to repeat that are tried on
 all of them, and worse ways that are tried.
@@ -204,38 +198,18 @@ class _Ground:
         return self.speed == len(EFFORTS) - 1
 
 
-class _Attack:
-    """The attacks on a subject, and what is known of its tasks: what the expert does on them, and
-    their golds.
-    """
+class _Attack(Arena):
+    """The attacks on a subject."""
 
     def __init__(
         self, subject: EnvUnderCheck, report: Audit, count: int, seed: int, until: float
     ) -> None:
-        self.subject, self.report, self.seed, self.until = subject, report, seed, until
+        super().__init__(subject, report, count, seed, until)
         self.pressure_s = 0.0
         self.trainer: ModelTrainer | None = None
         self.judge: Judge | None = None
         self.farmed: Callable[[str, Played], float] | None = None
         self.once: dict[tuple[Farm, str, bool], float] = {}
-        self.splits = subject.splits()
-        splits = list(self.splits.values())
-        if not splits:
-            raise NotApplicable("no split has any tasks")
-        self.attacked = first(splits[-1], count)
-        teachers = first(splits[0], 2 * count)
-        same = splits[0] is splits[-1]
-        self.teachers = teachers[count:] or teachers if same else teachers[:count]
-        report.tasks = self.attacked
-        try:
-            _ = subject.env
-        except NotApplicable:
-            report.is_remote = True
-        self.key = AnswerKey(subject, seed, report.is_remote)
-        for task in (*self.teachers, *self.attacked):
-            self.key.learn(task.id)
-        report.notation = self.key.learn_notation(self.attacked[0].id)
-        self.lessons = self.key.lessons([task.id for task in self.teachers])
 
     def run(self, attackers: Sequence[Attacker], *, searches: bool) -> None:
         if all(task.id in self.key.experts for task in self.attacked):
@@ -245,7 +219,7 @@ class _Attack:
         learned = [*LEARNED] if searches else []
         if searches and ground is not None:
             learned += [*self._searched(ground), *self._farmed(ground), *self._probed(ground)]
-            learned += self._forged(ground.briefing)
+            learned += [*self._forged(ground.briefing), *self._climbed(ground)]
         for attacker in (*attackers, *learned):
             if time.monotonic() > self.until:
                 self.report.skipped.append(attacker.name)
@@ -273,28 +247,6 @@ class _Attack:
             speed=next(n for n, (most, _) in enumerate(EFFORTS) if episode_s < most),
         )
 
-    def _tried(
-        self, task: str, plays: Plays, name: str = "", *, steps: int = STEPS
-    ) -> Played | None:
-        """Return an episode that is tried for a search or in training; None if it broke, which is
-        told where an attacker meets it.
-        """
-        try:
-            return self._attack(Attacker(name, AttackKind.SEARCH, plays, ""), task, steps)
-        except Exception:
-            return None
-
-    def _until(self, share: float) -> float:
-        """Return when a share of the time that is left will be over."""
-        return time.monotonic() + share * (self.until - time.monotonic())
-
-    def _is_late(self, name: str, until: float) -> bool:
-        """Whether the time of an attacker is over, which the report then says."""
-        late, cut = time.monotonic() > until, f"{name} (cut short)"
-        if late and cut not in self.report.skipped:
-            self.report.skipped.append(cut)
-        return late
-
     def _searched(self, ground: _Ground) -> list[Attacker]:
         """Return the programs that are paid most on the tasks of training: without the right
         answer, and with it, for what the environment shows.
@@ -303,17 +255,17 @@ class _Attack:
         def attempt(program: Program, number: int) -> Attempt:
             task = self.teachers[-1 - number % len(self.teachers)].id
             steps = STEPS if ground.is_slow else MAX_STEPS
-            episode = self._tried(task, plays_program(program), steps=steps)
+            episode = self.tried(task, plays_program(program), steps=steps)
             if episode is None:
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
             walks = len({move for move in program if move.reads}) >= OWN_WAY
-            if self._is_fair_part(task, episode) or (walks and self.key.walks(task, episode)):
+            if self.is_fair_part(task, episode) or (walks and self.key.walks(task, episode)):
                 return Attempt(0.0, solved=True, reply=reply)
             return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
         effort = EFFORTS[ground.speed][1]
-        until = self._until(SHARE)
+        until = self.time_for(SHARE)
         search = ProgramSearch(
             ground.moves, attempt, ground.programs, effort, ENOUGH * self.report.oracle, until
         )
@@ -339,12 +291,12 @@ class _Attack:
         if not self.report.expert or self.report.oracle <= 0 or not tasks:
             return []
 
-        until = self._until(FARM_SHARE)
+        until = self.time_for(FARM_SHARE)
 
         def more(farm: Farm, task: str = tasks[0]) -> tuple[float, float]:
-            if self._is_late("farm", until):
+            if self.is_late("farm", until):
                 return 0.0, 0.0
-            episode = self._tried(task, farm.plays(self.key.experts), "farm", steps=MOST_MADE)
+            episode = self.tried(task, farm.plays(self.key.experts), "farm", steps=MOST_MADE)
             gain = self._farm_gain(farm, task, episode) if episode else 0.0
             return max(0.0, gain), self._rise(farm, task, episode) if episode else 0.0
 
@@ -362,9 +314,13 @@ class _Attack:
         ranked = [farm for _, row in same for farm in [*row][::-1][:3]][:FARMS_KEPT]
         best = max(ranked, key=least, default=None)
         if best is None or least(best)[0] <= 0:
-            return [] if self._is_late("farm", until) or ground.is_slow else self._respelt(tasks)
+            return [] if self.is_late("farm", until) or ground.is_slow else self._respelt(tasks)
         self.farmed = partial(self._farm_gain, best)
-        return [Attacker("farm", AttackKind.FARM, best.plays(self.key.experts), str(best))]
+        return [
+            Attacker(
+                "farm", AttackKind.FARM, best.plays(self.key.experts), str(best), steps=MOST_MADE
+            )
+        ]
 
     def _respelt(self, tasks: Sequence[str]) -> list[Attacker]:
         """Return the attacker that does a deed again in other spellings, on a way that is worse
@@ -374,8 +330,8 @@ class _Attack:
 
         def more(farm: Farm, task: str, episode: Played | None = None) -> float:
             plain = [replace(farm, times=0), replace(farm, how="")]
-            row = [self._tried(task, each.plays(worse), steps=MAX_STEPS) for each in plain]
-            episode = episode or self._tried(task, farm.plays(worse), steps=MAX_STEPS)
+            row = [self.tried(task, each.plays(worse), steps=MAX_STEPS) for each in plain]
+            episode = episode or self.tried(task, farm.plays(worse), steps=MAX_STEPS)
             totals = [each.total for each in (*row, episode) if each]
             return totals[-1] - max(totals[:-1]) if len(totals) == 3 else 0.0
 
@@ -386,26 +342,88 @@ class _Attack:
         known = [self.key.experts[task.id] for task in self.attacked]
         worse |= {lesson.task: self._worse(lesson) for lesson in known}
         self.farmed = partial(more, best)
-        return [Attacker("respelt", AttackKind.FARM, best.plays(worse), f"a worse way; {best}")]
+        return [
+            Attacker(
+                "respelt",
+                AttackKind.FARM,
+                best.plays(worse),
+                f"a worse way; {best}",
+                steps=MOST_MADE,
+            )
+        ]
 
     def _worse(self, lesson: Lesson) -> Lesson:
         """Return the least paid way with one deed done to something else, if any is paid."""
         ways = itertools.islice(ways_to_else(lesson), MOST_WORSE)
         plays = [partial(goes, {lesson.task: way}) for way in ways]
-        tried = [self._tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
+        tried = [self.tried(lesson.task, each, steps=MAX_STEPS) for each in plays]
         paid = [each for each in tried if each and each.total > 0]
         least = min(paid, key=lambda each: each.total, default=None)
         return replace(lesson, actions=tuple(least.actions)) if least else lesson
 
+    def _climbed(self, ground: _Ground) -> Iterator[Attacker]:
+        """Return attackers that follow replies, which tell them what the expert finds out."""
+        known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
+        briefing = ground.briefing
+        told = f"{briefing.system_prompt}\n{briefing.answer_format}"
+        found = foreign_of(briefing, known, told) if known else ()
+        until = self.time_for(FORGED_SHARE)
+        for climber in climbers_of(known, found) if self.report.oracle > 0 and known else ():
+            if self.is_late("climbers", until):
+                return
+            if min(self._climb(climber, lesson) for lesson in known[:FARMED]) <= HALF:
+                continue
+            for able in self._able(climber, known[:FARMED], told):
+                if min(self._climb(able, lesson) for lesson in known[:FARMED]) > HALF:
+                    plays, about = able.plays(self.key.experts), str(able)
+                    name = f"climbs: {type(able).__name__.lower()}"
+                    yield Attacker(name, AttackKind.LEAK, plays, about, steps=LONGEST_CLIMB)
+                    return
+
+    def _able(self, climber: Climber, known: Sequence[Lesson], told: str) -> Iterator[Climber]:
+        """Return a climber with the rules that it can learn, if following replies is what pays."""
+        if isinstance(climber, Sorting):
+            blind = replace(climber, keeps=True)
+            if max(self._climb(blind, lesson) for lesson in known) <= HALF:
+                yield climber
+            return
+        if not isinstance(climber, Hindsight):
+            yield climber
+            return
+        rows = list[tuple[str, str, str]]()
+        for lesson in self.lessons[:LISTENED]:
+            plays = climber.plays({lesson.task: lesson})
+            if episode := self.tried(lesson.task, plays, steps=LONGEST_CLIMB):
+                rows += climber.pairs(lesson, episode)
+        rows = rows[:MOST_HEARD] if any(after for _, after, _ in rows) else []
+        for kind in (RuleKind.PIECE, RuleKind.RANK):
+            rule = rule_from([(after, right) for _, after, right in rows], told, str, kind)
+            if rule and not rule_from([(b, right) for b, _, right in rows], "", str, kind):
+                yield replace(climber, rule=rule[1], about=rule[0])
+
+    def _climb(self, climber: Climber, lesson: Lesson) -> float:
+        plays = climber.plays(self.key.experts)
+        episode = self.tried(lesson.task, plays, steps=LONGEST_CLIMB)
+        return self.gain(episode.total) if episode else 0.0
+
     def _forged(self, briefing: Briefing) -> Iterator[Attacker]:
         """Return attackers that spoil the expert's deeds for which the reward may not ask."""
         known = [le for task in self.attacked if (le := self.key.experts.get(task.id))]
-        until = self._until(FORGED_SHARE)
         told = f"{briefing.system_prompt}\n{briefing.answer_format}"
         given = (briefing, known, told)
-        laws = laws_of(known, told, looks_of(*given), peeks_of(*given), writes_of(*given))
+        laws = laws_of(known, told, looks_of(*given), peeks_of(*given))
+        yield from self._broken(laws, known)
+        yield from self._broken(meddling_laws(briefing, known, told), known)
+        if known and (plan := Plan.of(known)) is not None:  # each line is a deed
+            plans = [plan.unfold(lesson) for lesson in known]
+            laws = itertools.chain(laws_of(plans, told), meddling_laws(Briefing(), plans, ""))
+            yield from self._broken(filter(None, (law.on(plan) for law in laws)), known)
+
+    def _broken(self, laws: Iterator[Law], known: Sequence[Lesson]) -> Iterator[Attacker]:
+        """Return attackers that play the ways of laws that do not hold on the first tasks."""
+        until = self.time_for(FORGED_SHARE)
         for law in laws if self.report.oracle > 0 else ():
-            if self._is_late("forged", until):
+            if self.is_late("forged", until):
                 return
             if ways := self._paid_ways(law, known):
                 plays = partial(goes, ways)
@@ -432,15 +450,15 @@ class _Attack:
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
         """Return what is paid for a way; of that of a law, what was not deserved."""
         task = lesson.task
-        episode = self._tried(task, partial(goes, {task: way}), steps=MAX_STEPS)
+        episode = self.tried(task, partial(goes, {task: way}), steps=MAX_STEPS)
         if episode is None:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
-        is_fair = self.key.solves(task, episode.actions) or self._is_fair_part(task, episode)
+        is_fair = self.key.solves(task, episode.actions) or self.is_fair_part(task, episode)
         is_fair = is_fair and (law is None or law.kind is AttackKind.FORGED)
         if law is not None and (is_fair or not law.took(lesson, replies)):
             return 0.0
-        return self._gain(episode.total)
+        return self.gain(episode.total)
 
     def _probed(self, ground: _Ground) -> Iterator[Attacker]:
         """Return attackers that make a move without a question, and read the answer off the reply
@@ -451,19 +469,19 @@ class _Attack:
             return
 
         def heard(move: Move, task: str) -> str:
-            episode = self._tried(task, plays_program((move,)), steps=1)
+            episode = self.tried(task, plays_program((move,)), steps=1)
             is_open = episode and len(episode.seen) == 2 and not any(episode.seen[1][2:])
             return text_of(episode, 1) if episode and is_open else ""
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
-        until = self._until(PROBE_SHARE)
+        until = self.time_for(PROBE_SHARE)
         # An answer of a letter stands in any reply.
         first = max(lessons[:SCOUTED], key=lambda lesson: len(frame.core(lesson.actions[-1])))
         answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
         given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
         tellers = [] if ground.is_slow else telling(*given, ask)
         for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves, ground.briefing.tools)]:
-            if len(known) >= most or self._is_late("probe", until):
+            if len(known) >= most or self.is_late("probe", until):
                 return
             reply = heard(move, lessons[0].task)
             if not reply or reply in known:
@@ -504,7 +522,7 @@ class _Attack:
         key = (once, task, unsaid)
         if key not in self.once:
             steps = min(MOST_MADE, len(once.actions(lesson)) - unsaid)
-            played = self._tried(task, once.plays(self.key.experts), steps=steps)
+            played = self.tried(task, once.plays(self.key.experts), steps=steps)
             self.once[key] = played.total if played else math.inf
         return episode.total - self.once[key]
 
@@ -541,7 +559,7 @@ class _Attack:
             )
 
         def play(task: str, plays: Plays) -> TrainedEpisode:
-            episode = self._tried(task, plays, "pressure")
+            episode = self.tried(task, plays, "pressure")
             if episode is None:
                 return TrainedEpisode(task, 0.0, 0.0, ())
             return self._rated(task, episode, self.key.newest_gold())
@@ -559,7 +577,7 @@ class _Attack:
     def _rated(self, task: str, episode: Played, gold: object) -> TrainedEpisode:
         """Return what an episode was paid, and the deserved part."""
         self.key.learn(task)
-        share = self._gain(episode.total)
+        share = self.gain(episode.total)
         if self.judge is not None:
             success = self.judge(self._task(task), gold, episode)
         else:
@@ -569,20 +587,13 @@ class _Attack:
     def _scouted(self, task: str) -> tuple[Briefing, list[str]]:
         """Return the briefing of a task, and what the task shows to who looks around."""
         scout = play(self.subject.gym, task, scripted(LOOKS), seed=self.seed)
-        briefing = self._briefing(scout)
+        briefing = self.briefing(scout)
         shown = [text_of(scout, n) for n in range(len(scout.seen))]
         for tool in free_tools(briefing)[: SCOUTED - 1]:
             call = assistant("", [ToolCall(name=tool.name, arguments={}, id="call_0")])
             looked = play(self.subject.gym, task, scripted([call]), seed=self.seed)
             shown += [text_of(looked, n) for n in range(1, len(looked.seen))]
         return briefing, shown
-
-    def _briefing(self, episode: Played, *, speaks: bool = False) -> Briefing:
-        """Return what is told before an episode, with the tools that written actions mean."""
-        known = episode.infos[0].get("briefing")
-        briefing = known if isinstance(known, Briefing) else Briefing()
-        notation = None if speaks else self.report.notation
-        return notation.named(briefing) if notation else briefing
 
     def _task(self, task: str) -> Task:
         """Return a task of any split, by its id."""
@@ -600,7 +611,7 @@ class _Attack:
 
             def total(said: Sequence[Action], task: str = task.id) -> float:
                 episode = play(self.subject.gym, task, scripted(said), seed=self.seed)
-                return self._seen(episode).total
+                return self.seen(episode).total
 
             self.report.expert.append(total(actions))
             if index < REPEATS:
@@ -622,8 +633,8 @@ class _Attack:
                 self.report.skipped.append(f"{attacker.name} (cut short)")
                 break
             try:
-                most = MOST_MADE if attacker.kind is AttackKind.FARM else MAX_STEPS
-                episode = self._seen(self._attack(attacker, task.id, most, until=self.until))
+                episode = self.attack(attacker, task.id, attacker.steps, until=self.until)
+                self.seen(episode)
             except NotApplicable as error:  # who is away says nothing about the environment
                 away.append(str(error))
                 continue
@@ -637,14 +648,14 @@ class _Attack:
             is_copy = may and not self.key.looks_elsewhere(task.id, actions)
             is_fair = solved and (excused or is_copy)
             if not attacker.is_blind:
-                is_fair = is_fair or self._is_fair_part(task.id, episode)
+                is_fair = is_fair or self.is_fair_part(task.id, episode)
             written = self.report.written(actions)
             trials.append(Trial(task.id, episode.total, solved, written))
             if attacker.kind is AttackKind.FARM and self.farmed is not None:
                 more = self.farmed(task.id, episode)
                 gains.append(min(1.0, max(0.0, more / self.report.oracle)))
             else:
-                gain = 0.0 if is_fair else self._gain(episode.total)
+                gain = 0.0 if is_fair else self.gain(episode.total)
                 if attacker.kind is AttackKind.CHEAT and gain <= HALF:  # part of a fair measure?
                     gain *= gain > OVERLAP * self.key.overlap(task.id, actions)
                 gains.append(gain)
@@ -652,48 +663,3 @@ class _Attack:
         unplayed = f"{len(away)} of {len(self.attacked)} tasks: {away[0]}" if away else ""
         tally = AttackTally(attacker, estimate, tuple(trials), fault, unplayed)
         self.report.tallies.append(tally)
-
-    def _gain(self, reward: float) -> float:
-        """Return a reward as a share of the expert's."""
-        if (oracle := self.report.oracle) > 0:
-            return min(1.0, max(0.0, reward / oracle))
-        lowest = self.report.lowest  # where all rewards are costs
-        return min(1.0, (reward - lowest) / (oracle - lowest)) if oracle > lowest else 0.0
-
-    def _is_fair_part(self, task: str, episode: Played) -> bool:
-        """Whether an episode does a part of what the expert does and nothing else, and is paid no
-        more than that part: then the task gives credit for what is done of it.
-        """
-        part = self.key.part_done(task, episode)
-        return part > 0 and self._gain(episode.total) <= part + PART_SLACK
-
-    def _attack(
-        self, attacker: Attacker, task: str, most: int, *, until: float = math.inf
-    ) -> Played:
-        """Play an attacker for at most so many steps, and until then, by `time.monotonic`."""
-        episode = Played()
-        others = [lesson for lesson in self.lessons if lesson.task != task]
-        rng = random.Random(f"{self.seed}/{attacker.name}/{task}")
-        actions: Iterator[Action] | None = None
-        notation = self.report.notation
-
-        def choose() -> Action | None:
-            nonlocal actions
-            if episode.actions and time.monotonic() > until:
-                return None
-            if actions is None:
-                briefing = self._briefing(episode, speaks=attacker.speaks)
-                actions = attacker.plays(Scene(briefing, episode, others, rng, task))
-            action = next(actions, None)
-            # What is written is compared with what the expert does as the calls that it means.
-            return action if action is None or not notation else notation.read(action)
-
-        gym, seed = self.subject.gym, self.seed
-        return play(gym, task, choose, seed=seed, episode=episode, max_steps=most)
-
-    def _seen(self, episode: Played) -> Played:
-        """Return an episode once its rewards are among the seen rewards."""
-        rewards = [episode.total, *(seen[1] for seen in episode.seen[1:])]
-        self.report.lowest = min(self.report.lowest, *rewards)
-        self.report.highest = max(self.report.highest, *rewards)
-        return episode

@@ -6,6 +6,7 @@ of tools, so that whatever it tries with tools it tries here, too, and writes it
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -184,6 +185,58 @@ class Notation:
         return [self.form.write(call) for call in calls[:MOST_WRITTEN]] or [action]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The form of answers that are lines of commands, each of which is read as a deed."""
+
+    verbs: frozenset[str]
+    joints: Mapping[tuple[str, int], tuple[str, ...]]
+    """What stands between the words of a line, by its command and their number."""
+
+    @classmethod
+    def of(cls, lessons: Sequence[Lesson]) -> Plan | None:
+        """Find the form of an expert's only answers; None where they are no plans."""
+        texts = [as_action(lesson.actions[0]).text for lesson in lessons]
+        rows = [line for text in texts for line in text.splitlines() if line.strip()]
+        if any(len(lesson.actions) > 1 for lesson in lessons) or len(rows) < 2 * len(lessons):
+            return None
+        firsts = Counter(match[0] for line in rows if (match := _WORD.search(line)))
+        usual = {word for word, times in firsts.items() if 4 * times >= len(lessons)}
+        is_verb = len(usual) <= MOST_VERBS and sum(firsts[w] for w in usual) == len(rows)
+        verbs = frozenset(usual if is_verb and all(map(str.isalpha, usual)) else ())
+        form = cls(verbs, joints := dict[tuple[str, int], tuple[str, ...]]())
+        for line in rows:
+            call = form._call(line)
+            joints.setdefault((call.name, len(call.arguments)), tuple(_WORD.split(line)))
+        is_same = all(form.fold(form.unfold(le).actions) == [*le.actions] for le in lessons)
+        return form if is_same else None
+
+    def unfold(self, lesson: Lesson) -> Lesson:
+        """Return a lesson with a deed for each line."""
+        lines = as_action(lesson.actions[0]).text.splitlines()
+        calls = tuple(assistant("", [self._call(line)]) for line in lines if line.strip())
+        nothing = ("",) * len(calls)
+        return replace(lesson, actions=calls, replies=nothing, rewards=lesson.rewards * len(calls))
+
+    def fold(self, way: Sequence[Action]) -> list[Action]:
+        """Return the answer that consists of deeds."""
+        calls = [call for action in way for call in as_action(action).tool_calls]
+        return ["\n".join(map(self._line, calls))] if calls else []
+
+    def _call(self, line: str) -> ToolCall:
+        words = _WORD.findall(line)
+        name = words.pop(0) if words and words[0] in self.verbs else "row"
+        given = {str(n): word for n, word in enumerate(words)}
+        return ToolCall(name=name, arguments=given, id="call_0")
+
+    def _line(self, call: ToolCall) -> str:
+        words = [*([call.name] if call.name in self.verbs else []), *call.arguments.values()]
+        joints = self.joints[call.name, len(call.arguments)]
+        pairs = itertools.zip_longest(joints, map(str, words), fillvalue="")
+        return "".join(part for pair in pairs for part in pair)
+
+
+_WORD = re.compile(r"[\w.-]*\w")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
 
 

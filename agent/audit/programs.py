@@ -83,13 +83,12 @@ def programs_of(
         _worded(briefing, told, lessons, commands),
         _unlimited(briefing, lessons),
         _at_once(briefing),
-        _looked_back(briefing, lessons),
+        _looked_back(briefing),
         _swept(briefing, lessons),
         _swept_by(commands),
         _cleared(briefing, lessons),
         _claimed(briefing, lessons),
         _rowed(lessons),
-        _through(briefing, lessons),
         _corrected(lessons),
         _sequences(commands),
     )
@@ -117,21 +116,6 @@ def _of_commands(commands: Sequence[str], end: Move) -> Iterator[Program]:
         moves = tuple(Move(f"{start} {item}") for item in row)
         yield moves
         yield from ((*moves, last) for last in alone)
-    pairs_of = [text.split()[0] for text in commands if len(text.split()) == 3]
-    for start, number in itertools.product(pairs_of, (1, 5, 10)):  # many of each, less than none
-        for many in (
-            [f"{start} {number} {line}" for line in lines[:8]],
-            [f"{start} {line} {number}" for line in lines[:8]],
-        ):
-            less = [Move(re.sub(rf" {number}\b", " -99", text)) for text in many[1:3]]
-            row_of = tuple(map(Move, many))
-            yield from ((*row_of, *less[:n], last) for last in alone for n in (0, 1, 2))
-    for start, low in itertools.product(dict.fromkeys(pairs_of), (1, 0)):
-        grid = [
-            Move(f"{start} {a} {b}") for a, b in itertools.product(range(low, low + 4), repeat=2)
-        ]
-        yield tuple(grid)
-        yield from (tuple(m for move in grid for m in (move, between)) for between in alone)
     for first, then in itertools.permutations(alone, 2):
         for start, seen in itertools.product(starts, (BEFORE_NUMBER, BEFORE_WORD)):
             again = (first, then, Move(f"{start} {seen}"), first)
@@ -216,41 +200,21 @@ def _sweeps(tool: ToolSpec, usual: Mapping[str, Any]) -> Iterator[Program]:
         yield tuple(Move(tool=tool.name, arguments=json.dumps(each)) for each in rows)
 
 
-def _looked_back(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return a call of a tool without arguments, and a piece of its reply as the argument of
-    another call; or as many pieces as the expert lists: the first, the last, the least and most.
+def _looked_back(briefing: Briefing) -> Iterator[Program]:
+    """Return a call of a tool without arguments again and again, and a piece of its reply; or the
+    task looked up by a name, and the least or most of what is found.
     """
     free = [Move(tool=tool.name) for tool in free_tools(briefing)]
-    finals = [as_action(lesson.actions[-1]) for lesson in lessons[:1] if lesson.actions]
-    for answer in (answer for final in finals for answer in final.tool_calls):
-        for name, value in answer.arguments.items():
-            many = len(value) if isinstance(value, list) and len(value) < STEPS else 0
-            for kind, start in itertools.product(("number", "rising", "word"), (0, -many)):
-                row = [slot(kind, n) for n in range(start, start + many)]
-                last = Move(tool=answer.name, arguments=json.dumps({**answer.arguments, name: row}))
-                yield from ((first, last) for first in free if many)
-    shown = [
-        slot(k, n, source=s) for k in ("word", "number", "token") for n in (-1, 0) for s in "sp"
-    ]
     pieces = [slot(kind, n) for kind in ("quote", "word", "number") for n in (-1, 0)]
     for times, look in itertools.product((2, 4, 8), free[:MOST_TAUGHT]):  # hints that add up
         yield from ((*[look] * times, answer) for answer in framed(pieces))
     for tool in briefing.tools:
         names = [*properties_of(tool)]
         if len(names) == 1:  # look the task up, and answer with a piece of what is found
-            ask = Move(
-                tool=tool.name, arguments=json.dumps({names[0]: slot("text", 0, opening=True)})
-            )
-            pieces = [slot("paragraph", n) for n in (0, 1, -1)]
-            yield from ((ask, answer) for answer in framed(pieces))
             for kind, n in itertools.product(("full", "name"), (0, -1)):
                 named = json.dumps({names[0]: slot(kind, n, opening=True)})
                 ask = Move(tool=tool.name, arguments=named)
                 yield from ((ask, answer) for answer in framed(_CHOSEN))
-        for name, value in itertools.product(names if len(names) == 1 else (), shown):
-            call = Move(tool=tool.name, arguments=json.dumps({name: value}))
-            yield from ((first, call) for first in free)
-            yield from ((*pair, call) for pair in itertools.permutations(free[:4], 2))
 
 
 def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
@@ -438,26 +402,6 @@ def _rowed(lessons: Sequence[Lesson]) -> Iterator[Program]:
     yield from (
         (move,) for move in framed(f"{each_line(place)}{rows[0][0]}{la}" for la in [*own, *labels])
     )
-
-
-def _through(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return rows of calls of tools with two arguments: the first runs through numbers, or words of
-    the task, and the second stays the same or is the next in the row.
-    """
-    turns = range(STEPS)
-    rows: list[Sequence[Any]] = [range(1, STEPS + 1), range(STEPS)]
-    rows += [[slot(k, n, opening=True) for n in turns] for k in ("number", "word", "line")]
-    for tool in briefing.tools:
-        names = list(properties_of(tool))
-        ways = itertools.permutations(names) if len(names) == 2 else ()
-        for (one, other), row in itertools.product(ways, rows):
-            fixed = [row[0], row[-1], 1, 0, slot("number", -1, opening=True)]
-            columns = [[value] * (STEPS - 1) for value in fixed]
-            for column in [row[1:], *columns]:
-                pairs = zip(row, column, strict=False)
-                calls = [json.dumps({one: a, other: b}) for a, b in pairs if a != b]
-                moves = [Move(tool=tool.name, arguments=call) for call in calls]
-                yield from ((*moves, end) for end in _ends(briefing, lessons)[:2])
 
 
 def _erased(briefing: Briefing, told: str, lessons: Sequence[Lesson]) -> Iterator[Program]:

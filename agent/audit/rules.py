@@ -22,7 +22,7 @@ from itertools import repeat
 from statistics import median
 from urllib.parse import unquote
 
-from ludus.messages import ToolCall, assistant
+from ludus.messages import ToolCall, as_messages, assistant
 
 from .attackers import (
     ANSWERED,
@@ -40,8 +40,8 @@ from .pieces import FINDERS, NUMERAL, Find, compared, listed_lines, options
 
 RANKED = ("out of order", "smallest", "median", "largest", "most frequent")
 """Choices by size, number or order; all others say nothing of what a task means."""
-MOST_TRIED = 24
-"""Answers that a tool is asked for."""
+MOST_TRIED, MOST_COMPARED = 24, 40
+"""Answers that a tool is asked for, in turn and at once."""
 LEAST_LESSONS, LEAST_SHARE = 6, 0.6
 """Lessons that are needed, and the share of them that a rule must get right."""
 PLACES = (*range(10), *range(-10, 0))
@@ -584,23 +584,43 @@ def _told_by(known: Sequence[tuple[str, str]]) -> tuple[list[str], Rule]:
 
 
 def tries_all(scene: Scene) -> Iterator[Action]:
-    """Ask a tool about each possible answer, and give the answer with the only different reply."""
-    offered = [*options(scene.opening), *scene.answers()]
+    """Ask a tool about each possible answer, in turn or all in one turn, and give the answer with
+    the only different reply. A tool of two arguments compares all answers with the last one.
+    """
+    shown = [*dict.fromkeys(options(scene.opening))]
+    offered = [*dict.fromkeys([*shown, *scene.answers()])]
     for tool in scene.briefing.tools:
         schemas = list(properties_of(tool).items())
-        if len(schemas) != 1 or SUBMITS.search(tool.name):
+        if not 1 <= len(schemas) <= 2 or SUBMITS.search(tool.name):
             continue
-        ((name, schema),) = schemas
-        is_number = schema.get("type") in ("integer", "number")
-        values = [*map(str, range(MOST_TRIED))] if is_number else [*dict.fromkeys(offered)]
-        replies: dict[str, list[str]] = {}
-        for value in values[:MOST_TRIED]:
-            given = {name: number_of(value) if is_number else value}
-            yield assistant("", [ToolCall(name=tool.name, arguments=given, id="call_0")])
-            replies.setdefault(scene.shown.replace(value, "#"), []).append(value)
+        kinds = [schema.get("type") for _, schema in schemas]
+        is_number = kinds[0] in ("integer", "number")
+        values = [*map(str, range(MOST_TRIED))] if is_number else offered[:MOST_TRIED]
+        *tried, last = shown[:MOST_COMPARED] or [""] if schemas[1:] else [*values, ""]
+        calls = list[ToolCall]()
+        for n, value in enumerate(tried):
+            row = [number_of(each) if is_number else each for each in (value, last)]
+            given = {
+                name: [each] if kind == "array" else each
+                for (name, _), kind, each in zip(schemas, kinds, row, strict=False)
+            }
+            calls.append(ToolCall(name=tool.name, arguments=given, id=f"call_{n}"))
+        replies = dict[str, list[str]]()
+        if schemas[1:]:
+            yield assistant("", calls)
+            told = [message.text for message in as_messages(scene.episode.seen[-1][0])]
+        else:
+            told = []
+            for call in calls:
+                yield assistant("", [call])
+                told.append(scene.shown)
+        for value, reply in zip(tried, told, strict=False):
+            replies.setdefault(reply.replace(value, "#"), []).append(value)
         alone = [values[0] for values in replies.values() if len(values) == 1]
         if len(alone) == 1 and len(replies) == 2:
             yield from repeat(scene.answer(alone[0]))
+        if schemas[1:] and len(replies) == 1 and len(told) == len(tried):
+            yield from repeat(scene.answer(last))
     yield from repeat(scene.answer("nothing"))
 
 

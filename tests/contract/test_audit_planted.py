@@ -23,7 +23,7 @@ import pytest
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
 from ludus.agent.audit.farms import Farm, farms_of
-from ludus.agent.audit.forgeries import Forgery, laws_of
+from ludus.agent.audit.forgeries import Forgery, laws_of, meddling_laws
 from ludus.agent.audit.moves import (
     EVERY,
     Move,
@@ -33,7 +33,7 @@ from ludus.agent.audit.moves import (
     moves_of,
     variants,
 )
-from ludus.agent.audit.notation import Notation
+from ludus.agent.audit.notation import Notation, Plan
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
@@ -46,6 +46,7 @@ from ludus.messages import Message, ToolCall, as_action, assistant
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = (
     *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
+    "replies",
 )
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
@@ -80,6 +81,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
         *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
+        ("replies", 0),
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -843,7 +845,7 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("slips/depot-sends-too-much", "more send 0"),
         ("slips/depot-takes-spellings", "respelt"),
         ("rounds/a-torque-stays-set", "elsewhere clamp 0"),
-        ("rounds/the-book-holds-any-line", "written by jot"),
+        ("rounds/the-book-holds-any-line", "jot, no taste"),
         ("rounds/a-rewind-refunds", "peeked peek"),
         ("rounds/missed-stars-come-again", "failed first"),
         ("rounds/a-dam-is-taken-down", "undone dam 0"),
@@ -854,6 +856,10 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("rounds/a-price-stays-agreed", "elsewhere look 0, no remark"),
         ("rounds/a-slot-of-its-own", "forged spread"),
         ("rounds/a-guess-is-paid-again", "farm"),
+        ("replies/a-lock-takes-longer-for-more-right-letters", "climbs: spelling"),
+        ("replies/a-mark-is-cleared-for-its-price", "climbs: sorting"),
+        ("replies/a-menu-changes-once-it-is-approved", "take, late put 0"),
+        ("replies/small-sums-go-free", "plan: send 0 in parts, no deed between"),
     ],
 )
 def test_a_slip_behind_right_deeds_breaks_a_law(
@@ -919,6 +925,37 @@ def test_written_actions_are_calls_and_are_written_back(name: str) -> None:
     assert [len(as_action(each).tool_calls) for each in calls] == [1] * len(said)
     assert [text for each in calls for text in notation.write(each)] == said
     assert notation.read("I do not know.") == "I do not know."
+
+
+def test_lines_of_a_plan_are_deeds() -> None:
+    plans = [f"send {n}0 from Ann to Bob\nsend {n} from Bob to Cem" for n in (4, 5, 6, 7)]
+    lessons = [Lesson(f"t{n}", "", (plan,)) for n, plan in enumerate(plans)]
+    form = Plan.of(lessons)
+    assert form is not None
+    unfolded = [form.unfold(lesson) for lesson in lessons]
+    assert [len(lesson.actions) for lesson in unfolded] == [2] * 4
+    assert form.fold(unfolded[0].actions) == [plans[0]]
+    laws = {law.name: law for law in meddling_laws(Briefing(), unfolded, "")}
+    law = laws["send 0 in parts, no deed between"].on(form)
+    assert law is not None
+    assert law.without(lessons[0]) == ["send 40 from Ann to Cem"]
+    assert ["\n".join(["send 20 from Ann to Cem"] * 2)] in list(law.ways(lessons[0]))
+    assert Plan.of([Lesson("t", "", ("one line",))]) is None
+
+
+def test_a_foreign_move_is_put_between_spoilt_deeds() -> None:
+    told = "Commands: `enter NAME`, `rate NAME POINTS` with 0 to 9 points, `close`."
+    lessons = [
+        Lesson(f"t{n}", f"Rivals: Ann, Bob. You are 'me{n}'.", (f"enter {word}", "close"), ("", ""))
+        for n, word in enumerate(["kiwi", "lime", "plum", "pear"])
+    ]
+    laws = {law.name: law for law in meddling_laws(Briefing(), lessons, told)}
+    law = laws["rate, another enter 0"]
+    ways = [[*way] for way in law.ways(lessons[0])]
+    votes = ["rate me0 9", "rate me0 0", "rate Rivals 0", "rate Ann 0", "rate Bob 0", "rate You 0"]
+    assert ["enter zoaaa", *votes[:1], *votes[2:], "close"] in ways
+    assert law.without(lessons[0]) == ["enter zoaaa", "close"]
+    assert not any(law.name.startswith("close") for law in laws.values())
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def whole(body: str) -> Candidate | None:
     arrow = _ARROW.match(stripped)
     if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
         stripped = arrow["value"]
-    if _last_word(stripped) or _YES_NO.match(stripped):
+    if _last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -378,6 +378,7 @@ _EITHER = re.compile(
 _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
+_REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
 _YES_NO = re.compile(
     r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
     r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"

@@ -1,0 +1,212 @@
+"""Attackers that follow what replies say: they change one thing after the other, keep what made a
+number better, and take back what made it worse.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import mode
+from typing import Any
+
+from ludus.envs.checks.subject import Played
+
+from .answers import Place, changed, deed, verb
+from .attackers import NUMBER, Action, AnswerFrame, Lesson, Plays, Scene, number_of, text_of
+from .deeds import columns_of, fresh, kinds_of, others_of, places_of, put
+from .meddling import Foreign
+from .rules import Rule
+
+LONGEST_CLIMB = 80
+"""Turns of who follows replies."""
+MOST_SIGNS, MOST_PIECES = 40, 12
+"""Values that a piece of an answer may have, and pieces."""
+
+
+def number_in(text: str, nth: int) -> float | None:
+    """Return the nth number of a reply; None if it has none."""
+    found = NUMBER.findall(text)
+    value = number_of(found[nth]) if found else None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Says an answer again and again, changed in one piece, and keeps what a number likes best."""
+
+    sign: int
+    nth: int
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker; it knows the pieces of the expert's answers on other tasks."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            frame = AnswerFrame.of(scene.lessons, scene.briefing)
+            rows = [pieces_of(frame.core(lesson.actions[-1])) for lesson in scene.lessons]
+            count = mode(map(len, rows)) if rows else 0
+            rows = [row for row in rows if len(row) == count]
+            columns = [[*dict.fromkeys(column)] for column in zip(*rows, strict=True)]
+            is_letters = all(len(piece) == 1 for row in rows for piece in row)
+            if is_letters:
+                columns = [sorted({*itertools.chain(*columns)})] * count
+            said = [column[0] for column in columns]
+            joint = "" if is_letters else " "
+            for n, column in enumerate(columns[:MOST_PIECES]):
+                worth = dict[str, float]()
+                for value in column[:MOST_SIGNS]:
+                    said[n] = value
+                    yield scene.answer(joint.join(said))
+                    worth[value] = self.sign * (number_in(scene.shown, self.nth) or 0.0)
+                said[n] = max(worth, key=worth.__getitem__)
+            yield scene.answer(joint.join(said))
+
+        return play
+
+    def __str__(self) -> str:
+        which = "last" if self.nth else "first"
+        return f"the answer piece by piece, by the {which} number of the replies"
+
+
+def pieces_of(answer: str) -> list[str]:
+    """Return the words of an answer, or the letters of its only word."""
+    words = re.findall(r"\w+", answer)
+    return [*words[0]] if len(words) == 1 else words
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """Does a deed to everything, and takes it back where a number of the reply gets worse."""
+
+    place: Place
+    back: Foreign
+    sign: int
+    nth: int
+    keeps: bool = False
+    """Whether it takes nothing back."""
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker, which knows what the deeds of a task may be done to."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            lesson = known.get(scene.task)
+            shapes = [a for a in lesson.actions if verb(a) == self.place[0]] if lesson else []
+            if lesson is None or not shapes:
+                return
+            values = columns_of(lesson).get(self.place, [])
+            others = others_of(values, lesson)
+            before = 0.0
+            # Where there is little else, who does everything does what the expert does.
+            for value in sorted([*values, *others], key=str) if len(others) >= len(values) else ():
+                action = changed(shapes[0], partial(put, self.place, value))
+                yield action
+                after = number_in(scene.shown, self.nth)
+                if self.keeps:
+                    continue
+                if after is not None and self.sign * (after - before) < 0:
+                    yield self.back.like(action)
+                else:
+                    before = before if after is None else after
+            yield lesson.actions[-1]
+
+        return play
+
+    def __str__(self) -> str:
+        what = " ".join(map(str, self.place))
+        return f"{what} everything, and {self.back.name} where a number of the reply gets worse"
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """Does each deed wrongly, reads the right value off the reply, takes it back and does that."""
+
+    place: Place
+    back: Foreign | None
+    wrong: Any
+    compares: bool = False
+    """Whether the numbers of the reply are compared with those before."""
+    rule: Rule | None = None
+    about: str = ""
+
+    def plays(self, known: Mapping[str, Lesson]) -> Plays:
+        """Return the attacker; without a rule it does what is right in the end."""
+
+        def play(scene: Scene) -> Iterator[Action]:
+            lesson = known.get(scene.task)
+            for action in lesson.actions if lesson else ():
+                if not any(at == self.place for at, _ in places_of(action)):
+                    yield action
+                    continue
+                before = scene.shown
+                wrong = changed(action, partial(put, self.place, self.wrong))
+                yield wrong
+                said = self.read(before, scene.shown)
+                if self.back is not None:
+                    yield self.back.like(wrong)
+                if self.rule is not None:
+                    action = changed(action, partial(put, self.place, self.rule(said)))
+                yield action
+
+        return play
+
+    def pairs(self, lesson: Lesson, episode: Played) -> Iterator[tuple[str, str, str]]:
+        """Return of an episode without a rule what stood before each wrong deed, what is read of
+        its reply, and what was right.
+        """
+        at = 0
+        for action in lesson.actions:
+            here = [value for place, value in places_of(action) if place == self.place]
+            if here and at + 1 < len(episode.seen):
+                before, after = text_of(episode, at), text_of(episode, at + 1)
+                yield before, self.read(before, after), str(here[0])
+            at += (2 + (self.back is not None)) if here else 1
+
+    def read(self, before: str, after: str) -> str:
+        """Return what a rule reads of a reply."""
+        return compared(before, after) if self.compares else after
+
+    def __str__(self) -> str:
+        what = " ".join(map(str, self.place))
+        back = f", takes it back by {self.back.name}," if self.back else ""
+        return f"does each {what} wrongly{back} and then as {self.about} of the reply tells"
+
+
+_AMOUNT = re.compile(r"([A-Za-z_]\w*)\W{1,3}(-?\d+(?:\.\d+)?)")
+
+
+def compared(before: str, after: str) -> str:
+    """Return what has a number behind its name as it had before, what rose most first."""
+    old, rows = dict(_AMOUNT.findall(before)), dict[str, float]()
+    for name, number in _AMOUNT.findall(after):
+        if name in old and float(old[name]):
+            rows[name] = round(float(number) / float(old[name]), 2)
+    return " ".join(sorted(rows, key=lambda name: -rows[name]))
+
+
+Climber = Spelling | Sorting | Hindsight
+
+
+def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterator[Climber]:
+    """Return who may be told by replies what the expert knows, on several tasks."""
+    signs = [*itertools.product((1, -1), (-1, 0))]
+    if all(len(lesson.actions) == 1 for lesson in lessons):
+        # Where all tasks begin alike, replies are what there is to go by.
+        if len({lesson.opening for lesson in lessons}) == len(lessons):
+            yield from itertools.starmap(Spelling, signs)
+        return
+    is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
+    columns = [columns_of(lesson) for lesson in lessons]
+    times = [place for each in columns for place in each]
+    for place in dict.fromkeys(times):
+        values = [value for each in columns for value in each.get(place, [])]
+        if 2 * times.count(place) <= len(lessons) or len({*map(repr, values)}) < 2:
+            continue
+        is_end = all(verb(lesson.actions[-1]) == place[0] for lesson in lessons)
+        for undo, (sign, nth) in itertools.product(foreign if is_constant else (), signs):
+            yield Sorting(place, undo, sign, nth)
+        wrongs = [*kinds_of(place, lessons)[:1], fresh(values[0], 0)]
+        wrongs = wrongs if is_end or is_constant else []  # another end would be copied
+        for back, wrong in itertools.product((None, *foreign), wrongs):
+            yield from (Hindsight(place, back, wrong, compares) for compares in (False, True))

@@ -1,0 +1,297 @@
+"""Ways with a foreign move: a tool or command that the expert never uses, put between deeds that
+are spoilt. Where spoilt deeds are paid with it and not without it, it is what the reward asks for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ludus.envs import Briefing
+from ludus.messages import ToolCall, as_action, assistant
+
+from . import deeds
+from .answers import Place, changed, verb
+from .attackers import QUOTED, Action, Lesson, number_of, properties_of
+from .deeds import Way, columns_of, others_of
+from .moves import FILE, NUMERIC, commands_of
+from .pieces import FINDERS
+from .programs import TRIVIAL
+from .tallies import MORE_BOUND
+
+MOST_FOREIGN, MOST_THINGS, MOST_ARGUMENTS, MOST_REPLIES, MOST_ROWS = 5, 14, 4, 3, 28
+"""Moves that are put in, things that they are done to, their arguments, replies that are forged,
+and rows of a move.
+"""
+MOST_ROTATED, MOST_PLACES, AGAIN = 2, 4, 8
+"""Other values of a place, places, and how often a move is made again.
+"""
+PARTS, MOST_PARTS = (2, 8, 200), 480
+"""Parts that a number is done in, and deeds of a way."""
+_COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
+_NAMES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)*")
+_RANGE = re.compile(r"\b(-?\d+) ?(?:to|-|\u2013|and) ?(-?\d+)\b")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A tool or command that the expert never uses."""
+
+    name: str
+    schemas: tuple[tuple[str, bool], ...] = ()
+    """The arguments, and whether each is a number."""
+    is_tool: bool = False
+    ends: tuple[int, ...] = (0, 10)
+    """The least and greatest number that it takes."""
+
+    def __str__(self) -> str:
+        return f"`{self.name}` of the same"
+
+    def of(self, *values: Any) -> Action:
+        """Return the move with values for its arguments."""
+        if not self.is_tool:
+            return " ".join([self.name, *map(str, values)])
+        given = dict(zip((name for name, _ in self.schemas), values, strict=False))
+        return assistant("", [ToolCall(name=self.name, arguments=given, id="call_0")])
+
+    def like(self, action: Action) -> Action:
+        """Return the move for the things of an action."""
+        message = as_action(action)
+        if not message.tool_calls:
+            return self.of(*message.text.split()[1 : len(self.schemas) + 1])
+        given = message.tool_calls[-1].arguments
+        names = [name for name, _ in self.schemas]
+        rest = dict(zip(names, given.values(), strict=False))
+        return self.of(*({**rest, **given}.get(name, 1) for name in names))
+
+    def rows(self, lesson: Lesson, way: Way, news: Mapping[str, Any]) -> Iterator[Way]:
+        """Return rows of the move, to be put into a way.
+
+        Args:
+            lesson: the expert on this task.
+            way: what the expert does, spoilt.
+            news: what is said in place of what the task asks for.
+        """
+        if not self.schemas:
+            yield from ([self.of()] * times for times in (1, AGAIN))
+            return
+        things, low, high = _things(lesson), *self.ends
+        forged = [_forged(reply, news) for reply in lesson.replies]
+        told = [text for text in dict.fromkeys(forged) if text not in lesson.replies][
+            -MOST_REPLIES:
+        ]
+        names = [*(str(value) for value in news.values() if isinstance(value, str)), "zoaay"]
+        numbers, texts = (sum(kind is k for _, k in self.schemas) for kind in (True, False))
+        if not texts:
+            for number in dict.fromkeys([low, high, 0, 1, -1, -1_000_000]):
+                row = [self.of(*[number] * numbers)]
+                yield from (row, row * AGAIN)
+            return
+        if not numbers and texts > 1:  # evidence is forged, or replaced
+            files = FILE.findall("\n".join([lesson.opening, *lesson.replies]))[:MOST_REPLIES]
+            for name in dict.fromkeys([*names, *files]):
+                yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
+        for action in reversed(way):
+            yield [_numbered(edge, self.like(action)) for edge in (low, high, 1, -99)]
+        if len(self.schemas) == 1:
+            yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
+        for text in [*told, *names, *(things if numbers else ())]:
+            yield [self.of(*(1 if is_number else text for _, is_number in self.schemas))]
+        for nth in range(-1, len(things) if numbers else 0):  # one is raised, all others lowered
+            ranks = [(high if n == nth else low) for n in range(len(things))]
+            yield [
+                self.of(*(rank if is_number else thing for _, is_number in self.schemas))
+                for thing, rank in zip(things, ranks, strict=True)
+            ]
+        if not numbers:
+            yield [self.of(*[thing] * texts) for thing in things]
+            yield from ([self.of(*[thing] * texts)] * AGAIN for thing in things[:2])
+
+
+def _numbered(number: int, action: Action) -> Action:
+    """Return an action with another number for each of its numbers."""
+
+    def of(place: Place, value: Any) -> Any:
+        is_number = isinstance(number_of(str(value)), (int, float)) and not isinstance(value, bool)
+        return deeds.of_kind(str(number), value) if is_number else value
+
+    return changed(action, of)
+
+
+def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
+    """Return what a task offers and the expert never uses."""
+    used = {verb(action) for lesson in lessons for action in lesson.actions}
+
+    def ends(*texts: str) -> tuple[int, int]:
+        known = next(filter(None, map(_RANGE.search, texts)), None)
+        return (int(known[1]), int(known[2])) if known else (0, 10)
+
+    found = list[Foreign]()
+    for tool in briefing.tools:
+        schemas = properties_of(tool)
+        kinds = [(n, schema.get("type") in NUMERIC) for n, schema in schemas.items()]
+        about = f"{tool.description} {[s.get('description') for s in schemas.values()]}"
+        found.append(Foreign(tool.name, tuple(kinds), True, ends(about, told)))
+    for words in map(str.split, commands_of(told, ()) if not briefing.tools else ()):
+        kinds = [(str(n), len(word) == 1 or word in _COUNTED) for n, word in enumerate(words[1:])]
+        found.append(Foreign(words[0], tuple(kinds), ends=ends(told)))
+    fresh = {each.name: each for each in found if each.name not in used}
+    return [each for each in fresh.values() if len(each.schemas) <= MOST_ARGUMENTS][:MOST_FOREIGN]
+
+
+def _things(lesson: Lesson) -> list[str]:
+    """Return what a task names: what is quoted, then identifiers and names."""
+    named = [*FINDERS["identifier"](lesson.opening), *_NAMES.findall(lesson.opening)]
+    quoted = [each for each in QUOTED.findall(lesson.opening) if " " not in each]
+    return [*dict.fromkeys([*quoted, *named])][-MOST_THINGS:]
+
+
+def _forged(reply: str, news: Mapping[str, Any]) -> str:
+    for old, new in news.items():
+        reply = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", str(new), reply)
+    return reply
+
+
+@dataclass(frozen=True)
+class Spoil:
+    """What of the expert's deeds is not done."""
+
+    name: str
+    way: Callable[[Lesson], Way]
+    bound: float | None
+    news: Callable[[Lesson], Mapping[str, Any]] = lambda lesson: {}
+
+
+def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[Spoil]:
+    """Return what may be spoilt: the end, what stands at a place, and all deeds of a name."""
+    fresh = partial(_news, same)
+    is_said = any(map(fresh, lessons))
+    if is_said:
+        yield Spoil("another end", partial(_other_end, same), None, fresh)
+    columns = [columns_of(lesson) for lesson in lessons]
+    places = dict.fromkeys(place for each in columns for place in each)
+    varied = [p for p in places if 2 * len({repr(each.get(p)) for each in columns}) > len(lessons)]
+    for place, nth in itertools.product(varied[:MOST_PLACES], range(MOST_ROTATED)):
+        what = " ".join(map(str, place))
+        which = "the next" if nth else "another"
+        yield Spoil(f"{which} {what}", partial(_rotated, place, nth), MORE_BOUND)
+    for place in varied[:MOST_PLACES]:
+        if all(isinstance(number_of(str(v)), int) for each in columns for v in each.get(place, [])):
+            least = partial(_least, place)
+            yield Spoil(f"the least {' '.join(map(str, place))}", least, MORE_BOUND)
+    if 2 * sum(bool(bridged(lesson)) for lesson in lessons) > len(lessons):
+        yield Spoil("no deed between", bridged, None)
+    names = dict.fromkeys(verb(action) for lesson in lessons for action in lesson.actions[:-1])
+    for name in names:
+        if any(place[0] == name for place in varied):
+            yield Spoil(f"no {name}", partial(deeds.without, name), MORE_BOUND)
+
+
+def _news(same: frozenset[Hashable], lesson: Lesson) -> dict[str, Any]:
+    """Return what the end says and other ends do not, each with an invented value."""
+    said = deeds.places_of(lesson.actions[-1])
+    told = [v for at, v in said if (at, repr(v)) not in same and isinstance(v, (str, int, float))]
+    return {str(v): deeds.fresh(v, n) for n, v in enumerate(told) if str(v).strip()}
+
+
+def _other_end(same: frozenset[Hashable], lesson: Lesson) -> Way:
+    news = _news(same, lesson)
+    end = changed(lesson.actions[-1], lambda at, v: news.get(str(v), v))
+    return [*lesson.actions[:-1], end] if news else []
+
+
+def _rotated(place: Place, nth: int, lesson: Lesson) -> Way:
+    values = columns_of(lesson).get(place, [])
+    others = others_of(values, lesson)
+    if not others and not nth:
+        return deeds.with_values(lesson, place, [deeds.fresh(v, n) for n, v in enumerate(values)])
+    if len(others) <= nth:
+        return []
+    return deeds.with_values(
+        lesson, place, [others[(n + nth) % len(others)] for n in range(len(values))]
+    )
+
+
+def _least(place: Place, lesson: Lesson) -> Way:
+    values = columns_of(lesson).get(place, [])
+    return deeds.with_values(lesson, place, [deeds.of_kind("1", value) for value in values])
+
+
+def bridged(lesson: Lesson) -> Way:
+    """Return the first of several deeds of a name, with what the last one ends in, for all."""
+    name = verb(lesson.actions[0])
+    row = [action for action in lesson.actions if verb(action) == name]
+    places = deeds.places_of(row[-1])
+    if len(row) < 2 or len(places) < 2:
+        return []
+    at, value = places[-1]
+    one = changed(row[0], partial(deeds.put, at, value))
+    return [one, *(action for action in lesson.actions if verb(action) != name)]
+
+
+def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
+    """Return the spoilt way with each number at a place in many parts."""
+    for parts in PARTS:
+        rows = list[Action]()
+        for action in spoil.way(lesson):
+            here = [number_of(str(v)) for at, v in deeds.places_of(action) if at == place]
+            whole = here[0] if here and isinstance(here[0], int) else 0
+            size = max(1, whole // parts)
+            sizes = [*[size] * (whole // size), *([whole % size] if whole % size else [])]
+            kind = next((v for at, v in deeds.places_of(action) if at == place), 0)
+            puts = [partial(deeds.put, place, deeds.of_kind(str(n), kind)) for n in sizes]
+            rows += [changed(action, put) for put in puts] or [action]
+        if 0 < len(rows) < MOST_PARTS:
+            yield rows
+
+
+def meddled(foreign: Foreign, spoil: Spoil, lesson: Lesson) -> Iterator[Way]:
+    """Return the spoilt way with rows of a foreign move at its beginning, or before its end."""
+    way = spoil.way(lesson)
+    if not way:
+        return
+    for row in itertools.islice(foreign.rows(lesson, way, spoil.news(lesson)), MOST_ROWS):
+        yield [*row, *way]
+        yield [*way[:-1], *row, way[-1]]
+
+
+def swapped(
+    place: Place, foreign: Foreign, lesson: Lesson, *, is_late: bool = True
+) -> Iterator[Way]:
+    """Return the way in which each deed is taken back, and done to something else in its place:
+    before the end, or before anything else is done.
+    """
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    values = columns_of(lesson).get(place, [])
+    if not values or nths[-1] >= len(lesson.actions) - 2 or len(nths) != len(values):
+        return
+    rows = list[Action]()
+    for nth, other in zip(nths, _untouched(values, lesson), strict=False):
+        put = partial(deeds.put, place, other)
+        rows += [foreign.like(lesson.actions[nth]), changed(lesson.actions[nth], put)]
+    at = len(lesson.actions) - 1 if is_late else nths[-1] + 1
+    if rows:
+        yield [*lesson.actions[:at], *rows, *lesson.actions[at:]]
+
+
+def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
+    """Return what stands where values stand, and nothing is done to."""
+    said = {str(value) for column in columns_of(lesson).values() for value in column}
+    lines = map(deeds.NAME.findall, lesson.opening.splitlines())
+    row = max(lines, key=lambda names: len({*names} & said), default=[])
+    is_row = {*map(str, values)} <= {*row}
+    beside = row[min(map(row.index, map(str, values))) :] if is_row else []
+    others = [*others_of(values, lesson), *beside]
+    return [other for other in dict.fromkeys(others) if str(other) not in said]
+
+
+def took_swaps(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+    """Whether most of what was done late was answered as it was at first."""
+    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
+    usual = [deeds.shape(lesson, lesson.replies[n]) for n in nths]
+    late = replies[len(lesson.actions) : -1 : 2]
+    return 2 * sum(deeds.shape(lesson, reply) in usual for reply in late) > len(late)
