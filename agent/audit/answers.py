@@ -149,10 +149,17 @@ class AnswerKey:
 
     def walks(self, task: str, episode: Played) -> bool:
         """Whether an episode has as many actions as the expert's, of the same commands or tools."""
-        lesson = self.experts.get(task)
-        if lesson is None or len(episode.actions) != len(lesson.actions):
-            return False
-        return {*map(verb, episode.actions)} <= {*map(verb, lesson.actions)}
+        known = self.experts[task].actions if task in self.experts else ()
+        is_as_long = len(episode.actions) == len(known)
+        return is_as_long and {*map(verb, episode.actions)} <= {*map(verb, known)}
+
+    def does_all(self, task: str, episode: Played) -> bool:
+        """Whether an episode does what the expert does in its order, once or again and again, and
+        looks around by other means at most.
+        """
+        names = {*map(verb, self.experts[task].actions)} if task in self.experts else ()
+        done = [deed(action) for action in episode.actions if verb(action) in names]
+        return bool(done) and [*dict.fromkeys(done)] == [*dict.fromkeys(self._deeds(task))]
 
     def worth(self, task: str, episode: Played) -> float:
         """Return the value of those actions that the expert does on this task, too: its reward for

@@ -38,6 +38,7 @@ MOST_DIGITS = 300
 MARKS = "\"'`\u00ab\u00bb\u201c\u201d\u2018\u2019"
 QUOTED = re.compile(rf"[{MARKS}]([^{MARKS}\n]{{1,200}})[{MARKS}]")
 WORD = re.compile(r"\w+")
+LINE = re.compile(r".*\S.*")
 BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 SUBMITS = re.compile(
     r"submit|answer|finish|final|done|complete|\bend|stop|exit|report|guess", re.IGNORECASE
@@ -184,7 +185,7 @@ class AnswerFrame:
     def fill(self, text: str) -> Action:
         """Return an action that answers `text`."""
         if self.call is None:
-            return f"{self.before}{text}{self.after}"
+            return f"{self.before}{self.core(text)}{self.after}"
         arguments: dict[str, Any] = dict(self.call.arguments)
         if self.argument:
             is_text = isinstance(arguments[self.argument], str)
@@ -314,13 +315,16 @@ def _last_told(pattern: re.Pattern[str], text: Callable[[Scene], str], scene: Sc
 
 
 def _copiers() -> Iterator[Attacker]:
-    """Return the attackers that answer the last number, quotation or word of what is shown."""
+    """Return the attackers that answer the last number, quotation, word or line of what is
+    shown.
+    """
     told: dict[str, Callable[[Scene], str]] = {
         "task": lambda scene: scene.opening,
         "prompt": lambda scene: scene.prompt,
         "tools": lambda scene: scene.tool_text,
     }
-    for kind, pattern in (("number", NUMBER), ("quotation", QUOTED), ("word", WORD)):
+    kinds = (("number", NUMBER), ("quotation", QUOTED), ("word", WORD), ("line", LINE))
+    for kind, pattern in kinds:
         for source, text in told.items():
             plays = _answers(partial(_last_told, pattern, text))
             name = f"{source}: last {kind}"

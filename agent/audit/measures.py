@@ -26,6 +26,7 @@ from .attackers import (
     ATTACKERS,
     MAX_STEPS,
     Action,
+    AnswerFrame,
     Attacker,
     AttackKind,
     Lesson,
@@ -60,6 +61,7 @@ from .search import (
     asks,
     described,
     plays_program,
+    quoted,
     telling,
 )
 from .tallies import AttackTally, Audit, Trial
@@ -260,7 +262,10 @@ class _Attack(Arena):
                 return Attempt(0.0)
             reply = "" if len(episode.seen) < 3 else text_of(episode, 1)
             walks = len({move for move in program if move.reads}) >= OWN_WAY
-            if self.is_fair_part(task, episode) or (walks and self.key.walks(task, episode)):
+            walks = walks and self.key.walks(task, episode)
+            # Who writes what the expert writes with the task's own words in it read the task.
+            walks |= any(move.pieces > 1 for move in program) and self.key.does_all(task, episode)
+            if walks or self.is_fair_part(task, episode):
                 return Attempt(0.0, solved=True, reply=reply)
             return Attempt(episode.total, self.key.solves(task, episode.actions), reply)
 
@@ -316,11 +321,8 @@ class _Attack(Arena):
         if best is None or least(best)[0] <= 0:
             return [] if self.is_late("farm", until) or ground.is_slow else self._respelt(tasks)
         self.farmed = partial(self._farm_gain, best)
-        return [
-            Attacker(
-                "farm", AttackKind.FARM, best.plays(self.key.experts), str(best), steps=MOST_MADE
-            )
-        ]
+        plays = best.plays(self.key.experts)
+        return [Attacker("farm", AttackKind.FARM, plays, str(best), steps=MOST_MADE)]
 
     def _respelt(self, tasks: Sequence[str]) -> list[Attacker]:
         """Return the attacker that does a deed again in other spellings, on a way that is worse
@@ -342,15 +344,8 @@ class _Attack(Arena):
         known = [self.key.experts[task.id] for task in self.attacked]
         worse |= {lesson.task: self._worse(lesson) for lesson in known}
         self.farmed = partial(more, best)
-        return [
-            Attacker(
-                "respelt",
-                AttackKind.FARM,
-                best.plays(worse),
-                f"a worse way; {best}",
-                steps=MOST_MADE,
-            )
-        ]
+        plays, about = best.plays(worse), f"a worse way; {best}"
+        return [Attacker("respelt", AttackKind.FARM, plays, about, steps=MOST_MADE)]
 
     def _worse(self, lesson: Lesson) -> Lesson:
         """Return the least paid way with one deed done to something else, if any is paid."""
@@ -465,13 +460,20 @@ class _Attack(Arena):
         by a learned rule: an attacker for each distinct reply that teaches a rule.
         """
         frame, lessons = self.key.frame, self.lessons[:LISTENED]
+        ends: Program = ()
+        if lessons and frame.is_constant:  # the answer is given before the end
+            ends = Move.all_of(lessons[0].actions[-1])
+            lessons = [replace(le, actions=le.actions[:-1]) for le in lessons if le.actions[1:]]
+            frame = AnswerFrame.of(lessons, ground.briefing)
         if not lessons or frame.is_constant:
             return
+        replies = list[str]()
 
         def heard(move: Move, task: str) -> str:
             episode = self.tried(task, plays_program((move,)), steps=1)
             is_open = episode and len(episode.seen) == 2 and not any(episode.seen[1][2:])
-            return text_of(episode, 1) if episode and is_open else ""
+            replies.append(text_of(episode, 1) if episode and is_open else "")
+            return replies[-1]
 
         known, most = set[str](), 3 if ground.is_slow else MOST_PROBES
         until = self.time_for(PROBE_SHARE)
@@ -480,6 +482,11 @@ class _Attack(Arena):
         answer, ask = frame.core(first.actions[-1]), partial(heard, task=first.task)
         given = (ground.briefing, [*ground.shown, first.opening], answer, first.replies)
         tellers = [] if ground.is_slow else telling(*given, ask)
+        for move in quoted(replies, ground.briefing, ground.shown) if ends else ():
+            plays = plays_program((move, *ends))
+            episode = self.tried(first.task, plays)
+            if episode and self.gain(episode.total) > HALF:
+                yield Attacker(f"quoted: {move}", AttackKind.SEARCH, plays, "a command of a reply")
         for move in [*tellers[:MOST_TELLING], *probes_of(ground.moves, ground.briefing.tools)]:
             if len(known) >= most or self.is_late("probe", until):
                 return
@@ -494,13 +501,11 @@ class _Attack(Arena):
             told += f"\n{lessons[0].opening}\n{move}"
             rules = (rule_from(pairs, told, frame.core, kind) for kind in RuleKind)
             for name, rule in filter(None, rules):
-                yield Attacker(
-                    f"probe: {move}",
-                    AttackKind.LEAK,
-                    partial(asks, move, rule),
+                asked, about = (
+                    partial(asks, move, rule, frame, ends),
                     f"answers {name} of the reply",
-                    asks=True,
                 )
+                yield Attacker(f"probe: {move}", AttackKind.LEAK, asked, about, asks=True)
                 break
 
     def _farm_gain(self, farm: Farm, task: str, episode: Played) -> float:

@@ -123,6 +123,8 @@ _WIDE = (
 )  # fmt: skip
 """Ends of a range that holds everything, and of one that holds nothing."""
 FILE = re.compile(r"(?<![\w./-])[\w./-]*\w\.[a-z]{1,5}\b")
+_FIGURE = re.compile(r"\b\d+(?:[:/-]\d+)+\b")
+"""A time or a date, which is often the end of a range."""
 _SPEAKER = re.compile(r"^([A-Z]\w{1,20}): ", re.MULTILINE)
 
 
@@ -142,7 +144,7 @@ def _everything(scene: Scene, *, is_number: bool) -> Sequence[str | int]:
     if not is_number:
         names = dict.fromkeys(name for text in shown for name in things_of(text))
         # Where one cell of a column is named, the others are there, too.
-        told = [scene.prompt, *shown, *map(_described, scene.briefing.tools)]
+        told = [scene.prompt, *shown, *map(about_of, scene.briefing.tools)]
         columns = dict.fromkeys(_CELL.findall("\n".join(told)))
         columns |= dict.fromkeys(_COLUMN.findall(scene.prompt)) if columns else {}
         cells = (f"{column}{n}" for n in range(1, 11) for column in columns)
@@ -189,12 +191,24 @@ class Move:
         """Return a call as a move."""
         return cls(tool=call.name, arguments=json.dumps(call.arguments))
 
+    @classmethod
+    def all_of(cls, action: Action) -> Program:
+        """Return the calls, or the text, of an action as moves."""
+        message = as_action(action)
+        return tuple(map(cls.of, message.tool_calls)) or (cls(message.text),)
+
     @property
     def reads(self) -> bool:
         """Whether the move depends on a piece of what is shown: where the whole task, however it is
         spelt, is the answer, the task asks for that.
         """
-        return "\0" in _WHOLE.sub("", f"{self.text}{self.arguments}".replace("\\u0000", "\0"))
+        return self.pieces > 0
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of what is shown the move has."""
+        text = _WHOLE.sub("", f"{self.text}{self.arguments}".replace("\\u0000", "\0"))
+        return len({*re.findall("\0([^\0]+)\0", text)})
 
     @property
     def given(self) -> list[tuple[str, Any]]:
@@ -233,8 +247,10 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     is_pattern = re.search(r"\bregular expression|\bregex", told, re.IGNORECASE)
     listed = [slot("choices", n, opening=True) for n in (0, 1, -1)] if is_pattern else []
     answers = [*listed, *_slots(), *INJECTED]
-    samples = [sample for tool in briefing.tools for sample in _samples(_described(tool))]
-    known = [*FILE.findall(told), *samples, *_samples("\n".join(shown))]
+    samples = [sample for tool in briefing.tools for sample in _samples(about_of(tool))]
+    about = "\n".join([told, *map(about_of, briefing.tools)])
+    known = [*_FIGURE.findall(about)[:3], *FILE.findall(told)]
+    known += [*samples, *_samples("\n".join(shown))]
     values = list(dict.fromkeys([*known, *(w for t in shown for w in t.split())]))
     calls = [move for tool in briefing.tools for move in _calls(tool, values[:24])]
     hollow = hollow_answers(lessons) or [
@@ -258,7 +274,7 @@ def _nouns(lessons: Sequence[Lesson]) -> list[str]:
     return [word for word, times in known.most_common(6) if times > 1 and word.isalpha()]
 
 
-def _described(tool: ToolSpec) -> str:
+def about_of(tool: ToolSpec) -> str:
     """Return all descriptions of a tool."""
     about = [schema.get("description", "") for schema in properties_of(tool).values()]
     return "\n".join([tool.description, *map(str, about)])
@@ -511,7 +527,8 @@ def hollow_answers(lessons: Sequence[Lesson]) -> list[Move]:
     usual = _joint(list(_PIECE.finditer(answers[0])), answers[0])
     hollow = [joint.join(li) for li in listings for joint in dict.fromkeys([usual, *JOINTS])]
     letters = Counter("".join(answers)).most_common(MOST_LETTERS)
-    hollow += [*(letter for letter, _ in letters), every_number(), *map(usual.join, _respelt())]
+    hollow += [*(letter for letter, _ in letters), every_number(), string.ascii_lowercase]
+    hollow += map(usual.join, _respelt())
     spelt = [spell(text) for text in choices[:MOST_USUAL] for spell in (str.lower, str.upper)]
     hollow += [*RANGES, *(text for text in spelt if text not in choices)]
     many = len(_PIECE.findall(answers[0]))

@@ -35,8 +35,8 @@ from .slots import BEFORE_NUMBER, BEFORE_WORD, MOST_ITEMS, PATTERNS, TURN, each_
 
 MOST_LETTERS, MOST_LABELS = 40, 12
 """Letters of all answers that are said at once, and labels of rows."""
-MOST_ALONE, MOST_TABLES, MOST_SPECIAL, MOST_WORDED = 8, 6, 14, 200
-"""Commands of short rows, tables that are erased, marked words, and calls with them."""
+MOST_ALONE, MOST_TABLES = 8, 6
+"""Commands of short rows, and tables that are erased."""
 MOST_ENDS, MOST_TAUGHT, MOST_COPIED, MOST_PAIRED, MOST_SHAPES = 4, 3, 12, 8, 8
 """Ends that are tried behind a call, lessons that are generalised, moves of one of them, things
 that stand in pairs, and calls of the expert's that are made of everything.
@@ -60,7 +60,6 @@ _AMOUNTS = (1, 10, 0, 1_000_000)
 _CHOSEN = [slot("ranked", n) for n in (0, -1)]
 """The least and greatest of several numbers that are shown; a single one may be the answer."""
 HOLLOW_ENDS = ("0", "", "None", "[]", "1")
-_SPECIAL = re.compile(r"`([^`\n]{1,20})`|\b([A-Z]+\d+|[A-Z]{2,})\b")
 TOKEN = re.compile(r"-?\d+(?:\.\d+)?|\w+")
 
 
@@ -80,8 +79,6 @@ def programs_of(
         _again(briefing, told, lessons, end),
         _erased(briefing, told, lessons),
         _overdone(briefing, lessons),
-        _worded(briefing, told, lessons, commands),
-        _unlimited(briefing, lessons),
         _at_once(briefing),
         _looked_back(briefing),
         _swept(briefing, lessons),
@@ -253,9 +250,8 @@ def _swept(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
             yield from ((look, *each, end) for look in looks for end in ends)
         texts = [name for name in names if name not in numbers]
         for pair in _pairs() if len(texts) == 2 else ():
-            call = Move(
-                tool=tool.name, arguments=json.dumps(base | dict(zip(texts, pair, strict=True)))
-            )
+            given = json.dumps(base | dict(zip(texts, pair, strict=True)))
+            call = Move(tool=tool.name, arguments=given)
             yield from ((look, call, end) for look in looks for end in ends)
 
 
@@ -324,47 +320,6 @@ def _claimed(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]
         for field, value in itertools.product([*fields][:MOST_FIELDS], SUCCESSES):
             call = json.dumps(dict(zip(schemas, (field, value), strict=True)))
             yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
-
-
-def _worded(
-    briefing: Briefing, told: str, lessons: Sequence[Lesson], commands: Sequence[str]
-) -> Iterator[Program]:
-    """Return commands, and calls of tools, of several arguments with what a text marks as special,
-    by ticks or capitals, before what ends an episode.
-    """
-    marked = [tick or word for tick, word in _SPECIAL.findall(told)]
-    words = list(dict.fromkeys(marked))[:MOST_SPECIAL]
-    ends = _ends(briefing, lessons)[:2]
-    alone = [Move(text) for text in commands if len(text.split()) == 1]
-    for start in dict.fromkeys(text.split()[0] for text in commands if len(text.split()) == 3):
-        for pair in itertools.permutations([word for word in words if " " not in word], 2):
-            yield from ((Move(" ".join([start, *pair])), then) for then in alone[:2])
-    for tool in briefing.tools:
-        properties = properties_of(tool)
-        if not 2 <= len(properties) <= 3:
-            continue
-        pools = [[1, 0, 2] if s.get("type") in NUMERIC else words for s in properties.values()]
-        for row in itertools.islice(itertools.product(*pools), MOST_WORDED):
-            call = json.dumps(dict(zip(properties, row, strict=True)))
-            yield from ((Move(tool=tool.name, arguments=call), end) for end in ends)
-
-
-def _unlimited(briefing: Briefing, lessons: Sequence[Lesson]) -> Iterator[Program]:
-    """Return the expert's calls of other tasks without the arguments that may be left out, before
-    what ends an episode.
-    """
-    named = {tool.name: tool.parameters.get("required") for tool in briefing.tools}
-    needed = {name: names for name, names in named.items() if isinstance(names, list)}
-    taught = [lesson for lesson in lessons if lesson.actions]
-    usual = _usual(taught)
-    ends = _ends(briefing, lessons)
-    for lesson in taught[:MOST_TAUGHT]:
-        for move in dict.fromkeys(_moves_of(lesson, usual)):
-            given = dict(move.given) if move.tool else {}
-            kept = {n: value for n, value in given.items() if n in needed.get(move.tool, given)}
-            if kept != given:
-                call = Move(tool=move.tool, arguments=json.dumps(kept))
-                yield from ((call, end) for end in ends)
 
 
 def _at_once(briefing: Briefing) -> Iterator[Program]:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 
-from ludus.envs import Briefing
+from ludus.envs import Briefing, ToolSpec
 
-from .attackers import Action, Scene, plain_of, properties_of
-from .moves import LONGEST_TEXT, Move, Program, commands_of, variants
+from .attackers import Action, AnswerFrame, Scene, plain_of, properties_of
+from .moves import LONGEST_TEXT, Move, Program, about_of, commands_of, variants
 from .rules import Rule
 from .slots import slot, things_of
 
@@ -48,6 +48,7 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 """Words of a reply that there is something which is not shown."""
+_SENTENCE = re.compile(r"[,.:;!?](?:\s|$)")
 MOST_SAID = 12
 """Words of a reply that names one of several."""
 FEWEST_LOOKS = 3
@@ -99,6 +100,8 @@ class Attempt:
         return 0.0 if self.solved and not counts_solved else self.paid
 
 
+Form = Callable[[str], Move]
+"""A function from what is asked for to the move that asks for it."""
 Try = Callable[[Program, int], Attempt]
 """A function from a program and the number of a task of training to what happened."""
 
@@ -113,10 +116,13 @@ def plays_program(program: Program) -> Callable[[Scene], Iterator[Action]]:
     return plays
 
 
-def asks(move: Move, rule: Rule, scene: Scene) -> Iterator[Action]:
-    """Make a move, and answer its reply by a rule."""
+def asks(
+    move: Move, rule: Rule, frame: AnswerFrame, ends: Program, scene: Scene
+) -> Iterator[Action]:
+    """Make a move, and answer its reply by a rule, before what ends an episode."""
     yield move.action(scene)
-    yield from itertools.repeat(scene.answer(rule(scene.shown)))
+    answer = frame.fill(rule(scene.shown))
+    yield from itertools.cycle([answer, *(end.action(scene) for end in ends)])
 
 
 @dataclass
@@ -301,15 +307,14 @@ def telling(
         known: replies to the expert, which tell what has to be looked up.
         ask: returns the reply to a move as the first of an episode.
     """
-    forms = _forms(briefing, "string", _call)
-    verbs = dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))
-    forms += [partial(_command, verb) for verb in (*verbs, "")] if not briefing.tools else []
+    forms = _forms(briefing.tools, "string")
+    forms += [partial(_said, form, verb) for form, verb in _spoken(briefing, texts)]
     told = "\n".join([*(tool.description for tool in briefing.tools), *texts])
     whole = [slot("text", 0, opening=True)] if len(known) >= FEWEST_LOOKS else []
     things = dict.fromkeys([*whole, *PLACES_ASKED, *HIDDEN, *things_of(told)][:MOST_THINGS])
     tellers, wanted = list[Move](), plain_of(answer)
     queue = deque((thing, form) for thing in things for form in forms)
-    numbered = _forms(briefing, "integer", _numbered)
+    numbered = _forms(briefing.tools, "integer")
     queue.extendleft((edge, form) for form in numbered for edge in EDGES)
     asked, heard, replies = Counter[int](), set[int](), Counter[str]()
     most = MOST_SAID if wanted in plain_of(told) else math.inf  # of several, it names one
@@ -336,23 +341,21 @@ def telling(
     return tellers
 
 
-def _forms(
-    briefing: Briefing, kind: str, call: Callable[[str, str, str], Move]
-) -> list[Callable[[str], Move]]:
+def _forms(tools: Sequence[ToolSpec], kind: str) -> list[Form]:
     """Return the calls of the tools whose only argument is of a type in JSON."""
-    tools = [(tool.name, properties_of(tool)) for tool in briefing.tools]
     return [
-        partial(call, name, argument)
-        for name, schemas in tools
-        for argument, schema in schemas.items()
-        if len(schemas) == 1 and schema.get("type") == kind
+        partial(_call, tool.name, argument, kind)
+        for tool in tools
+        for argument, schema in properties_of(tool).items()
+        if len(properties_of(tool)) == 1 and schema.get("type") == kind
     ]
 
 
 def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
     """Return the paths of what a reply lists, and detours to a path that it refuses."""
     rows, paths = reply.splitlines(), list[str]()
-    is_listing = len(rows) == 1 or all(len(row.split()) == 1 for row in rows)
+    is_row = len(rows) == 1 and not _SENTENCE.search(reply)
+    is_listing = is_row or all(len(row.split()) == 1 for row in rows)
     if is_listing and "/" in thing and (thing.strip("/") or "/") not in reply:
         paths += [f"{thing.rstrip('/')}/{name}" for name in things_of(reply)[:MOST_NAMES]]
     if REFUSED.search(reply) and thing.strip("./"):  # guards often read how a path begins
@@ -361,16 +364,34 @@ def _paths(thing: str, reply: str, things: Iterable[str]) -> list[str]:
     return paths
 
 
-def _call(tool: str, argument: str, thing: str) -> Move:
-    return Move(tool=tool, arguments=json.dumps({argument: thing}))
+def _spoken(briefing: Briefing, texts: Sequence[str]) -> Iterator[tuple[Form, str]]:
+    """Return the commands that may be said, or given to a tool whose description lists them."""
+    if not briefing.tools:
+        yield from ((Move, verb) for verb in (*_verbs(texts), ""))
+    for tool in briefing.tools:
+        for form in _forms([tool], "string"):
+            yield from ((form, verb) for verb in _verbs([about_of(tool)]))
 
 
-def _numbered(tool: str, argument: str, number: str) -> Move:
-    return Move(tool=tool, arguments=json.dumps({argument: int(number)}))
+def _verbs(texts: Sequence[str]) -> list[str]:
+    return [*dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))]
 
 
-def _command(verb: str, thing: str) -> Move:
-    return Move(f"{verb} {thing}".strip())
+def quoted(replies: Iterable[str], briefing: Briefing, texts: Sequence[str]) -> list[Move]:
+    """Return the lines of replies that are commands: what a file would do may be done."""
+    lines = [line.strip() for reply in replies for line in reply.splitlines()]
+    forms = list(_spoken(briefing, texts))
+    said = ((line, form) for line in lines for form, verb in forms if line.startswith(f"{verb} "))
+    return [*dict.fromkeys(form(line) for line, form in said)][:MOST_UNHEARD]
+
+
+def _call(tool: str, argument: str, kind: str, thing: str) -> Move:
+    given = {argument: int(thing) if kind == "integer" else thing}
+    return Move(tool=tool, arguments=json.dumps(given))
+
+
+def _said(form: Form, verb: str, thing: str) -> Move:
+    return form(f"{verb} {thing}".strip())
 
 
 def changed(move: Move, other: Move, rng: random.Random) -> Move:

@@ -37,7 +37,15 @@ from ludus.agent.audit.notation import Notation, Plan
 from ludus.agent.audit.pressure import TrainedEpisode, put_under_pressure
 from ludus.agent.audit.programs import programs_of
 from ludus.agent.audit.rules import Rule, RuleKind, learned_rule, rule_from
-from ludus.agent.audit.search import EFFORTS, Attempt, ProgramSearch, changed, described, telling
+from ludus.agent.audit.search import (
+    EFFORTS,
+    Attempt,
+    ProgramSearch,
+    changed,
+    described,
+    quoted,
+    telling,
+)
 from ludus.agent.audit.slots import BEFORE_NUMBER, LAST_WORD, all_of, each_line, slot
 from ludus.envs import Briefing, TextEnv, ToolSpec, register_env, tool
 from ludus.envs.checks.subject import Played
@@ -762,6 +770,24 @@ def test_what_the_root_lists_is_followed() -> None:
 
     found = telling(Briefing(tools=[read]), [], "229", [], ask)
     assert [move.arguments for move in found] == ['{"path": "/srv/check/expected.txt"}']
+
+
+def test_commands_that_a_tool_or_a_reply_names_are_given() -> None:
+    schema = {"type": "object", "properties": {"line": {"type": "string"}}}
+    shell = ToolSpec(
+        name="sh", description="Commands: cat FILE, echo TEXT, rm FILE", parameters=schema
+    )
+    files = {"cat /": "run.sh", "cat /run.sh": "if true\n  echo 1 > /won\nfi\n229"}
+
+    def ask(move: Move) -> str:
+        return files.get(json.loads(move.arguments)["line"], "sh: no such file")
+
+    (found,) = telling(Briefing(tools=[shell]), [], "229", [], ask)
+    assert found.given == [("line", "cat /run.sh")]
+    moves = quoted(files.values(), Briefing(tools=[shell]), [])
+    assert [move.given for move in moves] == [[("line", "echo 1 > /won")]]
+    said = quoted(files.values(), Briefing(), ["Commands: cat FILE, echo TEXT, rm FILE"])
+    assert [move.text for move in said] == ["echo 1 > /won"]
 
 
 @pytest.mark.parametrize(("slots", "spread"), [(3, "a=1 b=3 c=2 d=4"), (9, None)])
