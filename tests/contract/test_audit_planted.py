@@ -895,27 +895,6 @@ def test_a_slip_behind_right_deeds_breaks_a_law(
     assert law in [winner.attacker.name for winner in winners]
 
 
-def test_programs_set_what_is_marked_and_leave_out_what_may_be() -> None:
-    cells = Briefing(system_prompt="Say `set CELL VALUE`, `submit` when C10 reads OK.")
-    told = {described(program) for program in programs_of(cells, ["?"], [])}
-    assert "set C10 OK; submit" in told
-    change = ToolSpec(
-        name="change",
-        description="",
-        parameters={
-            "type": "object",
-            "properties": {"status": {"type": "string"}, "order": {"type": "integer"}},
-            "required": ["status"],
-        },
-    )
-    given = {"status": "held", "order": 4}
-    call = assistant("", [ToolCall(name="change", arguments=given, id="0")])
-    lessons = [Lesson("t", "Set it to held.", (call, call), rewards=(0.0, 1.0))]
-    programs = programs_of(Briefing(tools=(change,)), ["?"], lessons)
-    first = {str(program[0]) for program in programs}
-    assert any("status=" in told and "order" not in told for told in first)
-
-
 NOTATIONS = {
     "a name in each object": (
         '{"do": "open", "door": 2}, {"do": "look"} or {"do": "paint", "door": ID, "in": "red"}.',
