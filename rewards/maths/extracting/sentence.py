@@ -106,7 +106,8 @@ _GOVERNED = re.compile(
     r"|per|after|before|every|each|within|during|over|with|than|on top of|apart from|besides"
     r"|except(?: for)?|out of|of the|of these|of those|because|since|from|to [a-z]+|en|dans|pour"
     r"|par|avec|für|mit|aus|nach|por|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her"
-    r"|his|their|its|your|our|only|about|each|every|first|last|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
+    r"|his|their|its|your|our|only|about|each|every|first|last|next|other|remaining))*[ *$]*$"
+    r"|\b(?:over|within|during|across|in) (?:an?"
     r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.
