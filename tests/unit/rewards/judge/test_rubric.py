@@ -155,7 +155,7 @@ def test_a_floor_that_is_no_reward_is_refused(floor: float) -> None:
         (b'{"question": " ", "rubric": ["polite"]}', "row 1: the question is empty"),
         (b'{"question": "\xff", "rubric": ["polite"]}', "row 1"),
         (
-            b'{"question": "Why?", "rubric": ["polite"]}\n{"question": "Why?", "rubric": ["short"]}',
+            b'{"question": "Why?", "rubric": ["polite"]}\n{"question": "Why?", "rubric": ["neat"]}',
             "row 2: the question 'Why.' has another rubric above",
         ),
     ],
