@@ -2,7 +2,8 @@
 content.
 
 The content of the tag is the tool's first parameter, as text. A tool with several parameters may
-be given a JSON object. Only tools on offer are tags. Calls after a closed `<answer>` are not
+be given a JSON object, and the only parameter of a tool cannot hold the end of its tag or begin
+or end with white space. Only tools on offer are tags. Calls after a closed `<answer>` are not
 made, since the answer has been given. A tag that was opened and not closed is not executed.
 """
 
@@ -60,13 +61,17 @@ class TagFormat:
 
 def _render(call: ToolCall, parameters: list[str]) -> str:
     values = list(call.arguments.values())
-    text = as_text(values[0] if len(values) == 1 else call.arguments if values else "")
+    text = as_text(values[0]) if len(values) == 1 else ""
+    closing = f"</{call.name}>"
     elsewhere = bool(parameters) and parameters[0] not in call.arguments
-    looks_otherwise = len(parameters) > 1 and text.strip()[:1] in ("", "{")
-    if len(values) == 1 and (elsewhere or looks_otherwise):
-        # A bare value would be read as another parameter, or as no argument.
-        text = as_text(call.arguments)
-    return f"<{call.name}>{text}</{call.name}>"
+    looks_otherwise = len(parameters) > 1 and (
+        text != text.strip() or text[:1] in ("", "{") or closing in text
+    )
+    if len(values) > 1 or (values and (elsewhere or looks_otherwise)):
+        # A bare value would be read as another parameter, as no argument, or in part. JSON may
+        # write a slash with a backslash, and then holds no end of the tag.
+        text = as_text(call.arguments).replace(closing, f"<\\/{call.name}>")
+    return f"<{call.name}>{text}{closing}"
 
 
 def _arguments(content: str, parameters: dict[str, set[str]]) -> dict[str, Any]:

@@ -87,7 +87,9 @@ class RubricItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"{MAX_ITEM_CHARS}; split the criterion"
             )
         if not 0 < abs(self.weight) < float("inf"):
-            raise ValueError(f"the weight of item {self.id!r} must not be 0, got {self.weight!r}")
+            raise ValueError(
+                f"the weight of item {self.id!r} must not be 0 and must be finite: {self.weight!r}"
+            )
         if not 1 <= self.max_score <= 100:
             raise ValueError(f"max_score of item {self.id!r} must be 1 to 100: {self.max_score}")
 
@@ -114,8 +116,8 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         instructions: further advice to the judge, written by whoever owns the rubric.
 
     Raises:
-        ValueError: no items, ids that repeat, weights the formula cannot work with, or a floor that
-            is not finite.
+        ValueError: no items, ids that repeat, weights the formula cannot work with or whose sum is
+            not finite, or a floor that is not finite.
     """
 
     items: tuple[RubricItem, ...]
@@ -138,6 +140,8 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ]
         if repeated:
             raise ValueError(f"items share the id {repeated[0]!r}; each needs its own")
+        if not math.isfinite(sum(abs(item.weight) for item in self.items)):
+            raise ValueError("the sum of the weights is beyond all numbers; make them smaller")
         positive = sum(item.weight for item in self.graded if not item.is_flaw)
         if self.aggregation is Aggregation.POSITIVE_NORMALISED and not positive:
             raise ValueError(
@@ -240,7 +244,7 @@ class Rubrics:
             question
             for question in self._each
             if re.search(
-                rf"(?:^|: )[ \t]*{re.escape(question.strip())}[ \t]*$", prompt, re.MULTILINE
+                rf"(?:^|: )[ \t]*{re.escape(question.strip())}[ \t\r]*$", prompt, re.MULTILINE
             )
         ]
         if not standing:
@@ -260,7 +264,11 @@ class Rubrics:
                 row = msgspec.json.decode(line, type=_QuestionRubric)
                 if not row.question.strip():  # it would stand in every prompt with an empty line
                     raise ConfigError("the question is empty")
-                rubrics[row.question] = read_rubric(row.rubric)
+                rubric = read_rubric(row.rubric)
+                if rubrics.setdefault(row.question, rubric) != rubric:
+                    raise ConfigError(
+                        f"the question {row.question[:80]!r} has another rubric above"
+                    )
             except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
                 raise ConfigError(f"{self.path}, row {number}: {error}") from None
         if not rubrics:
@@ -301,7 +309,6 @@ def aggregate(rubric: Rubric, scores: Mapping[str, float]) -> float:
         scores: score by item id. Every item needs a score, unless a gate has failed: then the
             scores of the gates are enough.
 
-    >>> from .rubric import read_rubric
     >>> rubric = read_rubric([{"text": "a", "weight": 2.0}, {"text": "b", "weight": -1.0}])
     >>> aggregate(rubric, {"item-1": 1.0, "item-2": 1.0})
     0.5

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-_INFO = re.compile(r"(?i)ludus-[^-]+\.(dist|egg)-info")
+_INFO = re.compile(r"(?i)ludus-[^-]+(-py[\d.]+)?\.(dist|egg)-info")
 _OURS = "Text environments, reward verifiers and a multi-turn RL trainer"
 """Beginning of our distribution's summary, which no other distribution named `ludus` has."""
 
@@ -48,11 +48,9 @@ def warn_of_a_foreign_one(folders: Iterable[str]) -> None:
 
 
 def _is_ours(info: Path) -> bool:
-    for name in ("METADATA", "PKG-INFO"):
+    for file in (info / "METADATA", info / "PKG-INFO", info):  # old tools write a file
         try:
-            return f"Summary: {_OURS}" in (info / name).read_text(
-                encoding="utf-8", errors="replace"
-            )
+            return f"Summary: {_OURS}" in file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
     return True  # unreadable: no reason to warn

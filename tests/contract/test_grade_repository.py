@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from math import isfinite
 
 import msgspec
 import pytest
@@ -161,6 +162,7 @@ ATTACKS = {
     "a flood of results": added("src/shapes/__init__.py", "import os\nwhile True:\n    for d in range(3, 1000):\n        try: os.write(d, b'[]\\n' * 9999)\n        except OSError: pass\n"),
     "more short results than the report has room for": added("src/shapes/__init__.py", "import os\nfor d in range(100, 900):\n    try:\n        for _ in range(100): os.write(d, b'[\"a\",true,\"\",0]\\n' * 3000)\n    except OSError: pass\nos._exit(0)\n"),
     "a result that no answer can carry": added("src/shapes/__init__.py", "import os\nfor d in range(100, 900):\n    try: os.write(d, b'[\"\\\\ud800\", false, \"\\\\ud800\", 0]\\n')\n    except OSError: pass\nos._exit(0)\n"),
+    "times that are no numbers": added("src/shapes/__init__.py", f"import os, json\nfor d in range(100, 900):\n    try:\n        for n in {EXPECTED!r}: os.write(d, json.dumps([n, False, '', float('nan')]).encode() + b'\\n')\n    except OSError: pass\nos._exit(0)\n"),
     "the same test twice": added("src/shapes/__init__.py", f"import os, json\nfor d in range(100, 900):\n    try:\n        for n in {EXPECTED!r}: os.write(d, json.dumps([n, True, '', 0]).encode() + b'\\n')\n    except OSError: pass\nfrom .square import Square\ndef area(s): return 0\ndef save(s, p): pass\n"),
 }  # fmt: skip
 
@@ -173,6 +175,7 @@ QUICK = (
     "a forged report",
     "more short results than the report has room for",
     "a result that no answer can carry",
+    "times that are no numbers",
 )
 SLOW = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ATTACKS]
 
@@ -186,6 +189,7 @@ async def test_no_repository_is_rewarded_or_excused_that_is_not_right(
     assert (str(graded.verdict.status), graded.verdict.reward) == ("ok", 0.0), graded.verdict.detail
     assert graded.verdict.detail.startswith("in_process: ")
     assert msgspec.json.encode(graded.verdict), "it cannot be sent"
+    assert all(isfinite(result.seconds) for result in graded.results)
 
 
 async def test_settings_of_a_right_repository_do_not_matter(sandbox: SlotSandbox) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -145,7 +146,7 @@ async def served(env: str, log: Path) -> AsyncGenerator[str]:
             line = b""
         words = [word for word in line.decode().split() if word.startswith("http://")]
         if not words:
-            log_text = await asyncio.to_thread(log.read_text)
+            log_text = await asyncio.to_thread(log.read_text, "utf-8", errors="replace")
             raise ConfigError(
                 f"the environment server did not print its address within {SERVER_START_S:g} s, or "
                 f"ended before; its log {str(log)!r} ends: {log_text[-300:]!r}"
@@ -246,15 +247,21 @@ def _conclude(folder: Path, run: Path, out: Console) -> DemoResult:
         f"{fault_after:.0%}"
     )
     out.print(f"   report: {report}")
-    env = f"'{ENV}?{TASKS}'"
     out.print("   next:", markup=False)
-    for command in (
-        f"ludus explain {run}",
-        f"ludus watch {run}",
-        f"ludus eval {env} --policy local --model {run}/checkpoints/best",
-    ):
+    for command in next_commands(run):
         out.print(f"     {command}", markup=False, soft_wrap=True)
     return DemoResult(before, after, fault_before, fault_after, report)
+
+
+def next_commands(run: Path) -> list[str]:
+    """Return commands for a finished run, as a shell reads them.
+
+    >>> next_commands(Path("my demo/grpo"))[0]
+    "ludus explain 'my demo/grpo'"
+    """
+    best = ["--policy", "local", "--model", f"{run}/checkpoints/best"]
+    verbs = (["explain", str(run)], ["watch", str(run)], ["eval", f"{ENV}?{TASKS}", *best])
+    return [shlex.join(["ludus", *words]) for words in verbs]
 
 
 def accuracy(episodes: Sequence[Episode]) -> float:

@@ -11,21 +11,16 @@ import torch
 from torch import Tensor
 
 from ludus.errors import ConfigError
+from ludus.rewards.learned.devices import chosen_device
 
 
 def pick_device(name: str) -> str:
-    """Resolve `auto`, `cpu`, `cuda` or `cuda:1` to a device name.
+    """Return the device of `model.device`: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: CUDA was asked for by name and is not available.
+        ConfigError: the name is another word, or torch sees no such device.
     """
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"model.device is {name!r}, but torch sees no CUDA device; use auto or cpu"
-        )
-    return name
+    return chosen_device(name, option="model.device")
 
 
 def cuda_devices() -> list[str]:

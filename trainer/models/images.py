@@ -220,10 +220,6 @@ def load_image_reader(
     return ImageReader(processor, str(placeholder), token_id)
 
 
-# pyright: basic
-# mypy: disable-error-code="no-any-return"
-
-
 TEXT = -1
 """Index of a position that shows no image."""
 
@@ -310,8 +306,7 @@ def see(
         mm_token_type_ids=kinds_BT,
         image_grid_thw=torch.stack(grids).to(device) if grids else None,
     )
-    lengths = ids_BT.shape[1]
-    deltas_B = positions_3BT[:, :, -1].amax(0) + 1 - lengths
+    deltas_B = positions_3BT[:, :, -1].amax(0) + 1 - ids_BT.shape[1]
     features_ND, deep = _features(model, needed, device)
     return RowImages(features_ND, deep, index_BT, positions_3BT, deltas_B)
 

@@ -16,6 +16,7 @@ import torch
 from ludus.errors import ConfigError
 
 from ..batching import MAX_BATCH, MAX_WAIT_MS
+from ..devices import chosen_device
 from .clip import Aesthetic, ClipScore, ClipScorer, HpsV2, PickScore
 from .image_reward import ImageReward
 from .pixels import Image, ImageLimits
@@ -72,7 +73,10 @@ class ModelVerifier(ImageVerifier):
         self.name = name
         self.scorer = scorer.to(DTYPES[dtype])
         self.needs_prompt = scorer.reads_text
-        self.device = choose_device(options.get("device", "auto"))
+        # torch's usual check for a GPU initialises CUDA, after which forked processes could not use
+        # the GPU. With this variable torch asks the driver's library instead.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+        self.device = chosen_device(options.get("device", "auto"), option=f"{name}: device")
         threads = options.get("threads", 0)
         if threads < 0:
             raise ConfigError(f"{name}: threads must be at least 0, got {threads}")
@@ -256,29 +260,6 @@ class AestheticVerifier(ModelVerifier):
         any_size = options.get("any_size", False)
         scorer = Aesthetic.load_with_head(weights, predictor, any_size=any_size)
         super().__init__(scorer, name, options)
-
-
-def choose_device(name: str) -> str:
-    """Return the device to compute on: "cpu", "cuda" or "cuda:N".
-
-    Args:
-        name: "auto", "cpu", "cuda" or "cuda:N"; "auto" takes a GPU where torch can use a GPU.
-
-    Raises:
-        ConfigError: `name` is another word, or the machine has no such device.
-    """
-    # torch's usual check for a GPU initialises CUDA, after which forked processes could not use the
-    # GPU. With this variable torch asks the driver's library instead.
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    kind, _, number = name.partition(":")
-    if name not in ("auto", "cpu", "cuda") and not (kind == "cuda" and number.isdecimal()):
-        raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
-    available = name != "cpu" and torch.cuda.is_available()
-    if name == "auto":
-        return "cuda" if available else "cpu"
-    if kind == "cuda" and (not available or int(number or 0) >= torch.cuda.device_count()):
-        raise ConfigError(f"there is no device {name!r} that torch {torch.__version__} can use")
-    return name
 
 
 def _refuse_unknown(name: str, options: ModelOptions) -> None:

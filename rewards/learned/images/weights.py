@@ -65,7 +65,7 @@ def find_weights(model: str, path_given: str, wanted_file: Wanted) -> Path:
     raise MissingWeights(
         f"{model} has no {wanted_file.option} {place}; ludus ships and downloads no weights: get "
         f"{wanted_file.source}, and put {wanted_file.usual[0]!r} into {str(folder)!r} "
-        f"(or $" + MODELS_VARIABLE + f"/{model}), or give {wanted_file.option}=PATH"
+        f"(or ${MODELS_VARIABLE}/{model}), or give {wanted_file.option}=PATH"
     )
 
 

@@ -16,17 +16,10 @@ from ludus.errors import ConfigError
 from ludus.messages import Message
 
 from ..batching import MicroBatcher
+from ..devices import chosen_device
 from .conversation import Conversations
 from .head import HeadSettings
-from .loading import (
-    device_of,
-    filler_for,
-    load_head,
-    load_tokenizer,
-    padded,
-    token_limit,
-    weight_bytes,
-)
+from .loading import filler_for, load_head, load_tokenizer, padded, token_limit, weight_bytes
 from .policy_text import NoRoomToAnswer
 from .weights import text_digest, weights_digest
 
@@ -71,7 +64,7 @@ class FolderText:
         )
         tokenizer = load_tokenizer(folder, name=name)
         self.conversations = Conversations(tokenizer, name)
-        self.device = device_of(settings.device, name=name)
+        self.device = torch.device(chosen_device(settings.device, option=f"{name}: device"))
         self.dtype = settings.dtype
         self.memory_bytes = weight_bytes(self.model)
         self.max_length = token_limit(self.model, tokenizer, 0)

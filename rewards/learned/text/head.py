@@ -123,6 +123,7 @@ class HeadModel:
     ) -> None:
         self.folder = model_folder(model, verifier=name)
         try:
+            from ..devices import chosen_device
             from . import loading
         except ImportError as error:
             raise MissingExtra.of("train", needed_for=name) from error
@@ -134,7 +135,7 @@ class HeadModel:
         self.token_limit = loading.token_limit(self.model, tokenizer, settings.max_tokens)
         self.max_batch = settings.max_batch
         self.max_wait_ms = settings.max_wait_ms
-        self.device = loading.device_of(settings.device, name=name)
+        self.device = chosen_device(settings.device, option=f"{name}: device")
         self.dtype = settings.dtype
         self.memory_bytes = loading.weight_bytes(self.model)
         self._digest = weights_digest(self.folder)
@@ -154,6 +155,6 @@ class HeadModel:
             "weights": {"folder": self.folder.name, "sha256": self._digest},
             "architecture": type(self.model).__name__,
             "max_tokens": self.token_limit,
-            "device": str(self.device),
+            "device": self.device,
             "dtype": self.dtype,
         }

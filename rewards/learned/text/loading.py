@@ -81,32 +81,6 @@ def load_tokenizer(folder: Path, *, name: str) -> transformers.PreTrainedTokeniz
         raise ConfigError(f"{name}: no tokenizer in {str(folder)!r}: {first}") from error
 
 
-def device_of(name_wanted: str, *, name: str) -> torch.device:
-    """Return the torch device of a name such as `auto`, `cpu`, `cuda` or `cuda:1`.
-
-    Raises:
-        ConfigError: the name is none, or the CUDA device that it names is not there.
-    """
-    if name_wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name_wanted.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"{name}: device is {name_wanted!r}, but torch sees no CUDA device; use cpu"
-        )
-    try:
-        device = torch.device(name_wanted)
-    except RuntimeError:
-        raise ConfigError(
-            f"{name}: device is {name_wanted!r}; take auto, cpu, cuda or cuda:1"
-        ) from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"{name}: device is {name_wanted!r}, but torch sees {torch.cuda.device_count()} CUDA "
-            "devices, counted from 0"
-        )
-    return device
-
-
 def token_limit(
     model: transformers.PreTrainedModel,
     tokenizer: transformers.PreTrainedTokenizerBase,

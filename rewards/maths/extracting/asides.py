@@ -77,7 +77,7 @@ _ASKS_READER = (
 _HYPOTHETICAL = (
     r"\bwould(?:n't| not)?\b|['’]d (?:be|get|have|obtain|need|come)\b"
     r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
-    r"|\b(?:se|te|fica|da|have)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
+    r"|\b(?:se|te|fica|da|have|leva|chega|custa|sobra|passa|paga|ganha)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
     r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
@@ -269,6 +269,8 @@ def _answers(body: str, start: int, end: int, asked: list[str], *, supposed: boo
         return True
     if _EQUALS.fullmatch(sentence) or _STRESSED.search(sentence):
         return True
+    if supposed and _DERIVES.search(sentence):
+        return True
     return body[:start].rstrip(" ")[-1:] in ("", "\n") and _EQUATED.fullmatch(sentence) is not None
 
 
@@ -312,10 +314,14 @@ _GRAMMAR = frozenset(
 )
 _CONCLUDED = re.compile(
     rf"(?<!\w)(?:(?!then|luego|entonces|então){CONCLUDES.pattern}|i\.e\.|d\. ?h\.)"
+    r"|\b(?:(?:we|you) (?:get|obtain|arrive at|end up (?:with|at)|are left with)"
+    r"|on (?:obtient|trouve)"
+    r"|wir (?:erhalten|bekommen)|(?:erhalten|bekommen) wir|obtenemos|llegamos a|chegamos a|obtemos"
+    r"|otteniamo|arriviamo a|получаем|получим)\b"
 )
 _WORKS = re.compile(
     rf"(?<!\w){CONCLUDES.pattern}|\b(?:yet|but|however|my|our)\b|{_CONCLUDED.pattern}"
-    r"|\*\*|[?=≈]|\b(?:this|that|which) (?:means|leaves|gives|makes(?! (?:it|them) an? ))\b"
+    r"|\*\*|[?=≈→⇒⟹]|\b(?:this|that|which) (?:means|leaves|gives|makes(?! (?:it|them) an? ))\b"
     r"|^\W*(?:\w+ ){0,2}(?:answer|result|total|value)s?\b"
 )
 """What a remark by default has not: words that conclude, a calculation, a stressed value."""
@@ -332,6 +338,7 @@ _EQUALS = re.compile(
     r"(?:this|that|it|which) (?:equals|is|gives|makes|comes to) [^\w]*\d[\d.,/]*\W*"
 )
 _STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
+_DERIVES = re.compile(r"[→⇒⟹][^→⇒⟹]*\d[^→⇒⟹]*$")
 _EQUATED = re.compile(
     r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
 )

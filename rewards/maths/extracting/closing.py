@@ -334,7 +334,7 @@ def _is_prose(text: str) -> bool:
 _WORKS = re.compile(
     r"(?i)\b(?:this|it|that|which) (?:holds|is true) for\b|^(?:so )?only\b.*\bworks\W*$"
 )
-_GOES_ON = re.compile(r"=\s*[-\d.,/]+, (?=[^\W\d_]{2})(?!\S+\s*=)")
+_GOES_ON = re.compile(r"=\s*[-\d.,/]+(?: ?[^\s,\d=]{1,8})?, (?=[^\W\d_]{2})(?!\S+\s*=)")
 """A calculation before a clause in words: `28/80 = 0.35, that is 35 percent`."""
 
 

@@ -103,11 +103,11 @@ _LABEL = re.compile(
 _GOVERNED = re.compile(
     r"(?:(?<![A-Za-zα-ω] )≈|~|\b(?:about|approximately|approx\.?|roughly)"
     r"|\d\s+\w+s of)\s*[ *$]*$|\b(?:for|in|on"
-    r"|per|after|before|every|each|within|during|over|with|than|apart from|besides|except(?: for)?"
-    r"|out of|of the|of these|of those"
-    r"|because|since|from|to [a-z]+|en|dans|pour|par|avec|für|mit|aus|nach|por|para|con|com|em|за"
-    r"|в|на|из|для)(?: (?:the|these|those|all|her|his|their|its|only|about|each|every|first|last"
-    r"|next|other|remaining))*[ *$]*$|\b(?:over|within|during|across|in) (?:an?"
+    r"|per|after|before|every|each|within|during|over|with|than|on top of|apart from|besides"
+    r"|except(?: for)?|out of|of the|of these|of those|because|since|from|to [a-z]+|en|dans|pour"
+    r"|par|avec|für|mit|aus|nach|por|para|con|com|em|за|в|на|из|для)(?: (?:the|these|those|all|her"
+    r"|his|their|its|your|our|only|about|each|every|first|last|next|other|remaining))*[ *$]*$"
+    r"|\b(?:over|within|during|across|in) (?:an?"
     r"|the) (?:\w+ )?(?:distance|period|span|course|time|duration|interval|space|stretch) of[ *$]*$"
 )
 # `to be 5`, `to get 5`: here the preposition does introduce the value.

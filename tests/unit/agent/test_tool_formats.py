@@ -302,6 +302,24 @@ def test_a_tag_is_a_call_of_the_tool_of_its_name() -> None:
     assert message.text == "I look.\n <b>x</b>"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"query": "a</search>b"},
+        {"query": " a "},
+        {"query": "a</search>b", "limit": 2},
+        {"limit": 2},
+        {"query": ""},
+    ],
+)
+def test_a_tool_of_several_parameters_is_given_any_text(arguments: dict[str, Any]) -> None:
+    properties = {"query": {"type": "string"}, "limit": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties}
+    tools = [ToolSpec(name="search", description="", parameters=schema)]
+    call = ToolCall(name="search", arguments=arguments, id="call_0")
+    assert TAGS.parse(TAGS.render([call], tools=tools), tools=tools).tool_calls == [call]
+
+
 def test_nothing_is_called_after_the_answer_nor_without_tools() -> None:
     assert not TAGS.parse("<answer>4</answer><search>x</search>", tools=TOOLS).tool_calls
     assert not TAGS.parse("<search>x</search>").tool_calls

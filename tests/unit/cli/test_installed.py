@@ -12,6 +12,7 @@ import pytest
 
 import ludus
 from ludus.cli.main import main
+from ludus.installed import foreign_distribution
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,6 +44,19 @@ def test_import_tells_of_another_projects_distribution(tmp_path: Path) -> None:
     assert "RuntimeWarning" in done.stderr
     assert "pip uninstall ludus" in done.stderr
     assert str(tmp_path) in done.stderr
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_old_tools_installed_is_found_as_well(tmp_path: Path, is_file: bool) -> None:
+    info = tmp_path / "ludus-2.0.1-py3.12.egg-info"
+    if not is_file:
+        info.mkdir()
+    file = info if is_file else info / "PKG-INFO"
+    file.write_text("Name: ludus\nSummary: A game engine\n")
+    assert foreign_distribution([str(tmp_path)]) == str(info)
+    own = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
+    file.write_text(f"Name: ludus\nSummary: {own}\n")
+    assert foreign_distribution([str(tmp_path)]) == ""
 
 
 @pytest.mark.parametrize("name", ["ludus-0.1.0.dist-info", "ludus_rl-0.1.0.dist-info"])

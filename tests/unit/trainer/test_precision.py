@@ -19,7 +19,7 @@ from ludus.trainer.learning.copies import FOLDER
 from ludus.trainer.learning.learner import Learner, LossScale, Predicted, UpdatePasses
 from ludus.trainer.learning.pass_memory import OutOfMemory
 from ludus.trainer.learning.reader import ReadingOptions
-from ludus.trainer.models.devices import chosen_precision, settled_dtype, unsupported
+from ludus.trainer.models.devices import chosen_precision, pick_device, settled_dtype, unsupported
 from ludus.trainer.models.loading import load_model, save_model
 from ludus.trainer.models.tiny import build_model, build_tokenizer
 from ludus.trainer.models.weights import MemoryWeights, checked
@@ -435,3 +435,9 @@ async def test_an_engine_in_half_precision_computes_the_head_in_float32_too(on: 
     await engine.set_weights(MemoryWeights(weights), 1)
     assert (await gap() < 1e-5) is on  # no copy of the old head
     await engine.close()
+
+
+@pytest.mark.parametrize("name", ["gpu", "CUDA", "cuda:", "cuda:-1", "cuda:9999", "cpu:1", ""])
+def test_a_device_that_is_none_is_refused_by_the_name_of_its_setting(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model\.device (must be auto|is .*, but torch sees)"):
+        pick_device(name)

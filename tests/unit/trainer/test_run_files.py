@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +21,14 @@ from ludus.agent.viewer.page import write_report
 from ludus.errors import ConfigError
 from ludus.messages import ToolCall, assistant, user
 from ludus.trainer.config import TrainConfig
-from ludus.trainer.demos.calculator import accuracy, claim, fault_rate, run_demo, stop
+from ludus.trainer.demos.calculator import (
+    accuracy,
+    claim,
+    fault_rate,
+    next_commands,
+    run_demo,
+    stop,
+)
 from ludus.trainer.models.checkpoint import SavedModel, load_state, save_checkpoint
 from ludus.trainer.models.checkpoint_folders import Retention, checkpoints
 from ludus.trainer.models.tiny import build_model, build_tokenizer
@@ -134,6 +142,13 @@ def test_a_report_compares_no_task_that_was_lost_before_or_after(tmp_path: Path)
     run.keep_episodes("eval-000002", 2, [episode("test/0", "1-2"), episode("test/1", "1-2")])
     told = overview(report_of(run.path)[1])
     assert [pair["task"] for pair in told["instructive"]] == ["test/1"]
+
+
+def test_the_demos_next_commands_are_read_by_a_shell_as_they_are_meant() -> None:
+    run = Path("my demo's/grpo")
+    explain, watch, evaluate = map(shlex.split, next_commands(run))
+    assert (explain, watch) == (["ludus", "explain", str(run)], ["ludus", "watch", str(run)])
+    assert evaluate[-1] == f"{run}/checkpoints/best"
 
 
 def test_the_demo_takes_a_missing_an_empty_or_its_own_folder(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_the_longest_question_within_a_prompt_names_its_rubric(tmp_path: Path) -
     for prompt, text in (
         ("Be brief.\nWho, and why?\n", "says who"),
         ("Question: Why?", "says why"),
+        ("Question: Why?\r\nBe brief.", "says why"),
         ("Why?", "says why"),
     ):
         assert rubrics.of(prompt).items[0].text == text
@@ -131,6 +132,17 @@ def test_the_longest_question_within_a_prompt_names_its_rubric(tmp_path: Path) -
         Rubrics(path)
 
 
+def test_a_row_may_stand_twice(tmp_path: Path) -> None:
+    file = tmp_path / "rubrics.jsonl"
+    file.write_text('{"question": "Why?", "rubric": ["polite"]}\n' * 2)
+    assert Rubrics(file).of("Why?").items[0].text == "polite"
+
+
+def test_weights_whose_sum_is_no_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the sum of the weights"):
+        read_rubric([{"text": text, "weight": 1e308} for text in "ab"])
+
+
 @pytest.mark.parametrize("floor", [float("nan"), float("inf")])
 def test_a_floor_that_is_no_reward_is_refused(floor: float) -> None:
     with pytest.raises(ConfigError, match="floor must be finite"):
@@ -142,9 +154,15 @@ def test_a_floor_that_is_no_reward_is_refused(floor: float) -> None:
     [
         (b'{"question": " ", "rubric": ["polite"]}', "row 1: the question is empty"),
         (b'{"question": "\xff", "rubric": ["polite"]}', "row 1"),
+        (
+            b'{"question": "Why?", "rubric": ["polite"]}\n{"question": "Why?", "rubric": ["neat"]}',
+            "row 2: the question 'Why.' has another rubric above",
+        ),
     ],
 )
-def test_rows_without_a_question_are_refused(row: bytes, said: str, tmp_path: Path) -> None:
+def test_rows_whose_question_names_no_rubric_are_refused(
+    row: bytes, said: str, tmp_path: Path
+) -> None:
     file = tmp_path / "rubrics.jsonl"
     file.write_bytes(row + b"\n")
     with pytest.raises(ConfigError, match=said):

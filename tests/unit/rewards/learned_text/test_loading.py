@@ -10,7 +10,8 @@ import torch
 from transformers import Gemma3Config, RobertaConfig, RobertaForSequenceClassification
 
 from ludus.errors import ConfigError
-from ludus.rewards.learned.text.loading import device_of, token_limit
+from ludus.rewards.learned.devices import chosen_device
+from ludus.rewards.learned.text.loading import token_limit
 
 BOUNDLESS: Any = SimpleNamespace(model_max_length=int(1e30))
 
@@ -40,6 +41,6 @@ def test_the_positions_of_a_model_with_several_parts_are_those_of_its_text() -> 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cuda:99"])
 def test_a_device_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="device is"):
-        device_of(name, name="v")
-    assert device_of("cpu", name="v").type == "cpu"
+    with pytest.raises(ConfigError, match=r"^v: device (must be auto|is .*, but torch sees)"):
+        chosen_device(name, option="v: device")
+    assert chosen_device("cpu", option="v: device") == "cpu"
