@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -393,7 +394,11 @@ class _Attack(Arena):
         rows = rows[:MOST_HEARD] if any(after for _, after, _ in rows) else []
         for kind in (RuleKind.PIECE, RuleKind.RANK):
             rule = rule_from([(after, right) for _, after, right in rows], told, str, kind)
-            if rule and not rule_from([(b, right) for b, _, right in rows], "", str, kind):
+            if rule is None or rule_from([(b, right) for b, _, right in rows], "", str, kind):
+                continue
+            # Replies tell something if they are right more often than the most frequent value.
+            heard = sum(rule[1](after) == right for _, after, right in rows)
+            if heard > max(Counter(right for *_, right in rows).values()):
                 yield replace(climber, rule=rule[1], about=rule[0])
 
     def _climb(self, climber: Climber, lesson: Lesson) -> float:
