@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ludus.contract import where
 from ludus.errors import CheckFailed, ConfigError, LudusError, UnknownName
 
-from .loading import import_user_code
+from .loading import import_user_code, imported
 
 GROUPS: dict[str, dict[str, str]] = {
     "register an environment": {
@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    imported.clear()  # what another command line of this process named
     while arguments and arguments[0] == "--import":
         if len(arguments) < 2:
             raise ConfigError("--import needs a Python file or module")

@@ -25,16 +25,16 @@ async def test_a_start_that_is_cancelled_while_the_engine_makes_the_container_le
     tmp_path: Path,
 ) -> None:
     asked, going_on = asyncio.Event(), asyncio.Event()
-    containers: set[str] = set()
+    events: asyncio.Queue[str] = asyncio.Queue()
 
     async def create(_: web.Request) -> web.Response:
         asked.set()
         await going_on.wait()
-        containers.add("c1")
+        events.put_nowait("made c1")
         return web.json_response({"Id": "c1"}, status=201)
 
     async def remove(request: web.Request) -> web.Response:
-        containers.discard(request.match_info["id"])
+        events.put_nowait(f"removed {request.match_info['id']}")
         return web.Response(status=204)
 
     app = web.Application()
@@ -54,9 +54,8 @@ async def test_a_start_that_is_cancelled_while_the_engine_makes_the_container_le
     with pytest.raises(asyncio.CancelledError):
         await starting
     going_on.set()
-    async with asyncio.timeout(30):
-        while not containers:
-            await asyncio.sleep(0.01)
-        while containers:
-            await asyncio.sleep(0.01)
-    await runner.cleanup()
+    try:
+        seen = [await asyncio.wait_for(events.get(), 30) for _ in range(2)]
+    finally:
+        await runner.cleanup()
+    assert seen == ["made c1", "removed c1"]
