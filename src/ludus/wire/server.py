@@ -385,6 +385,10 @@ class HttpServer:
     async def _at_endpoint(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
         """Check a request as any other, read the body, and let the endpoint answer."""
         held = Held(self._bytes)
+        # A GET may be a WebSocket or a stream of events, which lasts as long as its client: none is
+        # in flight as a call is, and none holds up the end of the server.
+        counted = request.method != "GET"
+        self._requests += counted
         try:
             held.belongs_to(self._admit(request))
             if await self._chaos.before(self._struck):
@@ -400,6 +404,7 @@ class HttpServer:
             return self._replies.failure(error, Format.JSON)
         finally:
             held.release()
+            self._requests -= counted
 
     async def _answer(
         self, route: Route, request: web.Request, plain: Path | None = None
