@@ -110,7 +110,7 @@ def _chained(text: str) -> str:
 
 
 _SOLVED = re.compile(
-    r"(?:[^,;=]*=[^,;=]*[,;]\s*)*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?:[^,;=]*=[^,;=]*[,;])*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
     r"(?P<value>(?P=name)\s?=[^=,;]*)"
 )
 """The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
@@ -476,7 +476,7 @@ _NOT_ALONE = re.compile(r"(?i)(?:one|a|an|half|third|quarter|thirds|dozen)\b")
 # `so the limit doesn't exist`, `there are no real solutions`: the end of a sentence says that there
 # is nothing to find.
 _NOTHING = re.compile(
-    r"(?i)(?:^|(?<=[,;.:!?\n])\s*|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
+    r"(?i)(?:^|(?<=[,;.:!?\n])\s*+|\b(?:so|hence|thus|therefore|that)\s)[^,;.\d]{0,60}?(?P<word>"
     rf"(?:(?<!\w)|(?<=[一-鿿가-힣]))(?:no (?!other|more|further)\w+ (?:solutions?|roots?)"
     rf"|{NO_SOLUTION})"
     r"(?=[.!*。]*\s*$)"
