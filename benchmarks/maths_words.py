@@ -890,11 +890,31 @@ def signed_units(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("signed units, sign", prompt, gold, f"It is \\boxed{{{other}{written}}}.", False)
 
 
+_MADE_UP = (
+    "Question: What is {0} plus 1?\nAnswer: {1}", "Q: How far is it?\n\nA: {1} km",
+    "Problem: Find {0} + 1.\nSolution: It is \\boxed{{{1}}}.", "Human: And {0} + 1?\n\nAssistant: {1}",
+)  # fmt: skip
+
+
+def next_questions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield an answer behind which the writer goes on with a question of its own."""
+    for _ in range(count):
+        result, other = rng.sample(range(2, 900), 2)
+        answer = rng.choice(("The answer is \\boxed{{{}}}.", "#### {}", "The answer is {}."))
+        made_up = rng.choice(_MADE_UP).format(other - 1, other)
+        response = f"We add up.\n\n{answer.format(result)}\n\n{made_up}"
+        yield Row("next question", "Work it out.", str(result), response, True)
+        yield Row("next question, its answer", "Work it out.", str(other), response, False)
+        doubt = f"Is \\boxed{{{result}}} right?\n\nProblem: I forgot one.\n\nSo it is \\boxed{{{other}}}."
+        yield Row("next question, a doubt", "Work it out.", str(other), doubt, True)
+
+
 DRAWS = (
     counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
     quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values, apart, lines_asked, constants, money, shown_last, signed_units,
+    next_questions,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""
