@@ -869,7 +869,7 @@ def shown_last(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("shown last, the given", "Work it out.", str(given), response, False)
 
 
-_SPELLINGS = {
+_NAMED_UNITS = {
     "cm^3": ("cm³", "\\text{cm}^3"), "J/K": ("J·K⁻¹", "J/K", "\\text{ J K}^{-1}"),
     "V": ("V", "\\text{ V}"), "m/s^2": ("m/s²", "m·s⁻²"),
 }  # fmt: skip
@@ -878,12 +878,12 @@ _SPELLINGS = {
 def signed_units(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield signed quantities where the question names the unit in any notation, and rounds."""
     for _ in range(count):
-        unit = rng.choice([*_SPELLINGS])
+        unit = rng.choice([*_NAMED_UNITS])
         name, _, power = unit.partition("^")
         asked = f"{name}$^{rng.choice((power, f'{{{power}}}'))}$" if power else unit
         value, sign = rng.randrange(101, 999) / 100, rng.choice("+-")
         prompt = f"Find the change in {asked} to three significant figures."
-        written = f"{value:.2f} {rng.choice(_SPELLINGS[unit])}"
+        written = f"{value:.2f} {rng.choice(_NAMED_UNITS[unit])}"
         gold = f"{sign.strip('+')}{value:.2f} {unit}"
         other = "-" if sign == "+" else "+"
         yield Row("signed units", prompt, gold, f"It is \\boxed{{{sign}{written}}}.", True)
