@@ -51,7 +51,7 @@ such a gold has not solved the task, so that equal text proves nothing.
 """
 # Hints that a gold may be a chemical formula, which is then compared as such.
 _CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?(?:[_^]|\)?_?\{?\d)")
-_COUNTED_ATOMS = re.compile(r"[A-Z][a-z]?\d+[()]?[A-Z]|[A-Z][a-z]?\d*[()]?[A-Z][a-z]?\d")
+_COUNTED_ATOMS = re.compile(r"(?=.*[A-Z].*[A-Z]).*[A-Za-z)]\d")
 """Two elements, of which a number counts one: no product, whose factors have no order."""
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
@@ -314,7 +314,9 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     unit to the question, or "".
     """
     named = {unit_symbol(word) for word in _ASKED_UNIT.findall(prompt)} - {None}
-    named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair} - {None}
+    named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair} - {
+        None
+    }
     named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
     if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
         return ""
