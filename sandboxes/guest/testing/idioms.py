@@ -369,17 +369,17 @@ def _constant(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def uncalled(trees: list[ast.Module]) -> str:
+def uncalled(interface: Interface) -> str:
     """Find functions of the tests with assertions that are never called: nothing would be
     tested.
     """
-    nodes = [node for tree in trees for node in ast.walk(tree)]
+    nodes = interface.nodes
     used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     idle = [
         node.name
-        for tree in trees
-        for node in tree.body
+        for node in nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        and not node.col_offset  # neither a method nor inside another function
         and node.name not in used
         and (node.name == "check" or node.name.lower().startswith("test"))
         and not getattr(node, "bases", ())

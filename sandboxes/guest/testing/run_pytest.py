@@ -14,7 +14,7 @@ from ..run.request import Request
 from . import failures, scopes
 from .harness import DETAIL_LETTERS, BrokenTests, Job, TestHarness, all_names
 from .run_tests import PEER, report
-from .solution_line import sources_of, without_solution
+from .solution_line import without_solution
 
 if TYPE_CHECKING:
     import pytest
@@ -74,7 +74,7 @@ class _Results:
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    return report(_rows(request.options))
+    return report(_rows(Job(**request.options)))  # type: ignore[arg-type]
 
 
 def _rows(job: Job) -> Iterator[dict[str, object]]:
@@ -86,7 +86,7 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     results = _Results(harness)
     # Only the hidden file configures pytest: no cache, no conftest, no ini file.
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
-    arguments += ["-x"] if job["stop_early"] else []
+    arguments += ["-x"] if job.stop_early else []
     try:
         import pytest  # a large module, which only these children load
     except ImportError:
@@ -106,12 +106,12 @@ def _prepared(job: Job, harness: TestHarness) -> str:
     Raises:
         BrokenTests: the file does not compile, or cannot be judged.
     """
-    source = "\n\n".join(sources_of(job))
+    source = "\n\n".join(job.tests)
     try:
         words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
     except (SyntaxError, ValueError) as error:
         raise BrokenTests(f"the tests do not compile: {error}") from error
-    harness.begin({**job, "tests": [source]}, {*words, str(job["module"])})
+    harness.begin(job._replace(tests=[source]), {*words, job.module})
     with without_solution():
         if not harness.interface.classes:
             return source
