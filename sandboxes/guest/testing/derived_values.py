@@ -2,8 +2,8 @@
 
 Each is genuinely the plain value that crossed: what the tests compare, calculate and look up is
 decided here. The text and any further attributes are asked of the solution, as for any object; both
-are data that the tests compare. An operator that the solution defines anew is not asked, since its
-answer could decide the test: the plain value answers.
+are data that the tests compare. An operator that the solution defines anew is asked only between
+objects under test; elsewhere its answer could decide the test, and the plain value answers.
 """
 
 from __future__ import annotations
@@ -66,9 +66,8 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__call__", "__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__call__", "__missing__", *TEXTS, *_OPERATORS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
-    answered |= _OPERATORS if isinstance(plain, (*_MUTABLE, tuple)) else set()
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
         methods = {name: _method(base, name) for name in defined}
@@ -113,7 +112,7 @@ def _method(base: type, name: str) -> Callable[..., object]:
             return answer
 
         return text
-    if name in OF_FLAGS:
+    if base is int and name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__call__":
         return _called
@@ -169,7 +168,7 @@ def _combining(name: str) -> Callable[..., object]:
 
 
 def _calculating(base: type, name: str) -> Callable[..., object]:
-    """Return an operator of a collection: the solution's between objects under test."""
+    """Return an operator: the solution's between objects under test, and else that of `base`."""
 
     def calculate(self: Derived, *operands: object) -> object:
         state = state_of(self.ludus_handle_)

@@ -245,8 +245,7 @@ class TestHarness(TestsLine):
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
         category, *detail = kind
         if category == "module":
-            root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
-            if root in sys.stdlib_module_names:
+            if str(detail[0]).partition(".")[0] in sys.stdlib_module_names:
                 self._import(name)
         elif category == "exception" and self.interface.makes(name):
             self._name_callable(name, str(detail[2]), "misplaced")

@@ -208,8 +208,12 @@ class _Reader:
         if (changed := _changed(node)) and self._is_inside(changed):
             return "change data that belongs to an object of the solution"
         match node:
-            case ast.Import() | ast.ImportFrom():
-                return self._of_import(node)
+            case ast.Import(names=names):
+                return self._refused(*(f"{alias.name.partition('.')[0]}." for alias in names))
+            case ast.ImportFrom(module=str(module), names=names):
+                last = module.rpartition(".")[2]
+                named = (f"{last}.{alias.name}" for alias in names)
+                return self._refused(f"{module.partition('.')[0]}.", *named)
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Load()):
                 return self._of_name(name)
             case ast.Attribute():
@@ -286,29 +290,23 @@ class _Reader:
             return "pass a mock whose attributes the solution uses"
         return ""
 
-    def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
-        words = [f"{alias.name.partition('.')[0]}." for alias in node.names]
-        if isinstance(node, ast.ImportFrom):
-            root, _, last = (node.module or "").rpartition(".")
-            words = [f"{(root or last).partition('.')[0]}."]
-            words += [f"{last}.{alias.name}" for alias in node.names]
-            for alias in node.names:
-                self._note(last, alias.name)
+    def _refused(self, *words: str) -> str:
+        """Return why tests with one of these words cannot be judged, or ""; record what the words
+        need.
+        """
+        for word in words:
+            base, _, name = word.rpartition(".")
+            self.shared |= {("sys", "stdout") if name in _CAPTURING else (base, name)} & SHARED
         return next((REFUSED[word] for word in words if word in REFUSED), "")
 
-    def _note(self, base: str, name: str) -> None:
-        """Record what the use of a name, or of a name of `base`, needs."""
-        used = ("sys", "stdout") if name in _CAPTURING else (base, name)
-        self.shared |= {used} & SHARED
-
     def _of_name(self, name: str) -> str:
-        self._note("", name)
         own = name in self._interface.bound and name in ("open", "warns")
-        return "" if own or name in self._interface.names else REFUSED.get(name, "")
+        problem = self._refused(name)
+        return "" if own or name in self._interface.names else problem
 
     def _of_attribute(self, node: ast.Attribute) -> str:
         base, name = last_name(node.value), node.attr
-        self._note(base, name)
+        problem = self._refused(f"{base}.{name}", *([name] if name != "open" else []))
         if name in ("seed", "setstate") and isinstance(node.value, ast.Attribute):
             return "seed numpy's generator"
         if not isinstance(node.ctx, ast.Load) and base in _LENDABLE:
@@ -317,8 +315,7 @@ class _Reader:
             return "set names of the solution's module"
         if name in _OF_PATHS and not {"Path", "pathlib"}.isdisjoint(self._interface.bound):
             return FILES
-        of_any = "" if name == "open" else REFUSED.get(name, "")
-        return REFUSED.get(f"{base}.{name}", of_any)
+        return problem
 
     def _of_patch(self, call: ast.Call) -> str:
         """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar

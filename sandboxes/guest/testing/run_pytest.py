@@ -40,10 +40,6 @@ class _Results:
         if report.failed:
             self.problem = str(report.longrepr)[-DETAIL_LETTERS:]
 
-    def pytest_configure(self, config: pytest.Config) -> None:
-        config.addinivalue_line("markers", "asyncio: run by this plugin")
-        config.addinivalue_line("markers", "anyio: run by this plugin")
-
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Run a test that is a coroutine function."""
         import asyncio
