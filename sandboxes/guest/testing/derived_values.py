@@ -169,13 +169,19 @@ def _combining(name: str) -> Callable[..., object]:
 
 def _calculating(base: type, name: str) -> Callable[..., object]:
     """Return an operator: the solution's between objects under test, and else that of `base`."""
+    operator = name.strip("_")
 
     def calculate(self: Derived, *operands: object) -> object:
         state = state_of(self.ludus_handle_)
-        alike = all(isinstance(held(operand), Handle) for operand in operands)
-        is_own = state.known and (alike or state.line.interface.scaling)
+        given = list(map(held, operands))
+        alike = all(isinstance(each, Handle) and state_of(each).known for each in given)
+        # By its name, or by that of the operator that it reflects.
+        makes = not state.line.interface.scaling.isdisjoint((operator, operator[1:]))
+        is_own = state.known and (alike or makes)
         answers: object = self.ludus_handle_ if is_own else super(type(self), self)
-        result: object = getattr(answers, name, lambda *_: NotImplemented)(*operands)
+        result: object = getattr(answers, name, lambda *_: NotImplemented)(
+            *(given if is_own else operands)
+        )
         return result
 
     return calculate

@@ -111,7 +111,8 @@ def build(parts: list[object]) -> BaseException:
         error = RuntimeError(kind.__name__, *positional)
     for name, value in attributes.items():
         with suppress(Exception):  # What contains itself comes as the name of its type.
-            setattr(error, name, value)
+            if value is not None or not hasattr(error, name):  # An `errno` of None gives no text.
+                setattr(error, name, value)
     if type(text) is str:
         vars(error)[_TEXT] = text
     return error
