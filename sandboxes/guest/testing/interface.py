@@ -443,9 +443,6 @@ class Interface:
         self.data_methods |= of_shown & PREDICATES
         for name in self.classes:
             self.data_methods |= uses.get(name, set()) - PREDICATES
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute) and self.free(node.value):
-                self.attributes.add(node.attr)
 
     def _seen_uses(self) -> tuple[dict[str, set[str]], set[str], set[str], set[str]]:
         """Note what the tests say, do and state; return the attributes that they use of each
@@ -468,7 +465,9 @@ class Interface:
                     uses.setdefault(origin, set()).add(name)
                     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
                         chained.add((value.func.attr, name))
-                    objects.add(self.free(value))
+                    if owner := self.free(value):
+                        objects.add(owner)
+                        self.attributes.add(name)
                     if self._of_an_object(node):
                         objects.add(origin)
                     if call := self._called(node):

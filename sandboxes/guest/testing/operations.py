@@ -55,11 +55,11 @@ def _kind(item: object) -> str:
 
 
 def _signature(function: Callable[..., object]) -> object:
-    """Return the parameters of a function: (name, kind, default or nothing)."""
+    """Return the parameters of a function: (name, kind, the default by that word or nothing)."""
     import inspect
 
     return [
-        (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
+        (part.name, int(part.kind), {} if part.default is part.empty else {"default": part.default})
         for part in inspect.signature(function).parameters.values()
     ]
 

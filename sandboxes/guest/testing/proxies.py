@@ -430,14 +430,8 @@ def _with_abilities(abilities: str) -> Any:
 def _signature(self: Handle) -> object:
     import inspect
 
-    empty = inspect.Parameter.empty
-    parameters = [
-        inspect.Parameter(
-            name, getattr(inspect.Parameter, kind), default=default[0] if default else empty
-        )
-        for name, kind, default in ask(self, "signature")
-    ]
-    return inspect.Signature(parameters)
+    parts = ask(self, "signature")
+    return inspect.Signature([inspect.Parameter(name, kind, **more) for name, kind, more in parts])
 
 
 setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a property of handles alone
