@@ -233,7 +233,7 @@ class TestsLine:
 
         `name`: what was called; empty for a copy of such an object.
         """
-        if not isinstance(result, Handle) or (name and name not in self.interface.shown):
+        if not isinstance(result, Handle) or (name and name not in self.interface.makers):
             return result
         token = state_of(result).token
         if token not in self._meant:
@@ -344,10 +344,9 @@ class TestsLine:
         elif self._acts and isinstance(existing, Handle):
             # Given again, it may have changed, as another list of the same name may have.
             state_of(existing).shown = {}
-        if token[0] in "hy" and self._source is not False:
-            source, interface = self._source, self.interface
-            if source is True or source in interface.makers or source in interface.classes:
-                state_of(existing).known = True  # type: ignore[arg-type]
+        source = self._source
+        if token[0] in "hy" and source and (source is True or source in self.interface.classes):
+            state_of(existing).known = True  # type: ignore[arg-type]
         return existing
 
     def _standing_for(self, token: str) -> object:
