@@ -285,8 +285,8 @@ class _Reader:
         if {"Mock", "MagicMock", "AsyncMock"}.isdisjoint(self._interface.bound):
             return ""
         asserts = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
-        of_part = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)
-        if asserts and of_part and node.value.value.id not in ("self", "mock"):  # type: ignore[attr-defined]
+        path = _path(node.value)
+        if asserts and len(path) == 2 and path[0] not in ("self", "mock"):
             return "pass a mock whose attributes the solution uses"
         return ""
 

@@ -230,12 +230,8 @@ class Interface:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
-                match targets[0], value:
-                    case (
-                        ast.Name(id=name),
-                        ast.Attribute(value=ast.Name(id=self.module), attr=source),
-                    ) if name == source:
-                        self.imported.add(name)
+                if isinstance(value, ast.Attribute) and variable_of(value.value) == self.module:
+                    self.imported |= {value.attr} & set(map(variable_of, targets))
             case (
                 ast.AnnAssign(target=target, value=value)
                 | ast.NamedExpr(target=target, value=value)
@@ -247,8 +243,8 @@ class Interface:
                 | ast.AsyncFor(target=target, iter=items)
                 | ast.comprehension(target=target, iter=items)
             ):
-                is_literal = isinstance(items, (ast.List, ast.Tuple, ast.Set))
-                for item in _parts(items) if is_literal else [None]:
+                given: list[ast.expr | None] = [*_parts(items)]
+                for item in given or [None]:
                     self._bind(target, item)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
@@ -511,7 +507,6 @@ class Interface:
             for inner in ast.walk(node)
         }
         for node in self.nodes:
-            origins: set[str] = set()
             match node:
                 case (
                     ast.Assert(test=result)
@@ -524,14 +519,14 @@ class Interface:
                     compared.add(self.origin(result))
                 case ast.Compare() | ast.Call():
                     origins = set(map(self.loose_origin, _sides(node)))
+                    if len(origins) > 1:
+                        compared |= set(map(self.origin, _sides(node)))
+                        calculated |= origins
                 case (
                     ast.BinOp(left=left, right=right) | ast.AugAssign(target=left, value=right)
                 ) if node not in alike and not _is_text(node):
                     parts = {self.origin(left), self.origin(right)}
                     calculated |= parts if len(parts) > 1 else set()
-            if len(origins) > 1:
-                compared |= set(map(self.origin, _sides(node)))
-                calculated |= origins
         return compared, calculated
 
     def _compares_its_like(self, node: ast.Compare) -> str:
@@ -545,14 +540,10 @@ class Interface:
     def _means_objects(self, node: ast.AST | None) -> bool:
         """Return whether an expression is sure to be, or to hold, objects under test."""
         match node:
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                return any(map(self._means_objects, parts))
-            case ast.Dict(keys=keys, values=values):
-                return any(map(self._means_objects, [*keys, *values]))
+            case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.BinOp():
+                return any(map(self._means_objects, ast.iter_child_nodes(node)))
             case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
                 return self._means_objects(part)
-            case ast.BinOp(left=left, right=right):
-                return self._means_objects(left) or self._means_objects(right)
             case ast.expr() as expression:
                 return self.origin(expression) in self.classes
         return False
