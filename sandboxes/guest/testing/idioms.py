@@ -220,10 +220,8 @@ class _Reader:
                 return self._of_attribute(node) or self._of_mock(node)
             case ast.Call(func=ast.Name(id="issubclass"), args=[ast.Call(), *_]):
                 return "look into the bases of a class that the solution returns"
-            case ast.Call(func=ast.Attribute() as method):
-                return self._of_patch(node) or self._of_method(method)
-            case ast.Call():
-                return self._of_patch(node)
+            case ast.Call(func=function):
+                return self._of_patch(function, node.args) or self._of_method(function)
             case ast.ExceptHandler(name=str(name)):
                 self._errors.add(name)
             case ast.ClassDef():
@@ -255,8 +253,10 @@ class _Reader:
                         return f"decorate the method {part.name} of their own class"
         return ""
 
-    def _of_method(self, method: ast.Attribute) -> str:
+    def _of_method(self, method: ast.expr) -> str:
         """Find calls of the methods of the solution's exceptions, which do not cross."""
+        if not isinstance(method, ast.Attribute):
+            return ""
         value, name = method.value, method.attr
         caught = isinstance(value, ast.Name) and value.id in self._errors
         reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
@@ -317,22 +317,20 @@ class _Reader:
             return FILES
         return problem
 
-    def _of_patch(self, call: ast.Call) -> str:
+    def _of_patch(self, function: ast.expr, arguments: list[ast.expr]) -> str:
         """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar
         calls.
         """
-        path = _path(call.func)
-        if path[-1:] == ["patch"]:
-            return self._lend(_constant(call.args[0]) if call.args else "")
-        if path[-2:] == ["patch", "object"] or path == ["monkeypatch", "setattr"]:
-            if path[0] == "monkeypatch" and len(call.args) == 2:
-                return self._lend(_constant(call.args[0]))
-            module = ".".join(_path(call.args[0])) if call.args else ""
-            name = _constant(call.args[1]) if len(call.args) > 1 else ""
-            return self._lend(f"{module}.{name}")
-        if path[-2:-1] == ["patch"] or path[:1] == ["monkeypatch"]:
-            return f"patch the solution's process ({'.'.join(path)})"
-        return ""
+        path = _path(function)
+        if "patch" not in path[-2:] and path[:1] != ["monkeypatch"]:
+            return ""
+        told = [_constant(each) or ".".join(_path(each)) for each in arguments]
+        sets = path == ["monkeypatch", "setattr"]
+        if path[-1] == "patch" or (sets and len(told) == 2):
+            return self._lend("".join(told[:1]))
+        if path[-2:] == ["patch", "object"] or sets:
+            return self._lend(".".join(told[:2]))
+        return f"patch the solution's process ({'.'.join(path)})"
 
     def _lend(self, target: str) -> str:
         module, _, name = target.rpartition(".")

@@ -243,8 +243,7 @@ class Interface:
                 | ast.AsyncFor(target=target, iter=items)
                 | ast.comprehension(target=target, iter=items)
             ):
-                given: list[ast.expr | None] = [*_parts(items)]
-                for item in given or [None]:
+                for item in _parts(items) or (None,):
                     self._bind(target, item)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
