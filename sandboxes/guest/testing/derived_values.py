@@ -17,7 +17,7 @@ from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, held, refuse, state_of, still
+from .proxies import Handle, ask, held, state_of, still, text_of
 
 _MUTABLE = (list, dict, set, deque)
 _OPERATORS = {f"__{form}{name}__" for name in BINARY for form in ("", "r")} | {"__neg__"}
@@ -81,7 +81,9 @@ def build(parts: list[object]) -> object:
 
 
 def _existing_value(handle: Handle, plain: object) -> Derived | None:
-    """Return the value that already stands for the object, with the present content; else None."""
+    """Return the value that already stands for the object; else None. A value that can change gets
+    the present content. Any other is what it was: the first answer counts.
+    """
     existing = _MADE.get(state_of(handle).token)
     if existing is None or not isinstance(existing, type(plain)):
         return None
@@ -90,28 +92,12 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
         if parts:
             values.replace(existing, parts[1])
         vars(existing)["ludus_content_"] = values.content(plain)
-        return existing
-    # `==` of the base type is called by name, because the value's own class may define `==` anew.
-    exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
-    same = exact is not None and exact.__eq__(plain, existing) is True
-    if not same:
-        del _MADE[state_of(handle).token]
-    return existing if same else None
+    return existing
 
 
 def _method(base: type, name: str) -> Callable[..., object]:
     if name in TEXTS:
-        verb = name.strip("_")
-
-        def text(self: Derived, *form: str) -> str:
-            # A text that is another at each look could be more than one value of the tests and less
-            # than another.
-            answer = still(self.ludus_handle_, (verb, *form), ask(self.ludus_handle_, verb, *form))
-            if type(answer) is not str:
-                raise refuse(self.ludus_handle_, verb)
-            return answer
-
-        return text
+        return lambda self, *form: text_of(self.ludus_handle_, name.strip("_"), *form)
     if base is int and name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__call__":
