@@ -224,14 +224,10 @@ class TestHarness(TestsLine):
             KeyError: the solution does not define the name.
         """
         self._used = True
-        if name not in self._of_solution:
-            taken, value = self._data.get(name, (-1, None))
-            if taken == self.effects:
-                return value
+        taken, _ = self._data.get(name, (-1, None))
+        if name not in self._of_solution and taken != self.effects:
             self.resolve([name])
-        if name in self._of_solution:
-            return self._of_solution[name]
-        return self._data[name][1]
+        return self._of_solution[name] if name in self._of_solution else self._data[name][1]
 
     def resolve(self, names: list[str]) -> None:
         """Ask the solution what the names are, and define the known names."""
@@ -325,14 +321,14 @@ class TestHarness(TestsLine):
         """
         import unittest
 
-        kinds: list[Any] = [
+        new = [
             kind
             for kind in self.names.values()
             if isinstance(kind, type)
             and issubclass(kind, unittest.TestCase)
             and kind.__module__ == self.names["__name__"]
+            and kind not in self._cases
         ]
-        new = [kind for kind in kinds if kind not in self._cases]
         if not new:
             return ""
         suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, new))

@@ -315,7 +315,7 @@ class TestsLine:
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
         number = next((n for n, lent in enumerate(self._lent) if lent is item), len(self._lent))
-        self._lent[number:] = [item]
+        self._lent[number : number + 1] = [item]  # the same, or one more
         if callable(item) and not isinstance(item, type):
             return f"f{number}"
         # An open file is an iterator as well, but the solution would want to read from it.
