@@ -22,8 +22,8 @@ from ludus.envs.session import Stepped
 from ludus.envs.tasks import TaskPage
 from ludus.estimates import Estimate, mean_over_tasks, pass_at_k, wilson
 from ludus.messages import Message, Observation, Part, TextPart, as_messages
+from ludus.rewards.maths.extracting.marks import all_boxes
 
-from .boxes import boxes_of
 from .evaluation import SEED_STRIDE, valid
 from .loop import EpisodeMaker
 from .trajectory import Episode, Trajectory, TurnKind
@@ -150,7 +150,7 @@ def vote_of(trajectory: Trajectory) -> str:
     message = actions[-1] if actions else None
     if message is None:
         return ""
-    boxes = [content for _, content in boxes_of(message.text)]
+    boxes = [message.text[box.open : box.close] for box in all_boxes(message.text) if box.closed]
     calls = [[call.name, call.arguments] for call in message.tool_calls]
     written = msgspec.json.encode(calls, order="deterministic").decode() if calls else ""
     return " ".join(f"{boxes[-1] if boxes else message.text} {written}".casefold().split())

@@ -17,8 +17,8 @@ from statistics import fmean
 import msgspec
 
 from ludus.estimates import Estimate, mean_over_tasks
+from ludus.rewards.maths.extracting.marks import all_boxes
 
-from ..boxes import boxes_of
 from ..episodes import INDEX, read_episodes
 from ..evaluation import pass_rates, valid
 from ..trajectory import Episode, Trajectory
@@ -189,7 +189,7 @@ def revisions(text: str) -> float:
     1.0
     """
     stated = sorted(
-        boxes_of(text)
+        [(box.start, text[box.open : box.close]) for box in all_boxes(text) if box.closed]
         + [(match.start(), match[1]) for match in _SAID.finditer(text) if "boxed" not in match[1]]
     )
     answers = [answer.strip("$ ").casefold() for _, answer in stated]

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,8 @@ def towers() -> Iterator[str]:
     yield "10^{999999999999}"
     yield "1e999999999999"
     yield "1e-999999999999"
+    yield "1e00000000099999999"
+    yield "2.5e+00000000099999999"
     yield "0^{0^{0^0}}"
     yield r"\sin(10^{10^6})"
     yield r"\cos(10^{10^5})+1"
@@ -333,6 +336,30 @@ def test_the_caller_spends_at_most_two_milliseconds_on_any_extracted_answer() ->
         if len(text) <= 4096 and (spent := caller_seconds(GOLDS[0], text)) > allowed
     ]
     assert not slow
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(4000, marks=pytest.mark.slow)])
+def test_what_the_patterns_repeat_is_judged_in_time(
+    count: int, verifier: MathsVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Responses that repeat what the verifier itself looks for, drawn from its patterns: each gets
+    a verdict, none raises, and none costs the caller two seconds of CPU.
+    """
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    from patterns import Pump, limited, patterns
+
+    rng = random.Random(count)
+    pumps = [Pump(pattern, rng) for pattern in patterns("ludus.rewards.maths")]
+    pumps = [pump for pump in pumps if pump.repeated]
+    shapes = ["{}", "\\boxed{{{}}}", "{}\n\\boxed{{3}}", "\\boxed{{3}} {}", "The answer is {}"]
+    golds = ["3", r"\frac{1}{2}", "x=1, y=2", "B", "Yes", "12 m", "[0,1)", "(1 2)(3 4)", "Paris"]
+    for _ in range(count):
+        text = rng.choice(pumps).text((60, 120, 600, 4000)) + rng.choice(pumps).text((20,))
+        response, gold = rng.choice(shapes).format(text), rng.choice(golds)
+        prompt = rng.choice(["", "What is x?", "How many apples are there?", text[:400]])
+        with limited(2):
+            verdict = verifier.verify(gold, response, prompt=prompt)
+        assert verdict.status in {Status.OK, Status.UNAVAILABLE}, (response, gold, verdict)
 
 
 def bait() -> Iterator[str]:

@@ -17,7 +17,7 @@ _ANSWER = re.compile(
 )
 _LETTER = re.compile(r"[A-J]|(?<![A-Za-z\\])[a-j](?![A-Za-z])")
 _TAKEN_BACK = re.compile(
-    r"^[^,.;]*\b(?:wrong|incorrect|except|false)\b|^\(?[A-J]\)?(?:\s*[,/]?\s*\(?[A-J]\)?)+$"
+    r"^[^,.;]*\b(?:wrong|incorrect|except|false)\b|^\(?[A-J]\)?(?:\s*(?:[,/]\s*)?\(?[A-J]\)?)+$"
 )
 """Matches an answer that denies a letter or names several of them: neither picks an option."""
 _MARKUP = re.compile(r"\\(?:text|mathrm|mathbf|mbox)[a-z]*\s*|\\[ ,;:!()\[\]]")

@@ -137,7 +137,7 @@ def in_sequence(text: str) -> str:
 
 # --- permutations and cycles ---
 
-_CYCLES = re.compile(rf"(?:\(\s*\d+(?:{GAP},?{GAP}\d+)*\s*\)(?:{GAP}|\\circ|\\cdot)*)+")
+_CYCLES = re.compile(rf"(?:\(\s*\d++(?:{GAP},?{GAP}\d++)*+\s*\)(?:{GAP}(?:\\circ|\\cdot))*+{GAP})+")
 
 
 def _cycles(text: str) -> str:

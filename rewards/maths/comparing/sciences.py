@@ -11,7 +11,7 @@ import re
 from ..reading.notation import as_words
 from ..reading.vocabulary import unit_symbol
 
-GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*"
+GAP = r"(?:\s|\\[ ,;:]|~|\\q?quad(?![a-z]))*+"
 """Spaces between two signs of a formula."""
 
 # --- circuits ---

@@ -330,7 +330,7 @@ _ASKED_KIND = re.compile(
     r"(?i)(?:\bhow many|\bcombien d(?:e |['’])|\bwie ?viele|cuánt[oa]s|\bquant[oaie]s?|сколько)\s"
     r"+((?:(?!(?:are|is|were|was|do|does|did|have|has|had|can|could|will|would|must|should|of|in|on"
     r"|at|to|for|with|that|which|who|the|a|an|and|or|more|less|fewer|times|percent|per)\b)"
-    r"[^\W\d_]+[ -]?){1,4})"
+    r"[^\W\d_]++[ -]?){1,4})"
 )
 _COUNT = re.compile(r"(?<![\w.,])-?\d[\d.,]*(?:/\d+|e[-+]?\d+)?")
 _NONE = re.compile(

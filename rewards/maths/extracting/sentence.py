@@ -14,10 +14,11 @@ from .stance import related
 from .surface import MAX_CLAUSE, clause_before, lowered
 
 NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)"
-    r"|\d+(?:,\d+|['’]\d{3})*|(?=\.\d|[¼-¾⅐-⅞]))(?:\.\d+(?:[eE][-+]?\d{1,3})?)?"
-    r"(?:/\d+|[¼-¾⅐-⅞])?(?:\s?%"
-    r"|\\%)?(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
+    r"(?<![A-Za-z0-9_.,^])[-+−]?(?:\\?[$£€]\s?)?[-+]?"
+    r"(?:(?:(?<![\d.,] )\d{1,3}(?: \d{3})++(?! {0,3}\d)|\d+(?:,\d+|['’]\d{3})*)"
+    r"(?:\.\d+(?:[eE][-+]?\d{1,3})?)?(?:/\d+|[¼-¾⅐-⅞])?"
+    r"|\.\d+(?:[eE][-+]?\d{1,3})?(?:/\d+)?|[¼-¾⅐-⅞])(?:\s?%|\\%)?"
+    r"(?:(?![A-Za-z0-9_])|(?=(?:st|nd|rd|th)(?:\s+(?:days?|weeks?"
     r"|months?|years?|hours?|minutes?|place|position|floor|time|try|attempt|throw|round)\b"
     r"|\W*$))|(?=h\d\d\b|(?:[kcm]?m|k?g|s|h|L|ft|in|mi)[²³]?(?!\w)))"
 )

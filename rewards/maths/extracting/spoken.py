@@ -20,7 +20,7 @@ MAX_LISTED = 64
 # Quotes, arrows, emoji and list marks before the value.
 _LEAD = re.compile(
     r"(?:[\s:>\"“”«»„`‘∴】【』「『➜➔✅✔✓👉→⇒️]|#{1,6}\s|(?<=\n)[-*•]\s+|=>|[—–](?=\s)|-\s(?=\D)"
-    r"|\}(?=\s))*"
+    r"|\}(?=\s))*+"
 )
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3})(?=[^\s*_])([^\n]{1,120}?)(?<=[^\s])\1(?![\w*(^])")
 _MATH = re.compile(
@@ -72,7 +72,7 @@ _POWER = re.compile(r"[\w)\]]\*\*[\w(]")
 _EQUIVALENTLY = re.compile(r"\s{0,3},?\s{0,3}or\s{0,3},?\s{0,3}equivalently\s{0,3},?\s{0,3}")
 _ARTICLE = re.compile(r"^A(?=\s(?!and\b|or\b|because\b|since\b|is\b|as\b|not\b|but\b)[a-z]{2})")
 """Matches the article "A" in front of words, which is not a choice letter."""
-_LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:,|/|&|,?\s*and|,?\s*or)\s*\(?[A-J]\)?)+")
+_LETTERS = re.compile(r"\(?[A-J]\)?(?:\s*(?:(?:,\s*)?(?:and|or)|[,/&])\s*\(?[A-J]\)?)+")
 _BEHIND = re.compile(
     "(?:" + "|".join(language.behind for language in LANGUAGES if language.behind) + r").{0,12}$"
 )

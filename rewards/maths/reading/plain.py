@@ -20,7 +20,7 @@ VULGAR = "¼-¾⅐-⅞"
 _TOKEN = re.compile(
     r"(?P<ends>(?<![\w)])[\]\[][^\[\]()\n=]{1,30}[;,][^\[\]()\n=]{1,30}[\]\[](?!\w))|"
     rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*[{VULGAR}]?|(?<!\d)\.\d+|[{VULGAR}]))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
-    rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]+|['′](?!\w))*(?![^\W\d_{_SUPER}{_SUB}]))"
+    rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]|['′](?!\w))*+(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letters>(?<=\d)(?!st|nd|rd|th)[a-z]{{2}}(?![^\W\d_{_SUPER}{_SUB}])|[a-zA-Z]π(?![^\W\d_{_SUPER}{_SUB}])|π[a-z](?![^\W\d_{_SUPER}{_SUB}]))"
     r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
