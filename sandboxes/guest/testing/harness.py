@@ -17,9 +17,9 @@ from . import failures, peer, scopes, value_wire
 from .idiom_words import HELPERS, WORDS
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES
-from .solution_line import BrokenTests, Job, TestsLine, without_solution
+from .solution_line import BrokenTests, GradingJob, TestsLine, without_solution
 
-__all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
+__all__ = ["PLAIN", "BrokenTests", "GradingJob", "TestHarness", "all_names", "describe", "plain"]
 
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
@@ -80,7 +80,7 @@ class TestHarness(TestsLine):
 
     # --- preparing --------------------------------------------------------------
 
-    def begin(self, job: Job, words: set[str]) -> None:
+    def begin(self, job: GradingJob, words: set[str]) -> None:
         """Take a job, and prepare what the tests want to be the same on both sides.
 
         Args:
@@ -123,7 +123,7 @@ class TestHarness(TestsLine):
             with suppress(peer.Gone):  # the next request of the tests reports this
                 self._surroundings = Surroundings(self.ask, shared)
 
-    def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
+    def prepare(self, tests: list[CodeType], job: GradingJob) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
 
         Raises:

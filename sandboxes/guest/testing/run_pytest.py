@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .harness import DETAIL_LETTERS, BrokenTests, Job, TestHarness, all_names
+from .harness import DETAIL_LETTERS, BrokenTests, GradingJob, TestHarness, all_names
 from .run_tests import PEER, report
 from .solution_line import without_solution
 
@@ -70,10 +70,10 @@ class _Results:
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    return report(_rows(Job(**request.options)))  # type: ignore[arg-type]
+    return report(_rows(GradingJob(**request.options)))  # type: ignore[arg-type]
 
 
-def _rows(job: Job) -> Iterator[dict[str, object]]:
+def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
@@ -96,7 +96,7 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
 
 
-def _prepared(job: Job, harness: TestHarness) -> str:
+def _prepared(job: GradingJob, harness: TestHarness) -> str:
     """Return the file to run, with marks where objects under test are meant.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import TextIO
 from ..run.request import Request, receive
 from .harness import TestHarness
 from .scopes import leave_no_trace
-from .solution_line import BrokenTests, HarnessFault, Job, without_solution
+from .solution_line import BrokenTests, GradingJob, HarnessFault, without_solution
 
 PEER, REPORT = 3, 4
 """The descriptors of the line to the solution, and of the file for results."""
@@ -41,7 +41,7 @@ is cheap.
 
 def run(request: Request) -> int:
     """Run the tests of the job in `request.options`."""
-    return report(results(Job(**request.options), PEER))  # type: ignore[arg-type]
+    return report(results(GradingJob(**request.options), PEER))  # type: ignore[arg-type]
 
 
 def report(rows: Iterator[dict[str, object]]) -> int:
@@ -72,7 +72,7 @@ def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
     stream.write(end + "\n")
 
 
-def results(job: Job, line: int) -> Iterator[dict[str, object]]:
+def results(job: GradingJob, line: int) -> Iterator[dict[str, object]]:
     """Run tests and yield the result of each. Everything that they do not define comes from the
     solution's process, by `line`.
     """
@@ -85,7 +85,7 @@ def results(job: Job, line: int) -> Iterator[dict[str, object]]:
         harness.close()
 
 
-def compile_tests(job: Job) -> list[CodeType]:
+def compile_tests(job: GradingJob) -> list[CodeType]:
     """Compile the tests to code objects.
 
     Raises:
@@ -122,7 +122,7 @@ def run_many(request: Request) -> int:
     before = _peak_kib()
     for number in range(MAX_JOBS):
         request, streams = receive(line, number)
-        job = Job(**request.options)  # type: ignore[arg-type]
+        job = GradingJob(**request.options)  # type: ignore[arg-type]
         with (
             os.fdopen(streams["report"], "w") as stream,
             socket.socket(fileno=streams["peer"]) as far,
@@ -142,7 +142,7 @@ def _peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _leaves_no_trace(job: Job) -> bool:
+def _leaves_no_trace(job: GradingJob) -> bool:
     """Return whether tests may run here; not if they need a fresh process, or are not Python."""
     try:
         return not job.prelude and leave_no_trace(job.tests, compile_tests(job))

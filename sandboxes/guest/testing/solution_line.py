@@ -26,7 +26,7 @@ _LONGEST_TOKEN = 40
 """The most characters of the name of an object: a letter, a number and its special methods."""
 
 
-class Job(NamedTuple):
+class GradingJob(NamedTuple):
     """The job of a test runner, as the driver sends it in the options of a request."""
 
     tests: list[str]
@@ -155,7 +155,7 @@ class TestsLine:
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
-        self._job = Job([], {})
+        self._job = GradingJob([], {})
         self._interface: Interface | None = None
         self._surroundings: Surroundings | None = None
         self.names: dict[str, object] = {}
