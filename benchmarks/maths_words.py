@@ -993,6 +993,8 @@ def undecided(rng: random.Random, count: int) -> Iterator[Row]:
         response = rng.choice(_UNDECIDED).format(*values)
         for value in values:
             yield Row("undecided", "How many are there?", str(value), response, False)
+        last = f"{response}\n\nCounted once more: \\boxed{{{values[0]}}}"
+        yield Row("undecided, then decided", "How many are there?", str(values[0]), last, True)
 
 
 DRAWS = (

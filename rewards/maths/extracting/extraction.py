@@ -332,17 +332,20 @@ def _extraction(
 
 
 _UNWORKED = re.compile(
-    r"(?=.*\d\D*[-+*/^!×·\\].*\d|\D*\\sqrt|\d+!)"
+    r"(?=.*\d\D*[-+*/^!×·\\].*\d|\D*\\sqrt|\d+!)(?!.*(?:times|cdot|[×·*])\s*10\s*\^)"
     r"(?:[-\d\s.()+*/^!{}×·]|\\(?:cdot|times|sqrt|[dt]?frac|[dt]?binom|left|right|[,;!])(?![a-z]))+"
 )
 _WORKED = re.compile(
-    r"\s*(?:\$|\\[)\]])?\s*(?:[a-z]{2,12}\s?)?(?:=|,?\s*(?:i\.\s?e\.|that is|which (?:is|makes"
-    r"|equals|gives|comes to)|or simply|namely|das heißt|d\.\s?h\.|c['’]est-à-dire|soit|es decir"
-    r"|o sea|ou seja|cioè|то есть|即)),?\s*(?:\$|\\\()?\s*"
+    r"\s{0,3}(?:\$|\\[)\]])?\s{0,3}(?:[a-z]{2,12}\s?)?(?:=|,?\s{0,3}(?:i\.\s?e\.|that is|which (?:"
+    r"is|makes|equals|gives|comes to)|or simply|namely|das heißt|d\.\s?h\.|c['’]est-à-dire|soit"
+    r"|es decir|o sea|ou seja|cioè|то есть|即)),?\s{0,3}(?:\$|\\\()?\s{0,3}"
     r"(?:(?P<value>\\[dt]?frac\{\d+\}\{\d+\}|-?\d{1,3}(?:(?:,|\\,|\{,\}| )\d{3})+(?!\d)|-?\d+)"
-    r"|(?P<words>[a-z]+(?:[- ][a-z]+){0,6}))"
-    r"(?=\s*(?:\$|\\[)\]])?\s*(?:[.;!)\n]|,\s|$))"
+    r"|(?P<words>[a-z]{2,12}(?:[- ][a-z]{2,12}){0,6}))"
+    r"(?=\s{0,3}(?:\$|\\[)\]])?\s{0,3}(?:[;!)\n]|\.(?!\d)|,\s|$))"
 )
+"""What a box of numbers is followed by where the writer works it out: `\boxed{9 \cdot 8}, i.e. 72`.
+A number in scientific notation is worked out.
+"""
 
 
 def _worked_out(text: str, behind: str) -> str:
