@@ -120,7 +120,7 @@ ATTACKS: dict[str, str] = {
     call(303, -100, b'/usr', handle, ctypes.byref(mount), 0); return True""",
     "make a device": "os.mknod('dev', 0o600 | 0o20000, os.makedev(1, 1)); return True",
     "change the host name": "name = os.uname().nodename; socket.sethostname('broken'); socket.sethostname(name); return True",
-    "raise its priority": "return os.nice(-5) < 0",
+    "raise its priority": "before = os.nice(0); return os.nice(-5) < before",
     "become root": "os.setuid(0); return os.getuid() == 0 and where['uid'] == 0",
     "raise a limit": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048)); return True",
     "make a shared segment": "return call(29, 77, 4096, 0o1666)",
