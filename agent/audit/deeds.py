@@ -133,6 +133,17 @@ def of_kind(text: str, value: Any) -> Any:
     return float(text) if isinstance(value, float) or text == "nan" else int(text)
 
 
+def numbered(number: str, action: Action) -> Action:
+    """Return an action with another number for each of its numbers."""
+
+    def of(place: Place, value: Any) -> Any:
+        if not _is_amount(value):
+            return value
+        return number if isinstance(value, str) else number_of(number)
+
+    return changed(action, of)
+
+
 def fresh(value: Any, number: int) -> Any:
     """Return a value that stands nowhere, of the same kind."""
     if isinstance(value, str) and not value.lstrip("-")[:1].isdecimal():
@@ -532,10 +543,15 @@ def put(place: Place, other: Any, at: Place, value: Any) -> Any:
     return other if at == place else value
 
 
+def usual_shapes(place: Place, lesson: Lesson) -> list[list[str]]:
+    """Return the kinds of the replies to the expert's deeds of a name."""
+    told = zip(lesson.actions, lesson.replies, strict=False)
+    return [shape(lesson, reply) for action, reply in told if verb(action) == place[0]]
+
+
 def took(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most deeds of a name beyond the expert's were answered in the way that its are."""
-    told = zip(lesson.actions, lesson.replies, strict=False)
-    usual = [shape(lesson, reply) for action, reply in told if verb(action) == place[0]]
+    usual = usual_shapes(place, lesson)
     own = {*map(deed, lesson.actions)}
     pairs = [pair for pair in zip(way, replies, strict=False) if deed(pair[0]) not in own]
     more = [shape(lesson, reply) for action, reply in pairs if verb(action) == place[0]]

@@ -104,10 +104,10 @@ class Foreign:
             for name in dict.fromkeys([*names, *files]):
                 yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
         if len(deeds.places_of(way[0])) == len(self.schemas):  # there and back may gain something
-            forth = [_numbered(n, a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
+            forth = [deeds.numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
             yield from ([each, self.like(each)] * deeds.AGAIN for each in forth if each not in way)
         for action in reversed(way):
-            yield [_numbered(edge, self.like(action)) for edge in (low, high, 1, -99)]
+            yield [deeds.numbered(str(edge), self.like(action)) for edge in (low, high, 1, -99)]
         if len(self.schemas) == 1:
             yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
         for text in [*told, *names, *(things if numbers else ())]:
@@ -121,16 +121,6 @@ class Foreign:
         if not numbers:
             yield [self.of(*[thing] * texts) for thing in things]
             yield from ([self.of(*[thing] * texts)] * deeds.AGAIN for thing in things[:2])
-
-
-def _numbered(number: int, action: Action) -> Action:
-    """Return an action with another number for each of its numbers."""
-
-    def of(place: Place, value: Any) -> Any:
-        is_number = isinstance(number_of(str(value)), (int, float)) and not isinstance(value, bool)
-        return deeds.of_kind(str(number), value) if is_number else value
-
-    return changed(action, of)
 
 
 def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
@@ -291,7 +281,7 @@ class Limit:
         nths = [n for n, action in enumerate(lesson.actions) if verb(action) == self.place[0]]
         if not nths or 2 * len(rows) <= 3 * len(values):
             return []
-        one = _numbered(1, lesson.actions[nths[0]])
+        one = deeds.numbered("1", lesson.actions[nths[0]])
 
         def worth(name: str) -> float:
             cost = rows[name][self.column]
@@ -306,8 +296,7 @@ class Limit:
         """Whether what was answered as the expert's deeds are, and not as the deed before it was,
         costs more than the limit.
         """
-        told = zip(lesson.actions, lesson.replies, strict=False)
-        usual = [deeds.shape(lesson, reply) for a, reply in told if verb(a) == self.place[0]]
+        usual = deeds.usual_shapes(self.place, lesson)
         rows = zip(way, ["", *replies], replies, strict=False)
         done = [a for a, old, new in rows if deeds.shape(lesson, new) in usual and new != old]
         return self.share(lesson, done) > 1
