@@ -112,10 +112,18 @@ class ServedVerifier:
 
         Raises:
             ConfigError: this verifier does not compare answers.
+            Refused: the queue has fewer places than the group has answers.
             Overloaded: the queue is full.
         """
         if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
+        places = min(self._admission.limit, self._admission.per_key)
+        if len(samples) > places:  # to try again would never help
+            raise Refused(
+                f"a group of {len(samples)} answers never fits {places} places of the queue of "
+                f"{self.name}; send fewer, or serve it with a longer queue",
+                "too_large",
+            )
         for entered in range(len(samples)):
             try:
                 self._admission.enter(self.name)

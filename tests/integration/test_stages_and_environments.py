@@ -311,9 +311,11 @@ async def test_expert_iteration_plays_chooses_and_learns(model: Path, tmp_path: 
     [
         ({"kind": "rl", "data": "x.jsonl"}, "data and min_reward are of kind sft"),
         ({"kind": "sft", "min_reward": 1.0}, "chooses episodes of data"),
+        ({"kind": "play", "tokens": 10}, "tokens would change nothing in a stage that plays"),
+        ({"kind": "play", "until": 0.5}, "until would change nothing"),
     ],
 )
-def test_stages_of_data_that_cannot_be_are_refused(stage: dict[str, Any], told: str) -> None:
+def test_stages_that_cannot_be_are_refused(stage: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         StageConfig(name="x", steps=1, **stage)
 

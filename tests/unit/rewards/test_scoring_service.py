@@ -182,3 +182,14 @@ async def test_whoever_goes_at_once_takes_no_place_of_the_queue_along() -> None:
             await asyncio.sleep(0.05)
         assert service.load().queue_depth == 0
         assert ended == ["slow"] * 3  # nobody waits for them, and they go on no more
+
+
+async def test_a_group_that_never_fits_the_queue_is_no_overload() -> None:
+    service = ScoreService(verifiers={"longest": Longest()}, max_queue=2)
+    async with HttpServer([service]) as server, ludus.connect(server.url) as client:
+        longest = client.group_verifier("longest")
+        first, second, third = (Sample(response="a" * size) for size in (1, 2, 3))
+        assert [one.reward for one in await longest.score_group([first, second])] == [0.0, 1.0]
+        verdicts = await longest.score_group([first, second, third])
+        assert {verdict.retryable for verdict in verdicts} == {False}
+        assert "a group of 3 answers never fits 2 places" in verdicts[0].detail
