@@ -10,7 +10,8 @@ from typing import Any
 from ludus.envs import Briefing
 
 from .answers import Place, changed, deed, verb
-from .attackers import Action, Lesson, Plays, Scene, free_tools, number_of, properties_of
+from .attackers import Action, Lesson, Plays, Scene, free_tools, properties_of
+from .deeds import numbered
 from .meddling import Foreign
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
@@ -101,10 +102,6 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
     """
 
     def of(place: Place, value: Any) -> Any:
-        if how != SPELT:
-            number = number_of(how)
-            is_number = isinstance(number_of(str(value)), (int, float))
-            return (how if isinstance(value, str) else number) if is_number else value
         if not isinstance(value, str):
             return value
         ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
@@ -114,7 +111,9 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
         way = [*dict.fromkeys(ways)][nth : nth + 1]
         return way[0] if way else value + " " * nth
 
-    return action if isinstance(action, Move) or not how else changed(action, of)
+    if isinstance(action, Move) or not how:
+        return action
+    return changed(action, of) if how == SPELT else numbered(how, action)
 
 
 def repeats(lesson: Lesson, actions: Sequence[Action]) -> bool:
