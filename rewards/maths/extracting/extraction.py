@@ -343,7 +343,8 @@ _WORKED = re.compile(
     r"|(?P<words>[a-z]{2,12}(?:[- ][a-z]{2,12}){0,6}))"
     r"(?=\s{0,3}(?:\$|\\[)\]])?\s{0,3}(?:[;!)\n]|\.(?!\d)|,\s|$))"
 )
-r"""What follows a box of numbers that the writer works out: `\boxed{9 \cdot 8}, i.e. 72`. A number in scientific notation is worked out.
+r"""What follows a box of numbers that the writer works out: `\boxed{9 \cdot 8}, i.e. 72`. A
+number in scientific notation is worked out.
 """
 
 
