@@ -542,6 +542,7 @@ def test_dot_cuts_outliers_where_all_are_right() -> None:
 def test_text_rewards() -> None:
     assert A.repetition_penalty([5] * 5, n=2) == -0.75
     assert A.repetition_penalty([5], n=2) == 0.0
+    assert A.repetition_penalty([5, 5, 6, 7], n=1) == -0.25
     with pytest.raises(ValueError, match="at least 1"):
         A.repetition_penalty([5, 6], n=0)
     assert A.format_reward("<think>a</think><answer>b</answer>") == 1.0
