@@ -89,6 +89,6 @@ def test_a_file_in_the_home_of_nobody_is_refused_and_not_made_here(
     store: type[JudgementStore | SnapshotStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="'~nobody-of-this-name/.*' is in no home"):
+    with pytest.raises(ConfigError, match=r"'~nobody-of-this-name/.*' is in no home"):
         store("~nobody-of-this-name/kept.db")
     assert not list(tmp_path.iterdir())
