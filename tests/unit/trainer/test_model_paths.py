@@ -330,3 +330,15 @@ def test_a_damaged_file_of_weights_is_named(tmp_path: Path, content: bytes) -> N
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(ConfigError, match=r"cannot read weights from '.*model\.safetensors'"):
         LayerFiles(tmp_path)
+
+
+def test_a_folder_of_models_in_the_home_of_nobody_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(MODELS_VARIABLE, "~nobody-of-this-name/models")
+    with pytest.raises(ConfigError, match="is in no home that this machine knows"):
+        models_folder()
+    monkeypatch.delenv(MODELS_VARIABLE)
+    monkeypatch.setenv("XDG_DATA_HOME", "~nobody-of-this-name")
+    with pytest.raises(ConfigError, match="give a whole path"):
+        models_folder()

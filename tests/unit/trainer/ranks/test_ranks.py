@@ -508,14 +508,25 @@ def read():
         pass
 threading.Thread(target=read, daemon=True).start()
 time.sleep(1)  # rank 2 reads nothing, and its line is full
-ranks[0].shutdown(socket.SHUT_RDWR)
-time.sleep(60)
 """
 
 
 def test_a_rank_that_reads_nothing_does_not_keep_this_one_from_its_end() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=40, check=False
+        [sys.executable, "-c", f"{STUCK}ranks[0].shutdown(socket.SHUT_RDWR)\ntime.sleep(60)\n"],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
     )
     assert ended.returncode == 1
     assert "rank 1 (host box, pid 101) died" in ended.stderr
+
+
+@pytest.mark.parametrize("end", ["close()", "end('ValueError: the loss is not finite')"])
+def test_a_rank_that_reads_nothing_holds_up_no_end_that_was_planned(end: str) -> None:
+    code = f"{STUCK}begun = time.monotonic()\nlead.{end}\nprint(time.monotonic() - begun)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert float(ended.stdout) < 10
