@@ -25,11 +25,11 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|i|to"
-    r"|as an?|now|so|quick|brief|short|final"
+    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|one can|i|to|one|last"
+    r"|as an?|an?|now|so|quick|brief|short|final"
     r"|sanity|cross|proof|consistency)[\s-]+)*"
     r"(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
-    r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
+    r"|tests?\b(?= (?:this|of|with|by|at|for)\b|:| \$?[a-z] ?=)|testing\b|plug(?:ging)? \w+ (?:back )?in"
     r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
     r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
     r"|e\b)|prova\s?:|controll\w*|провер\w*)(?!\w*ed\b)|(?:让我们?|我们)?来?(?:验证|驗證|检验|檢驗"
@@ -406,7 +406,7 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         )
         is_side = (
             is_side
-            or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
+            or (_ROUNDED.match(clause) and not ROUNDS.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
         is_apart = joint[0][0] == ";" and NUMBER.search(body, start, joint.start())
@@ -477,11 +477,12 @@ _ROUNDED = re.compile(
     r"(?:or |that(?: is|['’]s) |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund"
     r"|environ|circa|aproximadamente|примерно|около|≈|约|約)(?!\w)"
 )
-_ROUNDS = re.compile(
+ROUNDS = re.compile(
     r"\b(?:round|approx|nearest|decimal|estimat|significant|about|rund|gerundet|näherung|arrondi"
     r"|environ|redonde|aproxim|arredond|approssim|округл|приблиз)|近似|四捨五入|保留|约|約|반올림",
     re.IGNORECASE,
 )
+"""Words of a question for a rounded value."""
 _CLAUSE = re.compile(
     r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
 )

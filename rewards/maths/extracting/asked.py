@@ -18,7 +18,7 @@ from ..reading.vocabulary import words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
-from .sentence import DENIAL, closing_sentence, denied, governed
+from .sentence import DENIAL, POINT, closing_sentence, denied, governed
 from .stance import framed, related
 
 MAX_QUESTION = 2000
@@ -185,7 +185,8 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     if "=" in body[start:end] and _COUNT.search(body, start, end):
         return None
     pairs = list(_pairs(body, start, end))
-    if not _several(pairs, body, start, end):
+    # `3 h 35 min` is one quantity.
+    if not _several(pairs, body, start, end) or POINT.match(body, pairs[0].start):
         return None
     question = asking(prompt).lower()
     if counted := list(_HOW_MANY.finditer(question)):
@@ -602,6 +603,7 @@ def in_words(prompt: str, body: str) -> Named | None:
     while clause and (later := _STATED_WORDS.search(body, clause.start("words"), end)):
         clause = later
     clause = clause or (None if stressed else _CLOSES.search(body, start, end))
+    clause = clause or (None if stressed else _LED_TO.search(body, start, end))
     said = clause or (stressed[-1] if stressed else None)
     if said is None or len({match["words"].casefold() for match in stressed}) > 1:
         return None
@@ -612,11 +614,12 @@ def in_words(prompt: str, body: str) -> Named | None:
     place = said.span("words")
     if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
         return None
-    if _of_another(prompt, body[place[0] - len(before) : end]):
+    led_to = clause is not None and clause.re is _LED_TO
+    if not led_to and _of_another(prompt, body[place[0] - len(before) : end]):
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = clause and not clause[0].startswith("belongs") and clause.re is not _CLOSES
+    of_subject = clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
     lead = _LEADS.sub("", before, count=1)
     if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
@@ -648,6 +651,12 @@ _CLOSES = re.compile(
     r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
+_LED_TO = re.compile(
+    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
+    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
+    r"\**[.!]*\s*$"
+)
+"""A word or two that a sentence ends in behind an arrow or a word of consequence."""
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
     r"|formerly|if|unless|whether|either|or|looks?(?! to)"

@@ -11,8 +11,9 @@ from ..reading.counting import spelled
 from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
+from .coordinates import coordinates
 from .expressions import last_expression
-from .phrases import MAY_BE
+from .phrases import MAY_BE, RETRACTION
 from .rows import assigned_apart, rows_of
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
@@ -54,11 +55,14 @@ def whole(body: str) -> Candidate | None:
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
+    if _BLOCK.search(stripped):
+        return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    arrow = _ARROW.match(stripped)
-    if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
-        stripped = arrow["value"]
+    arrow = _TO_SET.fullmatch(stripped) or _ARROW.match(stripped)
+    words_before = arrow and _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"]))
+    if arrow and (arrow.re is _TO_SET or not words_before):
+        stripped = arrow["value"].replace("∅", "\\emptyset")
     if _last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
@@ -90,6 +94,10 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+_BLOCK = re.compile(r"[\w.:;)]\s*\n\s*(?:\$\$|\\\[)\s*(?![=\s&])[^$]+(?:\$\$|\\\])[\s.]*\Z")
+"""A displayed formula behind lines of text, which is the value alone."""
+
+
 def _chained(text: str) -> str:
     """Return the last side of a calculation in plain text (`v = gt = 9.8 · 3 = 29.4 m/s`), with the
     one before if that has a unit as well, so that the two have to agree.
@@ -100,6 +108,8 @@ def _chained(text: str) -> str:
         return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
+    if len(sides) > 1 and _CONSTANT.fullmatch(sides[-1]) and _KNOWN.issuperset(_PROSE.findall(first)):
+        return sides[-1].strip()
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
         return text
     if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
@@ -110,23 +120,30 @@ def _chained(text: str) -> str:
 
 
 _SOLVED = re.compile(
-    r"(?:[^,;=]*=[^,;=]*[,;])*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?:[^\n]*(?<![\w.]))?\d[\d.]* ?(?P<name>[a-z])(?![A-Za-z])[^,;=\n]{0,40}=[^,;=\n]{1,30}"
+    r"(?:[,;→⟹⇒]|\s(?:and|und|et|y|e|и)\s)\s*(?:(?:so|hence|thus|therefore|also|donc)\s)?"
     r"(?P<value>(?P=name)\s?=[^=,;]*)"
 )
 """The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
 _ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
 _STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
 _NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
-_WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4})[^=<>≤≥])+")
+_WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4}|\s(?:and|und|et|or)\s)[^=<>≤≥])+")
 _UNIT = re.compile(r"\d[\s·]*(?!π|e-?\d)[^\W\d_]")
 _VALUE = re.compile(
     r"\s*[-−]?\d[\d.,]*(?:e[-+]?\d+|\s?[·×x*]\s?10(?:\^[-−]?\d+|[⁻⁺]?[⁰¹²³⁴-⁹]+))?(?:\s?π)?"
     r"\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?[.\s]*"
 )
+_CONSTANT = re.compile(r"(?=[^√π]*[√π])[-−+·*/()\d.,√π²³½¼¾ ]+")
+"""An exact constant, which a chain works out: `cos 75° = ... = (√6 − √2)/4`."""
 _ARROW = re.compile(
     r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
+_TO_SET = re.compile(
+    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}|\\emptyset)[.\s]*"
+)
+"""Words and a set behind an arrow: `no common elements → ∅`."""
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
@@ -178,7 +195,16 @@ def _one_value(text: str) -> str:
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text if together else ""
-    return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
+    if _HOLDS_ANSWER.search(lines[-1]):
+        return lines[-1]
+    # Words behind a line that has a value, or states an equation, are a remark.
+    is_long = len(lines[-1].split()) > 1 or lines[-1].endswith("!")
+    remark = is_long and any(map(_VALUED.search, lines[:-1]))
+    return "" if remark else text
+
+
+_VALUED = re.compile(r"[=≈].*\d|\$")
+"""A line with a value of a name, or a formula."""
 
 
 # --- several values ---
@@ -189,6 +215,8 @@ def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     each names a value, the formulas that its last sentence joins, or what it works out for each of
     the letters that the question asks for; None where there are not so many.
     """
+    if count in {2, 3} and (point := coordinates(body, count)):
+        return point
     rows = _named_rows(body.strip())
     if len(rows) == count:
         start, end = body.rfind(rows[0]), len(body.rstrip())
@@ -260,7 +288,7 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
+    if RETRACTION.search(lowered(stripped)) or UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -421,7 +449,7 @@ MAX_LAST_WORD = 40
 """The characters at the end of a response that are searched for such a sentence."""
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
-    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
+    r"(?<![Ii]f )\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*"
     r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*"
     r"(?: \(and not (?!certain|sure|necessar|always|proven|proved|correct|true|right)[a-z]+\))?"
@@ -656,6 +684,7 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)+\d[\d.,]*\s(?:[^\W\d_]+\s?)+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 

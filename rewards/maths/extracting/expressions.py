@@ -50,6 +50,8 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     start, end = closing_sentence(body)
     if refusal := unanswered(body, start, end):
         return refusal
+    if (earlier := _before_comment(body, start, end, joins=joins)) is not None:
+        return earlier
     base = max(0, len(body) - TAIL)
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
@@ -83,6 +85,20 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
         return None
     text = _JOINED.sub(", ", body[slice(*number)])
     return Candidate(CandidateKind.NUMBER, text, *number, *number)
+
+
+def _before_comment(body: str, start: int, end: int, *, joins: bool) -> Candidate | None:
+    """Return the last expression before a closing sentence without any value, or None."""
+    before = body[:start].rstrip(" \n*_#>-–—•")
+    if not before or _HAS_VALUE.search(body, start, end):
+        return None
+    if any(stop - begin > 1 for begin, stop in formulas(body, start, end)):
+        return None
+    found = last_expression(before, joins=joins)
+    return None if found is None or found.void else found
+
+
+_HAS_VALUE = re.compile(r"[\d$\\=]")
 
 
 def _equation(body: str, start: int, end: int) -> Plain | None:
@@ -176,7 +192,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
 _CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ASSIGNED = re.compile(
-    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
+    r"(?:(?<![A-Za-z\d])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(

@@ -18,6 +18,7 @@ from ludus.messages import assistant
 from ludus.thoughts import AUTO, apart, marks_of
 
 from ..reading.counting import Spelled, spelled_numbers
+from .again import MARKUP, again
 from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
@@ -153,6 +154,24 @@ def extract(
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason)
+    if not truncated and (repeated := again(body, prompt)):
+        shorter = _extracted(body[: repeated.cut], offset, several=several, prompt=prompt)
+        if shorter.text and not body[shorter.end - offset : repeated.cut].strip(MARKUP):
+            if not repeated.instead:
+                rivals = (*shorter.rivals, repeated.value)
+                return replace(shorter, rivals=rivals, said=shorter.text)
+            start = offset + repeated.start
+            return replace(
+                shorter, text=repeated.value, start=start, end=offset + len(body.rstrip()),
+                rivals=(*shorter.rivals, shorter.text),
+            )  # fmt: skip
+    return _extracted(body, offset, truncated=truncated, several=several, prompt=prompt)
+
+
+def _extracted(
+    body: str, offset: int, *, truncated: bool = False, several: bool, prompt: str
+) -> Extraction:
+    """Extract the answer of a text that begins at `offset` of its response."""
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)

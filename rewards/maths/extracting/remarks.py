@@ -20,6 +20,14 @@ _LABEL = re.compile(
 _LINK = re.compile(
     r"(?i)^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)"
 )
+# `all real x with -2 <= x <= 3`: the values that a relation describes.
+_ALL = re.compile(
+    r"(?i)^[\s*]*(?:all|every|any|alle|jedes|tous les|toutes les|todos los|todos os|tutti i|все)\s"
+    r"(?:\s*(?:real|values?|numbers?|of|reellen|zahlen|réels|nombres|números|reales|reais|reali|numeri"
+    r"|действительные|числа)\b)*\s*\$?[a-zA-Z]\$?\s*(?:real(?:es)?\s)?"
+    r",?\s*(?:with|such that|satisfying|where|for which|that satisfy|mit|für die|tels? que|con|tales? que"
+    r"|tais que|com|tali che|per cui|такие,? что|для которых)\s+(?=[^=]*[<>≤≥≠⩽⩾]|[^=]*\\[lgn]e)"
+)
 # `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
 # `0.5 (or 1/2)`, `300 cm (= 3 m)`, `5/9 (≈ 0.56)`: a second value, which has to be equal.
@@ -58,7 +66,7 @@ def answer_alone(answer: str) -> str:
         open_braces = label[0].count("{") - label[0].count("}")
         answer = answer[label.end() :]
         answer = answer.replace("}", " ", 1) if open_braces else answer
-    answer = _LINK.sub("", answer)
+    answer = _ALL.sub("", _LINK.sub("", answer))
     if not answer.rstrip("$.} ").endswith(")"):
         return answer
     return _alternative(answer)

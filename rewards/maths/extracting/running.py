@@ -60,7 +60,7 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
         and not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
     )
-    last = next(stated, None)
+    last = next(stated, None) or _bound(body, start, end)
     if last is None or any(map(str.isdigit, body[last.end : end])):
         return None
     if body[last.start - 1 : last.start] in {"^", "_"}:  # the end of `Bx^{-1}`
@@ -69,6 +69,26 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
     plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
     return last if several or (_STRUCTURED.search(text) and not plain) else None
+
+
+def _bound(body: str, start: int, end: int) -> Plain | None:
+    """Return the inequality that ends a sentence and says for which values something holds."""
+    spans = formulas(body, start, end)
+    if not spans or not _BEHIND.fullmatch(body, spans[-1][1], end):
+        return None
+    text = body[slice(*spans[-1])]
+    of_letter = _LETTERED.match(text) and _HOLDS.search(body, start, spans[-1][0])
+    if not of_letter or denied(body, start, end, *spans[-1]):
+        return None
+    return Plain(text, *spans[-1])
+
+
+_BEHIND = re.compile(r"(?:[\s*_$]|works?\b|qualif\w+|satisf\w+ (?:it|the inequality)|is a solution|do\b)*[\s.!*_]*")
+_LETTERED = re.compile(r"[^=A-Za-z]*[<≤⩽>≥⩾]\s*[a-zA-Z]\s*[<≤⩽>≥⩾][^=]*$|[a-zA-Z]\s*[<≤⩽>≥⩾≠][^=]*$")
+_HOLDS = re.compile(
+    r"(?i)\b(?:all|every|exactly|precisely|only|holds?|true|satisfied|valid|solutions?|works?|iff|gilt"
+    r"|genau|vraie?|vérifiée?|válid[ao]|se cumple|vale|верно|выполняется)\b[^=.]*$"
+)
 
 
 def _joined(body: str, start: int, end: int) -> list[Plain]:
@@ -109,7 +129,7 @@ def ends_in_formula(text: str) -> bool:
 
 
 # Words or a formula and a colon, before what follows.
-_LED = re.compile(r"[^\W\d_]{2}[^=]*$|[\d)\]}][^:\w]*:\s+$")
+_LED = re.compile(r"[^\W\d_]{2}[^=]*$|[⟹⇒→∴]\s*$|[\d)\]}][^:\w]*:\s+$")
 # `$x - 1 > 4$: $(5, \infty)$`, `x(x - 1) = 0`, a word of consequence in ideographs, `$x = 0$`.
 _CONCLUDED = re.compile(
     r"[\d$)\]][^:\n$]{0,40}:\s+\$[^$\n]+\$[\sA-Za-z.]*$"
