@@ -28,7 +28,7 @@ from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
 from .extracting.asked import Named, asked_value, in_words, other_event
 from .extracting.candidate import Candidate, CandidateKind, Extraction
-from .extracting.closing import listed_values
+from .extracting.closing import listed_values, to_oneself
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
@@ -215,7 +215,7 @@ class MathsVerifier:
         start, end = closing_sentence(response)
         before = closing_sentence(response[:start])
         said, earlier = verdict(response[start:end]), verdict(response[slice(*before)])
-        if not said or (earlier and earlier != said):
+        if not said or (earlier and earlier != said) or to_oneself(response[:start]):
             return extraction
         return Extraction(said, CandidateKind.WORD, start, end)
 

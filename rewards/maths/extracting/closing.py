@@ -434,6 +434,17 @@ def _last_word(body: str) -> re.Match[str] | None:
     return None if _TO_ONESELF.search(before) else word
 
 
+def to_oneself(before: str) -> bool:
+    """Return whether a verdict behind a text speaks of what the text asks or doubts, or only ends
+    its sentence.
+    """
+    ended = before.rstrip(" *_\"\n")[-1:] in _ENDS or before.rstrip(" *_").endswith("\n\n")
+    return not ended or _TO_ONESELF.search(before.rstrip()[-120:]) is not None
+
+
+_ENDS = ("", ".", "!", ":", "。", "$", ")", "✓", "✔")
+
+
 # `So no, 2047 is not prime`: the word and the whole statement.
 _LAST_VERDICT = re.compile(
     r"(?i)\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"

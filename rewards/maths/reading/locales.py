@@ -366,7 +366,8 @@ class Locale:
             return f"{head}{sign}{value.strip().rstrip('. ') or value}"
         comma, grouped = self._marks(answer)
         grouped = grouped or _SURE.search(answer) is not None
-        comma = comma or _MONEY.search(answer) is not None or grouped
+        money = _MONEY.search(answer) is not None and _THREE.search(answer) is None
+        comma = comma or money or grouped
         said = self.prompt + self.around
         point = partial(self._pointed, comma=comma, grouped=grouped, pointed=said)
         sides = [_NUMERAL.sub(lambda match: point(match[0]), text) for text in (head, value)]
