@@ -695,7 +695,7 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
-    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)+\d[\d.,]*\s(?:[^\W\d_]+\s?)+[.!]?$"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++(?: [^\W\d_]++)*+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 
