@@ -144,11 +144,14 @@ _TRUTHS = {
                 "Утверждение **неверно**.|Следовательно, утверждение неверно.|Это неверно.|"
                 "Значит, утверждение ложно."),
     "Chinese": ("判断对错：任意两个奇数的积是奇数。", "对", "错",
-                "结论：该命题**正确**。|该命题正确。|所以这个说法是对的。|因此命题成立。|故此命题为真。|这个判断是正确的。",
-                "结论：该命题**错误**。|该命题不正确。|所以这个说法是错的。|因此命题不成立。|故此命题为假。|这个判断是错误的。"),
+                "结论：该命题**正确**。|该命题正确。|所以这个说法是对的。|因此命题成立。"
+                "|故此命题为真。|这个判断是正确的。",
+                "结论：该命题**错误**。|该命题不正确。|所以这个说法是错的。|因此命题不成立。"
+                "|故此命题为假。|这个判断是错误的。"),
     "Japanese": ("次の命題の真偽を答えよ：すべての素数は奇数である。", "真", "偽",
                  "よって、この命題は**真**である。|この命題は真です。|したがって命題は正しい。",
-                 "よって、この命題は**偽**である。|この命題は偽です。|したがって命題は正しくない。"),
+                 "よって、この命題は**偽**である。|この命題は偽です。"
+                 "|したがって命題は正しくない。"),
     "Korean": ("참 또는 거짓: 모든 소수는 홀수이다.", "참", "거짓",
                "따라서 이 명제는 **참**이다.|이 명제는 참입니다.|명제는 참이다.",
                "따라서 이 명제는 **거짓**이다.|이 명제는 거짓입니다.|명제는 거짓이다."),
@@ -169,7 +172,8 @@ _YES_NO = {
     "Spanish": ("¿Es 2047 un número primo? (sí/no)", "sí", "no",
                 "Respuesta: sí, es verdad.|Respuesta: sí.|Respuesta: sí, es correcto.",
                 "Respuesta: no, es falso.|Respuesta: no.|Respuesta: no, no es cierto."),
-    "Chinese": ("2047是质数吗？（是/否）", "是", "否", "答案：是。|答：是的。", "答案：否。|答：不是。"),
+    "Chinese": ("2047是质数吗？（是/否）", "是", "否", "答案：是。|答：是的。", "答案：否。"
+    "|答：不是。"),
 }  # fmt: skip
 _WORK = ("We look at both cases above.", "2a + 1 + 2b + 1 = 2(a + b + 1) has the factor 2.",
          "$x \\mapsto |x - \\tfrac12|$ is continuous.", "2047 = 23 · 89.")  # fmt: skip
@@ -275,7 +279,8 @@ _REMARKS = (
     "That's it — valid for every real x.", "A quick test with x = 1: both sides agree ✓",
     "Check with x = 2: 7 = 7 ✓", "Done!", "This holds for all x where both sides are defined.",
     "Hope this helps!", "That is all.", "No further simplification is possible.",
-    "(One can check this by substituting x = 0.)", "Test x = 0: 9 = 9 ✓", "Check: at x = 3 we get 9. ✓",
+    "(One can check this by substituting x = 0.)", "Test x = 0: 9 = 9 ✓", "Check: at x = 3 we "
+    "get 9. ✓",
     "Quick sanity check at x = 1: 1 = 1 ✔", "A quick check at x = 2 gives 1 on both sides.",
     "And we're done.", "Nice and tidy.", "To verify, put x = 1: both sides are 2.",
     "Valid for all real numbers x.", "As a check, x = 10 gives 17² = 289 on both sides.",
@@ -347,7 +352,7 @@ _POINTS = (
 
 
 def coordinates(rng: random.Random, count: int) -> Iterator[Row]:
-    """Yield the coordinates of a point in words; the point with exchanged coordinates is another."""
+    """Yield the coordinates of a point in words; exchanged, they are another point."""
     for _ in range(count):
         x, y = rng.sample(range(-9, 20), 2)
         text = f"2x = 7 and so on.\n\n{rng.choice(_POINTS).format(x, y)}"
@@ -396,10 +401,13 @@ def arrows(rng: random.Random, count: int) -> Iterator[Row]:
             yield Row(law, problem, gold, shape.format(word) + end, paid)
 
 
+_SIGNS = "零一二三四五六七八九十"
 _PARTS = (
-    ("确率为{w}分之{p}。", "零一二三四五六七八九十"), ("所求概率为{w}分之{p}。", "零一二三四五六七八九十"),
-    ("答案：{w}分之{p}", "digits"), ("**答え：{w}分の{p}**", "digits"), ("答えは{w}分の{p}です。", "digits"),
-    ("確率は{w}分の{p}である。", "零一二三四五六七八九十"), ("답: {w}분의 {p}", "digits"), ("확률은 {w}분의 {p}이다.", "digits"),
+    ("确率为{w}分之{p}。", _SIGNS), ("所求概率为{w}分之{p}。", _SIGNS),
+    ("答案：{w}分之{p}", "digits"), ("**答え：{w}分の{p}**", "digits"),
+    ("答えは{w}分の{p}です。", "digits"),
+    ("確率は{w}分の{p}である。", _SIGNS),
+    ("답: {w}분의 {p}", "digits"), ("확률은 {w}분의 {p}이다.", "digits"),
     ("\\boxed{{{w}分の{p}}}", "digits"), ("\\boxed{{{w}分之{p}}}", "digits"),
 )  # fmt: skip
 
@@ -431,7 +439,9 @@ def evaluated(rng: random.Random, count: int) -> Iterator[Row]:
         base, power = rng.choice((2, 3, 5)), rng.randrange(4, 10)
         value = base**power
         asked = "How many such functions are there?"
-        said = rng.choice([f"{base}^{power}", f"{base}^{{{power}}}", f"{base} \\cdot {base}^{power - 1}"])
+        said = rng.choice(
+            [f"{base}^{power}", f"{base}^{{{power}}}", f"{base} \\cdot {base}^{power - 1}"]
+        )
         box = rng.choice(["\\boxed{{{}}}", "Answer: ${}$", "The number is ${}$."])
         demand = f"{asked} {rng.choice(_EVALUATED)}"
         yield Row("evaluated", demand, str(value), box.format(said), False)
@@ -443,11 +453,14 @@ def evaluated(rng: random.Random, count: int) -> Iterator[Row]:
 
 _STRESSED = (
     ("How old is Ann now?", "Ann is {} years old now."), ("How old is Ben?", "Ben is {}."),
-    ("How many marbles has Eva?", "Eva has {} marbles."), ("How many are there?", "There are {} of them."),
+    ("How many marbles has Eva?", "Eva has {} marbles."),
+    ("How many are there?", "There are {} of them."),
     ("How old is she?", "She is {} years old."), ("How long does it take?", "It takes {} minutes."),
     ("Wie alt ist Anna?", "Anna ist {} Jahre alt."), ("Quel âge a Luc ?", "Luc a {} ans."),
-    ("¿Cuántos años tiene Eva?", "Eva tiene {} años."), ("How much does he pay?", "Tom pays {} dollars."),
-    ("How many pages does Tim read?", "Tim reads {} pages in total."), ("Сколько лет Ане?", "Ане {} лет."),
+    ("¿Cuántos años tiene Eva?", "Eva tiene {} años."),
+    ("How much does he pay?", "Tom pays {} dollars."),
+    ("How many pages does Tim read?", "Tim reads {} pages in total."),
+    ("Сколько лет Ане?", "Ане {} лет."),
     ("Quanti anni ha Ugo?", "Ugo ha {} anni."),
 )  # fmt: skip
 
@@ -466,7 +479,8 @@ def stressed_sentences(rng: random.Random, count: int) -> Iterator[Row]:
 
 _REGIONS = (
     "Answer: all real x with {}.", "Answer: all x such that {}", "**All real numbers x with {}**",
-    "The solution is all real numbers x satisfying {}.", "All x with {}.", "So every x with {} works.",
+    "The solution is all real numbers x satisfying {}.", "All x with {}.", "So every x with {} "
+    "works.",
     "The inequality holds exactly for {}.", "x must satisfy {}.", "Solution: {}",
     "\\boxed{{\\text{{all real }} x \\text{{ with }} {}}}", "It is true precisely when {}.",
     "Lösung: alle reellen x mit {}.", "Réponse : tous les réels x tels que {}.",
@@ -480,7 +494,9 @@ def regions(rng: random.Random, count: int) -> Iterator[Row]:
         low, high = sorted(rng.sample(range(-9, 10), 2))
         shape = rng.choice(_REGIONS)
         sign = "\\le" if "boxed" in shape else "≤"
-        text = shape.format(f"{low} {sign} x {sign} {high}".replace("-", "-" if "boxed" in shape else "−"))
+        text = shape.format(
+            f"{low} {sign} x {sign} {high}".replace("-", "-" if "boxed" in shape else "−")
+        )
         problem = "Solve the inequality."
         yield Row("regions in words", problem, f"[{low}, {high}]", text, True)
         yield Row("regions in words, other", problem, f"({low}, {high}]", text, False)

@@ -28,7 +28,7 @@ from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
 from .extracting.asked import Named, asked_value, in_words, other_event
 from .extracting.candidate import Candidate, CandidateKind, Extraction
-from .extracting.closing import listed_values, to_oneself
+from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
@@ -37,7 +37,7 @@ from .extracting.rows import parts_of
 from .extracting.sentence import closing_sentence
 from .extracting.stance import Stance
 from .extracting.surface import with_dollars
-from .extracting.verdicts import verdict
+from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
@@ -322,7 +322,7 @@ class MathsVerifier:
                 rivals = self._rivals(gold, extraction)
                 if isinstance(rivals, Verdict):
                     return rivals
-                return self._against_rivals(gold, rivals, best) if rivals else best
+                return self._against_rivals(gold, extraction, rivals, best) if rivals else best
         return self._deliberate(still_open, extraction, best, prompt) if still_open else best
 
     def _rivals(self, gold: str, extraction: Extraction) -> Verdict | list[str]:

@@ -91,11 +91,14 @@ _FORMS = {
     r"|whole number|single number"
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
     "evaluated": r"\b(?:fully|completely) (?:evaluated?|worked out)\b|\bevaluated? (?:number|value"
-    r"|integer|completely|fully)\b|\bwork (?:it|this|everything) out\b|\bplain (?:decimal )?(?:integer"
+    r"|integer|completely|fully)\b|\bwork (?:it|this|everything) out\b"
+    r"|\bplain (?:decimal )?(?:integer"
     r"|number)\b|\bsingle (?:integer|number)\b|\bwrite out the (?:number|value|integer)\b"
-    r"|\b(?:not?|without|don['’]t|never) (?:(?:leave|use|write|as|in|an?|any|the|your|answer|with) )*"
+    r"|\b(?:not?|without|don['’]t|never) (?:(?:leave|use|write|as|in|an?|any|the|your|answer"
+    r"|with) )*"
     r"(?:powers?|exponents?|exponential|factorials?|binomials?)\b|\bausgerechnet|\bausrechnen\b"
-    r"|\bohne potenz|\bsans puissance|\bsin potencia|не в виде степени|不要(?:写成|用)(?:幂|指数|阶乘)",
+    r"|\bohne potenz|\bsans puissance|\bsin potencia|не в виде степени|不要(?:写成|用)(?:幂"
+    r"|指数|阶乘)",
     "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
     "counts": r"(?:\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s?|wie ?viele|сколько)\b|多少"
     r"|[几幾]|몇|何[個人本]|いくつ)(?![^.?]*(?:per ?cent|%|prozent|por ?ciento|anteil|share|rate"
@@ -403,7 +406,8 @@ def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> 
 
 
 _REMAINDER = re.compile(
-    r"(?i)\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
+    r"(?i)\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest"
+    r"|greatest|first"
     r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지"
 )
 """Words that ask for one number of a class."""

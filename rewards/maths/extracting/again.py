@@ -1,5 +1,5 @@
 """A value said again at the end of a response: `3 kg (the same as 3000 g)`, `63π\n\n(≈ 197.92)`,
-`(√6 − √2)/4 ≈ 0.2588`.
+`√5 ≈ 2.236`.
 
 What is said again claims nothing new, and has to be the same value.
 """
@@ -7,6 +7,7 @@ What is said again claims nothing new, and has to be the same value.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import NamedTuple
 
 from ..reading.counting import spelled_numbers
@@ -19,10 +20,12 @@ MAX_AGAIN = 90
 MARKUP = " \n\t$\\()[]{}*_.,;`"
 """Signs that may stand between a value and its repetition."""
 _SAYS = (
-    r"(?:=|≈|\\approx(?![a-z])|~|or\b(?:,? in other units,)?|i\.e\.|e\.g\.|that(?: i|['’])s\b(?: to say)?"
+    r"(?:=|≈|\\approx(?![a-z])|~|or\b(?:,? in other units,)?|i\.e\.|e\.g\.|that(?: i"
+    r"|['’])s\b(?: to say)?"
     r"|which(?: i|['’])s\b|(?:this|that|it) (?:equals|is)\b|also\b|equal(?:s| to)\b"
     r"|equivalent(?:ly| to)?\b|in other words|the same as\b|exactly\b|about\b|approx(?:imately|\.)?"
-    r"|roughly\b|around\b|a bit (?:over|under)\b|das (?:ist|sind)\b|also\b|d\. ?h\.|entspricht|etwa\b|rund\b"
+    r"|roughly\b|around\b|a bit (?:over|under)\b|das (?:ist|sind)\b|also\b|d\. ?h\.|entspricht"
+    r"|etwa\b|rund\b"
     r"|ca\.|soit\b|c['’]est-à-dire|environ\b|es decir|o sea|unos\b|ou seja|cerca de\b|cioè|circa\b"
     r"|то есть|примерно|即|约|約|つまり|즉|약)"
 )
@@ -32,18 +35,19 @@ _VALUE = (
 )
 _BRACKET = re.compile(
     rf"[ \n.]*\(\$?(?P<says>(?:{_SAYS}[,:]?\s*){{0,3}})\$?{_VALUE}\$?"
-    r"(?:,? (?:if you (?:want|like|prefer) a decimal|as a decimal|in decimals?|rounded|numerically))?\)"
+    r"(?:,? (?:if you (?:want|like|prefer) a decimal|as a decimal|in decimals?|rounded"
+    r"|numerically))?\)"
     r"[\s.*_]*$"
 )
 _LINE = re.compile(rf"\n\s*\$?(?:≈|\\approx(?![a-z]))\s*{_VALUE}\$?[\s.*_]*$")
 _CLAUSE = re.compile(
     rf"[,;]? (?:which is |or |that is,? )(?:about|approximately|roughly|around) {_VALUE}[\s.*_]*$"
 )
-_SIDE = re.compile(
-    rf"\s?(?:≈|\\approx(?![a-z]))\s?{_VALUE}(?P<end>\$?[\s.*_]*)$"
-)
+_SIDE = re.compile(rf"\s?(?:≈|\\approx(?![a-z]))\s?{_VALUE}(?P<end>\$?[\s.*_]*)$")
 # A side that is exact: it has a sign of an exact number, and no decimals.
-_EXACT = re.compile(r"(?:√|π|∛|\\(?:sqrt|pi|ln|log|frac)(?![a-z])|ln ?\S|log|[a-zA-Zπ)]\s?/|\be\b|\be\^)")
+_EXACT = re.compile(
+    r"(?:√|π|∛|\\(?:sqrt|pi|ln|log|frac)(?![a-z])|ln ?\S|log|[a-zA-Zπ)]\s?/|\be\b|\be\^)"
+)
 _DECIMAL = re.compile(r"\d[.,]\d")
 
 
@@ -57,6 +61,8 @@ class Again(NamedTuple):
     """Where the value begins that was said again."""
     instead: bool = False
     """Whether the repetition is the form to answer with: `(3+1)(2+1), that is to say, twelve`."""
+    worked_out: bool = False
+    """Whether a calculation with its result stands before the repetition."""
 
 
 def again(body: str, prompt: str = "") -> Again | None:
@@ -68,7 +74,11 @@ def again(body: str, prompt: str = "") -> Again | None:
     if not any(sign in tail for sign in ("(", "≈", "\\approx", "about", "approx", "rou")):
         return None
     found = _BRACKET.search(tail)
-    if found and not found["says"].strip() and not _other_unit(body[: start + found.start()], found):
+    if (
+        found
+        and not found["says"].strip()
+        and not _other_unit(body[: start + found.start()], found)
+    ):
         return None
     if found is None and not ROUNDS.search(prompt):
         found = _LINE.search(tail) or _CLAUSE.search(tail)
@@ -76,37 +86,54 @@ def again(body: str, prompt: str = "") -> Again | None:
     if found is None or not _known(found["unit"]):
         return None
     shift = 0 if found.string is body else start
-    if ROUNDS.search(prompt) and re.search(r"≈|approx|about|rou|~|ca\.|environ|circa|约|約", found[0]):
+    if ROUNDS.search(prompt) and _ABOUT.search(found[0]):
         return None
     value = found["value"].rstrip(".…")
     cut = shift + found.start()
+    if value.endswith("%") and _ABOUT.search(found[0]):  # `1/3, or about 33%`
+        value = str(Decimal(value.rstrip("\\% ").replace(",", "")) / 100)
+    elif (
+        found["unit"]
+        and _ABOUT.search(found[0])
+        and found["unit"] not in body[max(0, cut - 24) : cut]
+    ):
+        return None  # rounded in another unit
     return Again(value, cut, shift + found.start("value")) if body[:cut].strip() else None
+
+
+_ABOUT = re.compile(r"≈|approx|about|rou|~|ca\.|environ|circa|约|約")
 
 
 def _reworded(body: str, start: int) -> Again | None:
     """Return the number that a text ends in behind words that only repeat what was said."""
     joint = _REWORDS.search(body, start)
-    if joint is None or not body[: joint.start()].strip():
+    line = body[body.rfind("\n\n", 0, joint.start()) + 1 : joint.start()] if joint else ""
+    if joint is None or not _VALUED.search(line):
         return None
     stop = len(body.rstrip(" \n.*_"))
-    place = joint.end()
+    place, worked_out = joint.end(), _RESULT.search(line) is not None
     if number := _NUMERAL.fullmatch(body, place, stop):
-        return Again(number[0], joint.start(), place, instead=True)
+        return Again(number[0], joint.start(), place, instead=True, worked_out=worked_out)
     spelt = list(spelled_numbers(body, place, stop))
     if len(spelt) != 1 or body[place : spelt[0].start].strip():
         return None
     unit = body[spelt[0].end : stop]
     if unit and not _WORD.fullmatch(unit):
         return None
-    return Again(spelt[0].digits + unit, joint.start(), spelt[0].start, instead=True)
+    value, start = spelt[0].digits + unit, spelt[0].start
+    return Again(value, joint.start(), start, instead=True, worked_out=worked_out)
 
 
+_VALUED = re.compile(r"[\d$√π]")
 _REWORDS = re.compile(
-    r"(?i)[,;.]?\s+(?:that is(?: to say)?|i\. ?e\.|in other words|put differently|namely|das heißt|d\. ?h\."
-    r"|mit anderen worten|c['’]est-à-dire|autrement dit|soit|es decir|o sea|en otras palabras|ou seja"
+    r"(?i)[,;.]?\s+(?:that is(?:,| to say)|i\. ?e\.|in other words|put differently|namely"
+    r"|das heißt|d\. ?h\."
+    r"|mit anderen worten|c['’]est-à-dire|autrement dit|soit|es decir|o sea|en otras palabras"
+    r"|ou seja"
     r"|isto é|em outras palavras|cioè|ossia|in altre parole|vale a dire|то есть|иными словами"
     r"|другими словами)[,:]?\s+\**"
 )
+_RESULT = re.compile(r"=\s*[-−]?\d[\d.,]*[\s$]*$")
 _WORD = re.compile(r" [^\W\d_]+")
 _NUMERAL = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 

@@ -29,7 +29,8 @@ _CHECKS = (
     r"|as an?|an?|now|so|quick|brief|short|final"
     r"|sanity|cross|proof|consistency)[\s-]+)*"
     r"(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
-    r"|tests?\b(?= (?:this|of|with|by|at|for)\b|:| \$?[a-z] ?=)|testing\b|plug(?:ging)? \w+ (?:back )?in"
+    r"|tests?\b(?= (?:this|of|with|by|at|for)\b|:| \$?[a-z] ?=)|testing\b"
+    r"|plug(?:ging)? \w+ (?:back )?in"
     r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
     r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
     r"|e\b)|prova\s?:|controll\w*|провер\w*)(?!\w*ed\b)|(?:让我们?|我们)?来?(?:验证|驗證|检验|檢驗"
@@ -76,14 +77,17 @@ _ASKS_READER = (
 )
 _HYPOTHETICAL = (
     r"\bwould(?:n't| not)?\b|['’]d (?:be|get|have|obtain|need|come)\b"
-    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
-    r"|\b(?:se|te|fica|da|have|leva|chega|custa|sobra|passa|paga|ganha)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
+    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient"
+    r"|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
+    r"|\b(?:se|te|fica|da|have|leva|chega|custa|sobra|passa|paga|ganha)ria\b|\bharían?\b|\bбы\b"
+    r"|だろう|でしょう|なっていた|것이다|것입니다"
     r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
     r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless"
     r"|other|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen"
-    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
+    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для"
+    r"|кстати)\b|もし"
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
@@ -340,7 +344,8 @@ _EQUALS = re.compile(
 _STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
 _DERIVES = re.compile(r"[→⇒⟹][^→⇒⟹]*\d[^→⇒⟹]*$")
 _EQUATED = re.compile(
-    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
+    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}"
+    r"|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
 )
 
 

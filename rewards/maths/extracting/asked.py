@@ -260,7 +260,8 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     if asked is None or asked["name"].lower() in _GENERAL:
         return None
     within = re.compile(
-        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus|which)\b|[\s.]*$)"
+        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus"
+        rf"|which)\b|[\s.]*$)"
     ).search(body, start, end)
     if within and closing.lower().count(asked["name"].lower()) == 1:
         return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
@@ -619,7 +620,9 @@ def in_words(prompt: str, body: str) -> Named | None:
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
+    of_subject = (
+        clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
+    )
     lead = _LEADS.sub("", before, count=1)
     if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
@@ -652,8 +655,9 @@ _CLOSES = re.compile(
 )
 """A day of the week or a direction that a sentence ends in."""
 _LED_TO = re.compile(
-    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
-    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
+    r"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
+    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false"
+    r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
     r"\**[.!]*\s*$"
 )
 """A word or two that a sentence ends in behind an arrow or a word of consequence."""

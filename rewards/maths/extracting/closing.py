@@ -20,6 +20,7 @@ from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unan
 from .spoken import cleaned, spoken
 from .stance import stance
 from .surface import crossed_out, lowered, without_decoration
+from .verdicts import LAST_VERDICT, YES_NO, last_word
 
 MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
@@ -63,7 +64,7 @@ def whole(body: str) -> Candidate | None:
     words_before = arrow and _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"]))
     if arrow and (arrow.re is _TO_SET or not words_before):
         stripped = arrow["value"].replace("∅", "\\emptyset")
-    if _last_word(stripped) or _REASONED.fullmatch(stripped):
+    if last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
     stripped = _row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
@@ -108,7 +109,11 @@ def _chained(text: str) -> str:
         return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
-    if len(sides) > 1 and _CONSTANT.fullmatch(sides[-1]) and _KNOWN.issuperset(_PROSE.findall(first)):
+    if (
+        len(sides) > 1
+        and _CONSTANT.fullmatch(sides[-1])
+        and _KNOWN.issuperset(_PROSE.findall(first))
+    ):
         return sides[-1].strip()
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
         return text
@@ -141,7 +146,8 @@ _ARROW = re.compile(
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
 _TO_SET = re.compile(
-    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}|\\emptyset)[.\s]*"
+    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}"
+    r"|\\emptyset)[.\s]*"
 )
 """Words and a set behind an arrow: `no common elements → ∅`."""
 _LABELLED = re.compile(
@@ -150,7 +156,7 @@ _LABELLED = re.compile(
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
-_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
+_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)")
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -288,7 +294,11 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if RETRACTION.search(lowered(stripped)) or UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
+    if (
+        RETRACTION.search(lowered(stripped))
+        or UNSURE.search(stripped)
+        or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped))
+    ):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -407,60 +417,10 @@ _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
 _REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
-_YES_NO = re.compile(
-    r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
-)
-# `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
-_LAST_WORD = re.compile(
-    r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
-    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
-    r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
-    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
-)
-_TO_ONESELF = re.compile(
-    r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*"
-    r"|suppose|assume)"
-    r"\b[^.!\n]*\W*$"
-)
-"""The end of a line that asks, checks or doubts, which a verdict behind it speaks of."""
-
-
-def _last_word(body: str) -> re.Match[str] | None:
-    """Return the verdict that is the last sentence, unless it speaks of the line before."""
-    word = _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
-    before = body[: word.start() + 1].rstrip()[-120:] if word else ""
-    return None if _TO_ONESELF.search(before) else word
-
-
-def to_oneself(before: str) -> bool:
-    """Return whether a verdict behind a text speaks of what the text asks or doubts, or only ends
-    its sentence.
-    """
-    ended = before.rstrip(" *_\"\n")[-1:] in _ENDS or before.rstrip(" *_").endswith("\n\n")
-    return not ended or _TO_ONESELF.search(before.rstrip()[-120:]) is not None
-
-
-_ENDS = ("", ".", "!", ":", "。", "$", ")", "✓", "✔")
-
-
-# `So no, 2047 is not prime`: the word and the whole statement.
-_LAST_VERDICT = re.compile(
-    r"(?i)\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
-    r"|não|да|нет|evet|hayır|tak|nie|是的?|不是|否|はい|いいえ|네|예|아니요)"
-    r"(?:\b[*_\"]*[,;:—–]\s|(?<=[^\x00-\x7f])[，、,])(?![^.。]*(?:[如若但吗]|もし|만약|\b(?:wenn"
-    r"|falls|sofern|aber|nur|si|mais|pero|solo|sólo|se|mas|ma"
-    r"|если|но|только)\b))(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no"
-    r"|or|assuming"
-    r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
-    r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$"
-)
-MAX_LAST_WORD = 40
-"""The characters at the end of a response that are searched for such a sentence."""
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
-    r"(?<![Ii]f )\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
+    r"(?<![Ii]f )\b(?i:so|hence|thus|therefore"
+    r"|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*"
     r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*"
     r"(?: \(and not (?!certain|sure|necessar|always|proven|proved|correct|true|right)[a-z]+\))?"
@@ -577,10 +537,10 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    word_match = word_match or _last_word(body)
+    word_match = YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    word_match = word_match or last_word(body)
     start, end = closing_sentence(body)
-    word_match = word_match or _LAST_VERDICT.match(body, start, end)
+    word_match = word_match or LAST_VERDICT.match(body, start, end)
     if word_match is None:
         if counted := _subject_count(body, start, end):
             return counted
@@ -695,7 +655,8 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
-    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++(?: [^\W\d_]++)*+[.!]?$"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++"
+    r"(?: [^\W\d_]++)*+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 

@@ -13,11 +13,15 @@ _AXES = {
     "z": r"applicate",
 }
 _KIND = (
-    r"(?:[ -]?(?:coordinates?|coord\.?|values?|component|Koordinate|Wert|coordonnée|coordenada|coordinata"
+    r"(?:[ -]?(?:coordinates?|coord\.?|values?|component|Koordinate|Wert|coordonnée|coordenada"
+    r"|coordinata"
     r"|координата)|坐标|座標|좌표)"
 )
 _LINK = r"[ *$]*(?:(?:is|are|of|equals|being|at|ist|est|es|é|è|=|:|равна|为|是|は|는|가)[ *$]*)?"
-_VALUE = r"(?P<value>[-−+]?(?:\d+(?:[.,]\d+)?(?:/\d+)?|\\[dt]?frac\{-?\d+\}\{\d+\}|√\d+))(?![A-Za-z0-9_/(^])"
+_VALUE = (
+    r"(?P<value>[-−+]?(?:\d+(?:[.,]\d+)?(?:/\d+)?|\\[dt]?frac\{-?\d+\}\{\d+\}|√\d+))"
+    r"(?![A-Za-z0-9_/(^])"
+)
 _SAID = {
     axis: re.compile(
         rf"(?<![^\W_぀-鿿가-힣])(?:{axis}{_KIND}{_LINK}|(?:{words})[ *$]*{_LINK}"

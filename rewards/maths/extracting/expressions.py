@@ -28,6 +28,8 @@ TAIL = 3000
 NUMBER_TAIL = 1200
 """How many characters at the end of a response are searched for a bare last number."""
 MAX_NUMBERS = 40
+MAX_COMMENTS = 4
+"""How many sentences without a value may stand behind the value."""
 # An unfinished relation before a number: `x <`, `0 < x <=`. It belongs to the answer.
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
@@ -40,9 +42,12 @@ _EXACT = re.compile(
 _OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
 
 
-def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
+def last_expression(
+    body: str, *, joins: bool = False, comments: int = MAX_COMMENTS
+) -> Candidate | None:
     """Return the last formula or the last number, whichever comes later, or None. With `joins`,
-    formulas of several unknowns are one: `$p = 5$ and $q = 2$`.
+    formulas of several unknowns are one: `$p = 5$ and $q = 2$`. Behind the sentence that has it, at
+    most so many `comments` may have no value.
 
     A value beside the point (`for 50 minutes`) is taken only if the closing sentence has no
     other.
@@ -50,8 +55,10 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     start, end = closing_sentence(body)
     if refusal := unanswered(body, start, end):
         return refusal
-    if (earlier := _before_comment(body, start, end, joins=joins)) is not None:
-        return earlier
+    if comments and (before := _before_comment(body, start, end)):
+        found = last_expression(before, joins=joins, comments=comments - 1)
+        if found is not None and not found.void:
+            return found
     base = max(0, len(body) - TAIL)
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
@@ -87,17 +94,16 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     return Candidate(CandidateKind.NUMBER, text, *number, *number)
 
 
-def _before_comment(body: str, start: int, end: int, *, joins: bool) -> Candidate | None:
-    """Return the last expression before a closing sentence without any value, or None."""
-    before = body[:start].rstrip(" \n*_#>-–—•")
-    if not before or _HAS_VALUE.search(body, start, end):
-        return None
+def _before_comment(body: str, start: int, end: int) -> str:
+    """Return the text before a closing sentence that has no value, or ""."""
+    if _HAS_VALUE.search(body, start, end):
+        return ""
     if any(stop - begin > 1 for begin, stop in formulas(body, start, end)):
-        return None
-    found = last_expression(before, joins=joins)
-    return None if found is None or found.void else found
+        return ""
+    return _NUMBERING.sub("", body[:start]).rstrip(" \n*_#>-–—•")
 
 
+_NUMBERING = re.compile(r"\n[ *#>-]{0,6}\d{1,2}[.)]\s*$")
 _HAS_VALUE = re.compile(r"[\d$\\=]")
 
 

@@ -154,18 +154,32 @@ def extract(
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason)
-    if not truncated and (repeated := again(body, prompt)):
-        shorter = _extracted(body[: repeated.cut], offset, several=several, prompt=prompt)
-        if shorter.text and not body[shorter.end - offset : repeated.cut].strip(MARKUP):
-            if not repeated.instead:
-                rivals = (*shorter.rivals, repeated.value)
-                return replace(shorter, rivals=rivals, said=shorter.text)
-            start = offset + repeated.start
-            return replace(
-                shorter, text=repeated.value, start=start, end=offset + len(body.rstrip()),
-                rivals=(*shorter.rivals, shorter.text),
-            )  # fmt: skip
+    if not truncated and (repeated := _repeated(body, offset, several=several, prompt=prompt)):
+        return repeated
     return _extracted(body, offset, truncated=truncated, several=several, prompt=prompt)
+
+
+def _repeated(body: str, offset: int, *, several: bool, prompt: str) -> Extraction | None:
+    """Return the extraction of a value that a text says again at its end, as a rival of what is
+    said there; None where nothing is said again.
+    """
+    repeated = again(body, prompt)
+    if repeated is None:
+        return None
+    said = _extracted(body[: repeated.cut], offset, several=several, prompt=prompt)
+    if not said.text or body[said.end - offset : repeated.cut].strip(MARKUP):
+        return None
+    if not repeated.instead:
+        return replace(said, rivals=(*said.rivals, repeated.value), said=said.text)
+    if said.rule in _MARKED:
+        return None
+    return replace(
+        said, text=repeated.value, start=offset + repeated.start, end=offset + len(body.rstrip()),
+        rivals=(said.text,) if repeated.worked_out else (),
+    )  # fmt: skip
+
+
+_MARKED = MARKS | {CandidateKind.ANNOUNCED}
 
 
 def _extracted(
@@ -350,6 +364,9 @@ def survey(
         body = without_warnings(body)
     if not body.strip():
         return []
+    found = None if truncated else _repeated(body, offset, several=False, prompt=prompt)
+    repeated = again(body, prompt) if found else None
+    body = body[: repeated.cut] if repeated else body
     statements = Statements(body, truncated=truncated)
     ranked = [(1, seen) for seen in statements.seen if seen.kind is not CandidateKind.RESULT]
     if statements.last is not None and statements.last not in statements.seen:
@@ -361,6 +378,11 @@ def survey(
     winner = statements.last
     if winner is None and not truncated:
         winner = next((other for rank, other in ranked if rank > 1 and not other.ignored), None)
+    if found and repeated and repeated.instead:
+        place = repeated.start, repeated.start + len(repeated.value)
+        kind = CandidateKind(found.rule)
+        winner = Candidate(kind, repeated.value, *place, *place)
+        ranked.append((len(RANKING), winner))
     ranked.sort(key=lambda pair: (pair[1].start, pair[0]))
     fates = [_fate(rank, candidate, winner) for rank, candidate in ranked]
     return [

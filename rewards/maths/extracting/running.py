@@ -83,8 +83,12 @@ def _bound(body: str, start: int, end: int) -> Plain | None:
     return Plain(text, *spans[-1])
 
 
-_BEHIND = re.compile(r"(?:[\s*_$]|works?\b|qualif\w+|satisf\w+ (?:it|the inequality)|is a solution|do\b)*[\s.!*_]*")
-_LETTERED = re.compile(r"[^=A-Za-z]*[<≤⩽>≥⩾]\s*[a-zA-Z]\s*[<≤⩽>≥⩾][^=]*$|[a-zA-Z]\s*[<≤⩽>≥⩾≠][^=]*$")
+_BEHIND = re.compile(
+    r"(?:[\s*_$.!]|(?:works?|qualif[a-z]+|satisf[a-z]+ (?:it|the inequality)|is a solution|do)\b)*+"
+)
+_LETTERED = re.compile(
+    r"[^=A-Za-z]*[<≤⩽>≥⩾]\s*[a-zA-Z]\s*[<≤⩽>≥⩾][^=]*$|[a-zA-Z]\s*[<≤⩽>≥⩾≠][^=]*$"
+)
 _HOLDS = re.compile(
     r"(?i)\b(?:all|every|exactly|precisely|only|holds?|true|satisfied|valid|solutions?|works?|iff|gilt"
     r"|genau|vraie?|vérifiée?|válid[ao]|se cumple|vale|верно|выполняется)\b[^=.]*$"
