@@ -14,7 +14,7 @@ from .candidate import Candidate, CandidateKind
 from .coordinates import coordinates
 from .expressions import last_expression
 from .phrases import MAY_BE, RETRACTION
-from .rows import assigned_apart, rows_of
+from .rows import assigned_apart, rows_of, table_row
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
@@ -66,7 +66,7 @@ def whole(body: str) -> Candidate | None:
         stripped = arrow["value"].replace("∅", "\\emptyset")
     if last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
-    stripped = _row(stripped) or _chained(_one_value(stripped))
+    stripped = table_row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
         return None
     if (
@@ -156,7 +156,10 @@ _LABELLED = re.compile(
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
-_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)")
+_TITLED = re.compile(
+    r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
+    r"(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+)
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -168,19 +171,6 @@ _CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
-
-
-def _row(text: str) -> str:
-    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
-    table = _TABLE.fullmatch(text)
-    if table is None:
-        return ""
-    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
-    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
-    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
-
-
-_TABLE = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")
 
 
 def _one_value(text: str) -> str:
@@ -335,7 +325,7 @@ def _is_prose(text: str) -> bool:
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     has_answer = _HOLDS_ANSWER.search(text) is not None
     least = 1 if text.count("$") > 3 else 2
-    if (len(unknown_words) >= least and _SENTENCE.match(without_decoration(text))) or (
+    if (len(unknown_words) >= least and _SENTENCE.match(without_decoration(text).strip("*_"))) or (
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
