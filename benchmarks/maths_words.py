@@ -852,11 +852,69 @@ def money(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("money, other amount", "", f"{sign}{cents}", response, False)
 
 
+_OPENINGS = (
+    "Here ${0}={1}$.", "Now ${0}={1}$ and $q=2$.", "Given: ${0}={1}$.", "Hier ist ${0}={1}$:",
+    "Use ${0}={1}$.", "Ici ${0}={1}$.", "Имеем ${0}={1}$.",
+)  # fmt: skip
+_DISPLAYS = ("$${}={}$$", "\\[{}={}\\]", "$$\n{} = {}.\n$$")
+
+
+def shown_last(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a short line of what is given, and the result as a formula of its own."""
+    for _ in range(count):
+        given, result = rng.randrange(2, 60), rng.randrange(60, 400)
+        line = rng.choice(_OPENINGS).format(rng.choice("abr"), given)
+        response = f"{line}\n\n{rng.choice(_DISPLAYS).format(rng.choice('SVA'), result)}"
+        yield Row("shown last", "Work it out.", str(result), response, True)
+        yield Row("shown last, the given", "Work it out.", str(given), response, False)
+
+
+_NAMED_UNITS = {
+    "cm^3": ("cm³", "\\text{cm}^3"), "J/K": ("J·K⁻¹", "J/K", "\\text{ J K}^{-1}"),
+    "V": ("V", "\\text{ V}"), "m/s^2": ("m/s²", "m·s⁻²"),
+}  # fmt: skip
+
+
+def signed_units(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield signed quantities where the question names the unit in any notation, and rounds."""
+    for _ in range(count):
+        unit = rng.choice([*_NAMED_UNITS])
+        name, _, power = unit.partition("^")
+        asked = f"{name}$^{rng.choice((power, f'{{{power}}}'))}$" if power else unit
+        value, sign = rng.randrange(101, 999) / 100, rng.choice("+-")
+        prompt = f"Find the change in {asked} to three significant figures."
+        written = f"{value:.2f} {rng.choice(_NAMED_UNITS[unit])}"
+        gold = f"{sign.strip('+')}{value:.2f} {unit}"
+        other = "-" if sign == "+" else "+"
+        yield Row("signed units", prompt, gold, f"It is \\boxed{{{sign}{written}}}.", True)
+        yield Row("signed units, sign", prompt, gold, f"It is \\boxed{{{other}{written}}}.", False)
+
+
+_MADE_UP = (
+    "Question: What is {0} plus 1?\nAnswer: {1}", "Q: How far is it?\n\nA: {1} km",
+    "Problem: Find {0} + 1.\nSolution: It is \\boxed{{{1}}}.", "Human: And {0} + 1?\n\nAssistant: {1}",
+)  # fmt: skip
+
+
+def next_questions(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield an answer behind which the writer goes on with a question of its own."""
+    for _ in range(count):
+        result, other = rng.sample(range(2, 900), 2)
+        answer = rng.choice(("The answer is \\boxed{{{}}}.", "#### {}", "The answer is {}."))
+        made_up = rng.choice(_MADE_UP).format(other - 1, other)
+        response = f"We add up.\n\n{answer.format(result)}\n\n{made_up}"
+        yield Row("next question", "Work it out.", str(result), response, True)
+        yield Row("next question, its answer", "Work it out.", str(other), response, False)
+        doubt = f"Is \\boxed{{{result}}} right?\n\nProblem: I forgot one.\n\nSo it is \\boxed{{{other}}}."
+        yield Row("next question, a doubt", "Work it out.", str(other), doubt, True)
+
+
 DRAWS = (
     counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
     quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
-    headed_values, apart, lines_asked, constants, money,
+    headed_values, apart, lines_asked, constants, money, shown_last, signed_units,
+    next_questions,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

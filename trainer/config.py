@@ -6,6 +6,7 @@ its help text.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from ludus.agent.context import ContextSettings
@@ -202,6 +203,8 @@ class SFTConfig(SupervisedConfig):
         positive("steps", self.steps)
         for name in ("stop_loss", "window", "tokens"):
             not_negative(name, getattr(self, name))
+        if self.min_reward is not None and not math.isfinite(self.min_reward):
+            raise ConfigError(f"min_reward must be finite, got {self.min_reward}")
         if self.env and self.data:
             raise ConfigError(
                 f"env is {self.env!r} and data is {self.data!r}: a run learns from one of them"

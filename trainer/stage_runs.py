@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -108,9 +109,9 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
         told = place / ENDED
         ended = msgspec.json.decode(told.read_bytes(), type=StageEnd) if told.exists() else None
         if ended is None:
-            run = replace(
-                config.run, folder=str(place), resume=bool(checkpoints(place / "checkpoints"))
-            )
+            # A resumed run goes on in a stage that has begun, and begins the next.
+            resume: Literal["auto", False] = "auto" if config.run.resume else False
+            run = replace(config.run, folder=str(place), resume=resume)
             left = config.tokens - tokens if config.tokens else 0
             begun = replace(config, model=replace(config.model, path=model), run=run, tokens=left)
             result = await KINDS[stage.kind](begun, number, train)
@@ -123,8 +124,9 @@ async def run_stages(config: TrainConfig, train: Train) -> TrainResult:
                 tokens=round(sum(tokens_of(row) for row in rows_of(place))),
             )
             replace_file(place / ENDED, msgspec.json.encode(ended))
+        else:
+            result = TrainResult(place, Path(ended.checkpoint), ended.step, False, ended.stopped)
         model, tokens = ended.checkpoint, tokens + ended.tokens
-        result = result or TrainResult(place, Path(model), ended.step, interrupted=False)
     assert result is not None, "refused without stages"
     return result
 

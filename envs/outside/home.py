@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.user_paths import user_path
 
 from .kinds import EnvKind
 
@@ -88,7 +89,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 def _pyenv() -> Path:
     root = os.environ.get("PYENV_ROOT")
-    return (Path(root).expanduser() if root else Path.home() / ".pyenv") / "versions"
+    return (user_path(root) if root else Path.home() / ".pyenv") / "versions"
 
 
 def _runs(program: str, version: str) -> bool:
@@ -141,9 +142,9 @@ def environments_folder() -> Path:
     the user's data folder (`XDG_DATA_HOME`, by default `~/.local/share`).
     """
     if chosen := os.environ.get(HOME_VARIABLE):
-        return Path(chosen).expanduser() / "envs"
+        return user_path(chosen) / "envs"
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "ludus" / "envs"
+    return user_path(data) / "ludus" / "envs"
 
 
 def python_of(kind: EnvKind, python: str = "") -> str:

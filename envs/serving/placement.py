@@ -242,12 +242,23 @@ class OnLoop:
 
     def __init__(self, served: ServedEnv, *, timeout_s: float, max_bytes: int) -> None:
         self.served = served
-        self.timeout_s = timeout_s
         self.max_bytes = max_bytes
         self.deadlines: dict[LoopSession, float] = {}
-        """The time on the loop's clock at which each seat's operation is late. The entries are in
-        order of time, since all operations have the same limit."""
+        """The time on the loop's clock at which each seat's operation is late."""
+        self._timeout_s = timeout_s
+        self._limited = asyncio.Event()
+        """Set when the limit has changed, so that the watcher does not sleep by the old one."""
         self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that one operation may take; another limit holds for those that begin later."""
+        return self._timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._limited.set()
 
     async def start(self) -> EnvCard:
         """Load the environment, and start to watch for late operations."""
@@ -272,17 +283,19 @@ class OnLoop:
 
     async def _watch(self) -> None:
         """Give up late operations, for ever. An operation that begins during a sleep cannot be late
-        before the sleep ends, since no sleep is longer than the limit.
+        before the sleep ends, since no sleep is longer than the limit, and another limit ends it.
         """
         loop = asyncio.get_running_loop()
         while True:
-            now, sleep_s = loop.time(), self.timeout_s
+            now = loop.time()
             for place, deadline in list(self.deadlines.items()):
-                if deadline > now:
-                    sleep_s = deadline - now
-                    break
-                place.give_up()
-            await asyncio.sleep(sleep_s)
+                if deadline <= now:
+                    place.give_up()
+            wake = min([now + self.timeout_s, *self.deadlines.values()])
+            self._limited.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wake):
+                    await self._limited.wait()
 
 
 class LoopSession:
@@ -334,8 +347,8 @@ class LoopSession:
             run_sync(work())
             return future
         task = loop.create_task(work())
-        late_s = self._home.timeout_s
-        loop.call_later(late_s, self._late_fork, fork, future, task)
+        timer = loop.call_later(self._home.timeout_s, self._late_fork, fork, future, task)
+        future.add_done_callback(lambda _: timer.cancel())  # or it keeps the children that long
         return future
 
     def _late_fork(

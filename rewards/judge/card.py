@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.user_paths import user_path
 
 from ..measured import KnownJudge, Measure
 from .prompt import VERSION
@@ -57,7 +58,7 @@ def read_card(path: str | Path, *, model: str) -> JudgeCard:
             says nothing about this judge.
     """
     try:
-        card = msgspec.json.decode(Path(path).expanduser().read_bytes(), type=JudgeCard)
+        card = msgspec.json.decode(user_path(path).read_bytes(), type=JudgeCard)
     except OSError as error:
         raise ConfigError(f"cannot read the judge's card {str(path)!r}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

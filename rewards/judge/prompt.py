@@ -17,13 +17,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ludus.errors import ConfigError
 from ludus.messages import ImagePart, Message, TextPart, assistant, system, user
+from ludus.user_paths import user_path
 
 from .reading import HOLISTIC, field_of
 from .rubric import ItemKind, RubricItem
@@ -126,7 +126,7 @@ def special_tokens(path: str) -> list[str]:
     Raises:
         ConfigError: there is no such file, or it lists no tokens.
     """
-    place = Path(path).expanduser()
+    place = user_path(path)
     names = ("tokenizer.json", "tokenizer_config.json")
     files = [place / name for name in names] if place.is_dir() else [place]
     for file in files:

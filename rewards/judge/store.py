@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
+from ludus.user_paths import user_path
 
 logger = logging.getLogger(__name__)
 BUSY_MS = 500
@@ -38,7 +39,7 @@ def open_database(path: str | Path) -> sqlite3.Connection:
         OSError: the folder cannot be made.
     """
     if str(path) != ":memory:":
-        path = Path(path).expanduser()
+        path = user_path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
     # Without an isolation level, every statement is committed at once, and the lock of the file is
     # never held between two statements.

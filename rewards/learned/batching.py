@@ -90,6 +90,7 @@ class MicroBatcher(Generic[Item, Result]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._serving: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ludus-batch")
 
     async def submit(self, item: Item) -> Result:
@@ -99,6 +100,8 @@ class MicroBatcher(Generic[Item, Result]):
             RewardUnavailable: the batcher was closed before this item was computed.
             Exception: what `run` raised for this item alone.
         """
+        if self._closed:
+            raise self._unavailable()
         loop = asyncio.get_running_loop()
         # The items of an earlier event loop stay with that loop, whose futures they wait for.
         if loop is not self._loop:
@@ -123,8 +126,9 @@ class MicroBatcher(Generic[Item, Result]):
 
     async def close(self) -> None:
         """Fail all waiting callers with `RewardUnavailable`, without waiting for a batch that is
-        running.
+        running. Later callers fail in the same way.
         """
+        self._closed = True
         if self._serving is not None and self._loop is asyncio.get_running_loop():
             self._serving.cancel()
         self._give_up(self._queue)
@@ -163,9 +167,12 @@ class MicroBatcher(Generic[Item, Result]):
         """
         for waiting in items:
             if not waiting.future.done():
-                detail = f"{self.label} was closed before this could be computed"
-                waiting.future.set_exception(RewardUnavailable(Verdict.unavailable(detail)))
+                waiting.future.set_exception(self._unavailable())
                 waiting.future.exception()  # marked as read, as in `_serve`
+
+    def _unavailable(self) -> RewardUnavailable:
+        detail = f"{self.label} was closed before this could be computed"
+        return RewardUnavailable(Verdict.unavailable(detail))
 
     async def _gather(self) -> None:
         remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()
@@ -180,11 +187,14 @@ class MicroBatcher(Generic[Item, Result]):
 
     def _outcomes(self, items: Sequence[Item]) -> list[Result | Exception]:
         """Return a result or an error for each item. Runs on the batcher's thread."""
+        failure: Exception
         try:
             results = list(self._run(items))
             if len(results) != len(items):
                 raise TypeError(f"{self.label} gave {len(results)} results for {len(items)} items")
             return [*results]
+        except SystemExit as stop:  # by the work; passed on, it would end the event loop
+            failure = RuntimeError(f"{self.label} called exit: {stop}")
         except Exception as error:
             failure = error
         if len(items) == 1:

@@ -327,8 +327,12 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     return ""
 
 
-_ASKED_UNIT = re.compile(r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|[⁻^])\b")
-"""A unit that a question names. A pound is a weight or money, and a letter may name anything."""
+_ASKED_UNIT = re.compile(
+    r"(?i)\b(?:in|how many) (?!pounds?\b)([A-Za-z]{2,})(?! per\b|/|\$?[{}]*[⁻^])\b"
+)
+"""A unit that a question names, without a power (`cm$^3$`). A pound is a weight or money, and a
+letter may name anything.
+"""
 _ASKED_MOLAR = re.compile(r"\bconcentration\b[^.?]*\bin M\b")
 _WRITES_OUT = re.compile(
     r"(?is)\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard "

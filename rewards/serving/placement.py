@@ -172,9 +172,13 @@ class OwnProcess:
             scoring: object = self._verifier.score(sample.heard_by(self._verifier))
         except Exception as error:
             return self._failed(error)
-        if not isinstance(scoring, Verdict) and inspect.isawaitable(scoring):
-            return self._late_one(scoring)
-        return usable(self.name, scoring)
+        if isinstance(scoring, Verdict) or not inspect.isawaitable(scoring):
+            return usable(self.name, scoring)
+        # Tasks, so that a caller who goes before either has begun ends both.
+        begun = asyncio.ensure_future(scoring)
+        verdict = asyncio.ensure_future(self._late_one(begun))
+        verdict.add_done_callback(lambda _: begun.cancel())
+        return verdict
 
     async def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Score the answers of a group in this process."""
@@ -200,11 +204,11 @@ class OwnProcess:
 
     async def _awaited(self, scoring: Awaitable[Any]) -> Any:
         waiting = asyncio.ensure_future(scoring)
-        finished, _ = await asyncio.wait({waiting}, timeout=self.timeout_s)
-        if not finished:
-            waiting.cancel()
-            return late(self.name, self.timeout_s)
-        return waiting.result()
+        try:
+            finished, _ = await asyncio.wait({waiting}, timeout=self.timeout_s)
+            return waiting.result() if finished else late(self.name, self.timeout_s)
+        finally:
+            waiting.cancel()  # late, or nobody waits for it any more
 
     def _failed(self, error: Exception) -> Verdict:
         if is_bug(error):

@@ -78,7 +78,7 @@ class ServedVerifier:
         self.latest: deque[tuple[float, str, float | None, str]] = deque(maxlen=LATEST)
         """When, status, reward and detail of the last verdicts."""
 
-    def begin(self, sample: Sample) -> Verdict | Awaitable[Verdict]:
+    def begin(self, sample: Sample) -> Verdict | asyncio.Future[Verdict]:
         """Score an answer, without a task where the verdict is ready at once, which halves the cost
         of easy answers.
 
@@ -91,11 +91,12 @@ class ServedVerifier:
         scoring = self.host.score(sample)
         if isinstance(scoring, Verdict):
             self._leave([scoring], 1, started, span)
-        elif isinstance(scoring, asyncio.Future):  # a task for each would cost more than its frame
-            scoring.add_done_callback(partial(self._ended, started, span))
-        else:
-            return self._finish(scoring, started, span)
-        return scoring
+            return scoring
+        # By a callback: a coroutine that is cancelled before it begins runs no `finally`, and its
+        # place in the queue would be taken for good.
+        future = asyncio.ensure_future(scoring)
+        future.add_done_callback(partial(self._ended, started, span))
+        return future
 
     async def score(self, sample: Sample) -> Verdict:
         """Score an answer and wait for the verdict.
@@ -111,10 +112,18 @@ class ServedVerifier:
 
         Raises:
             ConfigError: this verifier does not compare answers.
+            Refused: the queue has fewer places than the group has answers.
             Overloaded: the queue is full.
         """
         if not self.host.about.group:
             raise ConfigError(f"verifier {self.name!r} has no score_group; score one by one")
+        places = min(self._admission.limit, self._admission.per_key)
+        if len(samples) > places:  # to try again would never help
+            raise Refused(
+                f"a group of {len(samples)} answers never fits {places} places of the queue of "
+                f"{self.name}; send fewer, or serve it with a longer queue",
+                "too_large",
+            )
         for entered in range(len(samples)):
             try:
                 self._admission.enter(self.name)
@@ -135,16 +144,6 @@ class ServedVerifier:
     ) -> None:
         has_verdict = not scoring.cancelled() and scoring.exception() is None
         self._leave([scoring.result()] if has_verdict else [], 1, started, span)
-
-    async def _finish(
-        self, scoring: Awaitable[Verdict], started: float, span: TraceSpan | None
-    ) -> Verdict:
-        verdicts: list[Verdict] = []
-        try:
-            verdicts = [await scoring]
-        finally:
-            self._leave(verdicts, 1, started, span)
-        return verdicts[0]
 
     def _leave(
         self,
@@ -383,8 +382,7 @@ class ScoreService:
     def begin(self, body: Score) -> Verdict | asyncio.Future[Verdict]:
         """Score an answer; return the verdict if it is ready at once."""
         sample = body.sample if self._thoughts == AUTO else self._heard(body.sample)
-        verdict = self._scorer(body.verifier).begin(sample)
-        return verdict if isinstance(verdict, Verdict) else asyncio.ensure_future(verdict)
+        return self._scorer(body.verifier).begin(sample)
 
     async def score_group(self, path: Path, body: ScoreGroupBody) -> ScoreGroupReply:
         """Answer `POST /v1/score_group` with a verdict for each answer."""

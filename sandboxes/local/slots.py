@@ -9,7 +9,7 @@ import socket
 import termios
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from ..guest.run import emptying
 from ..guest.run.plan import LANDLOCK, JailPlan
@@ -75,10 +75,17 @@ class Slot:
         Raises:
             SlotLost: the supervisor cannot be started.
         """
-        control, control_there = pair()
-        requests, requests_there = pair()
-        with control_there, requests_there:
-            return spawn(control_there, requests_there), control, requests
+        with ExitStack() as lines:  # closed here if there is no supervisor to speak to
+            try:
+                control, control_there = map(lines.enter_context, pair())
+                requests, requests_there = map(lines.enter_context, pair())
+                supervisor = spawn(control_there, requests_there)
+            except OSError as error:  # such as too many open files, or no process left
+                raise SlotLost(f"the supervisor cannot be started: {error}") from error
+            control_there.close()
+            requests_there.close()
+            lines.pop_all()
+        return supervisor, control, requests
 
     async def run(
         self,

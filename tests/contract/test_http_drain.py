@@ -22,7 +22,8 @@ from ludus.envs.serving.server import EnvService
 from ludus.errors import ServerFault
 from ludus.rewards import Sample
 from ludus.rewards.serving.server import ScoreService
-from ludus.wire.server import HttpServer
+from ludus.wire.routes import Context
+from ludus.wire.server import BackgroundServer, HttpServer
 
 COUNTER = "test/counter-v0"
 
@@ -185,3 +186,43 @@ async def test_workers_are_replaced_in_turns_and_no_episode_notices() -> None:
         assert set(outcomes) == {0.0}
         served.process.send_signal(signal.SIGTERM)
         assert await served.ends() == 0
+
+
+class Broken(ScoreService):
+    """A service that cannot stop, and cannot start either if told so."""
+
+    def __init__(self, *, starts: bool) -> None:
+        super().__init__(["exact"])
+        self.starts = starts
+
+    async def start(self, context: Context) -> None:
+        if not self.starts:
+            raise LookupError("no service today")
+        await super().start(context)
+
+    async def stop(self) -> None:
+        await super().stop()
+        raise ArithmeticError("one worker too many")
+
+
+async def test_a_service_that_cannot_stop_is_told_and_keeps_nothing_open() -> None:
+    other = ScoreService(["exact"])
+    server = HttpServer([Broken(starts=True), other])
+    await server.start()
+    with pytest.raises(ArithmeticError, match="one worker"):
+        await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
+    server = HttpServer([Broken(starts=False)])
+    with pytest.raises(LookupError, match="no service today"):
+        await server.start()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
+
+
+def test_a_server_on_a_thread_tells_that_it_could_not_stop() -> None:
+    with (
+        pytest.raises(ArithmeticError, match="one worker"),
+        BackgroundServer(HttpServer([Broken(starts=True)])),
+    ):
+        pass

@@ -157,3 +157,36 @@ async def test_the_application_is_told_when_its_client_has_gone() -> None:
             assert not app.told_of_the_end.is_set()
         async with asyncio.timeout(60):
             await app.told_of_the_end.wait()
+
+
+class Slow(Foreign):
+    """Answers when it is let go, or when its client asks by GET, never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            await self.let_go.wait()
+        await super().__call__(scope, receive, send)
+
+
+async def test_calls_of_an_application_count_and_the_server_ends_after_them() -> None:
+    app = Slow()
+    server = HttpServer([], mounted={"/mcp": app}, token=TOKEN, max_requests=1)
+    await server.start()
+
+    async def status() -> int:
+        async with asking(server) as reply:
+            return reply.status
+
+    first = asyncio.create_task(status())
+    await asyncio.sleep(0.2)
+    assert await status() == 429
+    ending = asyncio.create_task(server.stop())
+    await asyncio.sleep(0.2)
+    assert await status() == 503  # the door is open, and tells why nothing begins
+    app.let_go.set()
+    assert await first == 202
+    await ending

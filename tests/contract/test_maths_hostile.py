@@ -37,6 +37,8 @@ def towers() -> Iterator[str]:
     yield "10^{999999999999}"
     yield "1e999999999999"
     yield "1e-999999999999"
+    yield "1e00000000099999999"
+    yield "2.5e+00000000099999999"
     yield "0^{0^{0^0}}"
     yield r"\sin(10^{10^6})"
     yield r"\cos(10^{10^5})+1"

@@ -440,6 +440,11 @@ def test_off_loopback_a_token_is_required(capsys: pytest.CaptureFixture[str]) ->
     assert "--max-episodes" in capsys.readouterr().err  # and nothing of the host
 
 
+def test_an_address_without_http_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "ludus/arithmetic-v0", "--port", "9000", "--token", "k"]) == 2
+    assert "--port and --token would change nothing over stdio" in capsys.readouterr().err
+
+
 async def test_our_server_is_played_through_our_client() -> None:
     command = [sys.executable, "-m", "ludus", "mcp", "ludus/ledger-v0"]
     async with McpServer(command) as server:

@@ -37,7 +37,7 @@ from ludus.trainer.recipes.inputs import Inputs
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.recipes.resolution import resolve
 from ludus.trainer.rollout.mixture import MixedSource
-from ludus.trainer.stage_runs import ENDED
+from ludus.trainer.stage_runs import ENDED, TrainResult, run_stages
 from ludus.trainer.train import run_training
 
 SUMS = "ludus/arithmetic-v0?max_operations=1&max_number=3"
@@ -311,8 +311,37 @@ async def test_expert_iteration_plays_chooses_and_learns(model: Path, tmp_path: 
     [
         ({"kind": "rl", "data": "x.jsonl"}, "data and min_reward are of kind sft"),
         ({"kind": "sft", "min_reward": 1.0}, "chooses episodes of data"),
+        ({"kind": "play", "tokens": 10}, "tokens would change nothing in a stage that plays"),
+        ({"kind": "play", "until": 0.5}, "until would change nothing"),
     ],
 )
-def test_stages_of_data_that_cannot_be_are_refused(stage: dict[str, Any], told: str) -> None:
+def test_stages_that_cannot_be_are_refused(stage: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         StageConfig(name="x", steps=1, **stage)
+
+
+async def test_a_stage_that_has_begun_goes_on_only_where_a_resume_is_asked_for(
+    model: Path, tmp_path: Path
+) -> None:
+    asked: list[RunConfig] = []
+
+    async def train(each: TrainConfig) -> TrainResult:
+        asked.append(each.run)
+        folder = Path(each.run.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.jsonl").write_text("")
+        return TrainResult(folder, folder / "end", 2, interrupted=False, stopped=folder.name)
+
+    stages = [StageConfig(name="a", steps=2), StageConfig(name="b", steps=2)]
+    settings = config(model, tmp_path / "run", stage=stages)
+    (tmp_path / "run" / "1-a" / "checkpoints" / "step-000001").mkdir(parents=True)
+    again = replace(settings, run=replace(settings.run, resume=True))
+    result = await run_stages(settings, train)
+    assert [each.resume for each in asked] == [False, False]  # so that the stage itself refuses
+    for folder in (tmp_path / "run").glob("*/ended.json"):
+        folder.unlink()
+    assert await run_stages(again, train) == result
+    assert [each.resume for each in asked[2:]] == ["auto", "auto"]
+    # All have ended: the result is still that of the last.
+    assert await run_stages(again, train) == result
+    assert len(asked) == 4

@@ -9,14 +9,14 @@ file.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -62,6 +62,24 @@ class AdapterBase:
     """The digest of the model's weights; see `fingerprint`."""
     alone: bool
     """Whether a checkpoint holds the adapter without merged weights."""
+
+
+class SavedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of peft's `adapter_config.json` that are used here."""
+
+    r: Annotated[int, msgspec.Meta(ge=1)]
+    lora_alpha: float
+    target_modules: list[str] | str
+    base_model_name_or_path: str | None = None
+    alpha_pattern: dict[str, float] | None = None
+    use_rslora: bool = False
+
+
+class SavedBase(msgspec.Struct, frozen=True, kw_only=True):
+    """The file `BASE_FILE`."""
+
+    path: str
+    fingerprint: str
 
 
 def decoder_layers(model: PreTrainedModel) -> torch.nn.ModuleList:
@@ -210,8 +228,8 @@ def save_adapter(
     in_file = {name_in_file(name): tensor.contiguous().cpu() for name, tensor in matrices.items()}
     save_file(in_file, str(folder / WEIGHTS_FILE))
     below = base_below(model)
-    base = {"path": below.path, "fingerprint": below.fingerprint}
-    (folder / BASE_FILE).write_text(json.dumps(base), encoding="utf-8")
+    base = SavedBase(path=below.path, fingerprint=below.fingerprint)
+    (folder / BASE_FILE).write_bytes(msgspec.json.encode(base))
 
 
 def load_adapter(
@@ -264,11 +282,11 @@ def merge_saved_adapter(model: PreTrainedModel, folder: Path) -> None:
     Raises:
         ConfigError: the adapter is of another model.
     """
-    config = _peft_config(folder)
-    targets = config["target_modules"]
+    config = _saved(folder / CONFIG_FILE, SavedSettings)
+    targets = config.target_modules
     settings = LoraConfig(
-        rank=int(config["r"]),
-        alpha=_scale(config, folder) * config["r"],
+        rank=config.r,
+        alpha=_scale(config, folder) * config.r,
         targets=targets if isinstance(targets, str) else ",".join(sorted(targets)),
         adapter=str(folder),
     )
@@ -290,15 +308,15 @@ def base_of(folder: Path) -> str:
     """Return the base model that a saved adapter names.
 
     Raises:
-        ConfigError: the adapter names none.
+        ConfigError: the adapter names none, or its settings cannot be read.
     """
-    base = _peft_config(folder).get("base_model_name_or_path")
+    base = _saved(folder / CONFIG_FILE, SavedSettings).base_model_name_or_path
     if not base:
         raise ConfigError(
             f"the adapter in {str(folder)!r} does not name its base model; add "
             f"base_model_name_or_path to its {CONFIG_FILE}"
         )
-    return str(base)
+    return base
 
 
 def fingerprint(model: PreTrainedModel) -> str:
@@ -320,34 +338,48 @@ def _refuse_other_base(model: PreTrainedModel, path: Path) -> None:
     # An adapter that peft wrote has no such file, and `load_adapter` has compared names and shapes.
     if not written.is_file():
         return
-    base = json.loads(written.read_text(encoding="utf-8"))
+    base = _saved(written, SavedBase)
     here = base_below(model)
-    if base["fingerprint"] != here.fingerprint:
+    if base.fingerprint != here.fingerprint:
         raise ConfigError(
-            f"the adapter in {str(path)!r} was trained on {base['path'] or 'another model'!r} "
-            f"(weights {base['fingerprint']}), and this model, {here.path or 'of the same shape'!r}"
+            f"the adapter in {str(path)!r} was trained on {base.path or 'another model'!r} "
+            f"(weights {base.fingerprint}), and this model, {here.path or 'of the same shape'!r}"
             f", has other weights ({here.fingerprint}); load the adapter with its own base model"
         )
 
 
-def _peft_config(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+_Saved = TypeVar("_Saved", bound=msgspec.Struct)
 
 
-def _scale(config: Mapping[str, Any], folder: Path) -> float:
+def _saved(file: Path, as_type: type[_Saved]) -> _Saved:
+    """Read a file of an adapter's folder.
+
+    Raises:
+        ConfigError: it is missing, no JSON, or lacks what is needed.
+    """
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=as_type)
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(file)!r}: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{str(file)!r} says nothing of an adapter: {error}; save the adapter again"
+        ) from None
+
+
+def _scale(config: SavedSettings, folder: Path) -> float:
     """Return the factor s of a saved adapter's matrices, by which `W x + s B A x` is computed.
 
     Raises:
         ConfigError: the layers of the adapter differ in it.
     """
-    if config.get("alpha_pattern"):
+    if config.alpha_pattern:
         raise ConfigError(
             f"the adapter in {str(folder)!r} has an alpha for each layer (alpha_pattern), which is "
             "not supported; merge it with peft"
         )
     # Rank-stabilised LoRA, arXiv 2312.03732, divides by the root of the rank.
-    rank = config["r"] ** 0.5 if config.get("use_rslora") else config["r"]
-    return float(config["lora_alpha"] / rank)
+    return config.lora_alpha / (config.r**0.5 if config.use_rslora else config.r)
 
 
 def _refuse_other_scale(config: LoraConfig) -> None:
@@ -357,7 +389,7 @@ def _refuse_other_scale(config: LoraConfig) -> None:
     folder = Path(config.adapter)
     if not (folder / CONFIG_FILE).is_file():
         return
-    trained = _scale(_peft_config(folder), folder)
+    trained = _scale(_saved(folder / CONFIG_FILE, SavedSettings), folder)
     here = (config.alpha or 2 * config.rank) / config.rank
     # Looser than the six digits of the message, so that the factor it asks for is taken.
     if not math.isclose(trained, here, rel_tol=1e-5):

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from ludus.errors import ConfigError, MissingExtra
+from ludus.user_paths import user_path
 
 MODELS_VARIABLE = "LUDUS_MODELS_DIR"
 """Name of the environment variable with the folder that models are kept in."""
@@ -46,9 +47,9 @@ def models_folder() -> Path:
     user's data folder (`XDG_DATA_HOME`, by default `~/.local/share`).
     """
     if chosen := os.environ.get(MODELS_VARIABLE):
-        return Path(chosen).expanduser()
+        return user_path(chosen)
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "ludus" / "models"
+    return user_path(data) / "ludus" / "models"
 
 
 def folder_of_gguf(file: Path) -> Path:

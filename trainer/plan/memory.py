@@ -58,13 +58,13 @@ class ModelSize:
         lora = config.trainer.lora
         if not lora.rank:
             return ModelSize(total, total)
-        names = tuple(lora.targets.split(","))
+        names = {name.strip() for name in lora.targets.split(",")}
         matrices = sum(
             lora.rank * (layer.in_features + layer.out_features)
             for name, layer in outline.named_modules()
             if isinstance(layer, torch.nn.Linear)
             and not name.endswith("lm_head")
-            and (lora.targets == "all" or name.endswith(names))
+            and (lora.targets == "all" or name.rpartition(".")[2] in names)
         )
         return ModelSize(total + matrices, matrices)
 

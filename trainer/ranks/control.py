@@ -128,14 +128,15 @@ class Control:
             self._known.set()
         sys.stderr.write(f"ludus: {why}; this rank ends\n")
         sys.stderr.flush()
-        # Not under the lock, since a message that cannot be sent calls `lose` again.
-        self._spread(why)
-        for callback in self._watchers:
-            callback(why)
         # A collective call that hangs cannot be interrupted: the process is ended from outside it.
+        # The timer comes first, since a rank that reads nothing holds up whoever tells it.
         timer = threading.Timer(END_S, self._exit)
         timer.daemon = True
         timer.start()
+        for callback in self._watchers:
+            callback(why)
+        # Not under the lock, since a message that cannot be sent calls `lose` again.
+        self._spread(why)
 
     def close(self) -> None:
         """End the connections of a run that is over."""

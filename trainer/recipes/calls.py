@@ -120,26 +120,7 @@ def bind(
     parameters = inspect.signature(function).parameters.values()
     tensors = [p for p in parameters if _is_tensor(p)]
     known = {p.name for p in parameters} - {p.name for p in tensors} - NOT_OPTIONS
-    for option, value in options.items():
-        if option not in known:
-            hint = (
-                "; it is a tensor there, and options are keywords after the *"
-                if any(p.name == option for p in tensors)
-                else _near(option, known)
-            )
-            raise ConfigError(f"{where}: {name} takes no option {option!r}{hint}")
-        if isinstance(value, float) and math.isnan(value):
-            raise ConfigError(f"{where}: {name}: {option} must be a number, got nan")
-    written = {
-        key: value
-        for key, value in options.items()
-        if not isinstance(value, str) or _SHARE.fullmatch(value) is None
-    }
-    check_plain(f"{where}: {name}", function, written)
-    free = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
-    unset = [option for option in free if option in known and option not in options]
-    if unset:
-        raise ConfigError(f"{where}: {name} needs the option {', '.join(unset)}; it has no default")
+    _check_options(f"{where}: {name}", function, options, known)
     return Bound(
         name=name,
         function=function,
@@ -152,6 +133,41 @@ def bind(
         draws=any(p.name == "generator" for p in parameters),
         owned=any(p.name == "owners" for p in parameters),
     )
+
+
+def _check_options(
+    where: str, function: Callable[..., object], options: Mapping[str, Option], known: set[str]
+) -> None:
+    """Check options against the signature of their function.
+
+    Args:
+        where: the place in the recipe and the function's name, for messages.
+        function: the function.
+        options: what the recipe sets.
+        known: the options that the function takes.
+
+    Raises:
+        ConfigError: an option is unknown, NaN or of another type, or one that is needed is missing.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    for option, value in options.items():
+        if option not in known:
+            is_tensor = any(p.name == option and _is_tensor(p) for p in parameters)
+            hint = "; it is a tensor there, and options are keywords after the *"
+            hint = hint if is_tensor else _near(option, known)
+            raise ConfigError(f"{where} takes no option {option!r}{hint}")
+        if isinstance(value, float) and math.isnan(value):
+            raise ConfigError(f"{where}: {option} must be a number, got nan")
+    written = {
+        key: value
+        for key, value in options.items()
+        if not isinstance(value, str) or _SHARE.fullmatch(value) is None
+    }
+    check_plain(where, function, written)
+    free = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    unset = [option for option in free if option in known and option not in options]
+    if unset:
+        raise ConfigError(f"{where} needs the option {', '.join(unset)}; it has no default")
 
 
 def options_for(function: Callable[..., object], bound: Bound) -> dict[str, Option]:

@@ -245,10 +245,17 @@ def _problem(schedule: Schedule) -> str:
             return f"base must be positive and other than 1, got {base:g}"
         case AdaptiveKL(target=target, horizon=horizon) if not (target > 0 and horizon > 0):
             return f"target and horizon must be positive, got {target:g} and {horizon:g}"
+        case AdaptiveKL(updates=updates, horizon=horizon) if not 0 < 0.2 * updates < horizon:
+            return (
+                f"updates must be positive and less than five times the horizon, or a step could "
+                f"turn the sign of the coefficient; got {updates:g} and {horizon:g}"
+            )
         case AdaptiveKL(start=start) if not start > 0:
             return f"start must be positive, since it is only multiplied, got {start:g}"
         case Stairs(every=every, gamma=gamma) if every < 1 or not gamma > 0:
             return "every must be at least 1 and gamma positive"
+        case Stairs(gamma=gamma) if gamma > 1:
+            return f"gamma = {gamma:g} rises without end; take linear or exponential to an end"
         case Stairs(start=start, least=least) if start < least:
             return f"start = {start:g} is below least = {least:g}"
         case _:

@@ -176,9 +176,7 @@ async def _ask(
     """
     clock = asyncio.timeout(timeout_s)
     late = Verdict.unavailable(f"{weighted.name}: no verdict within {timeout_s:g} s")
-    light = getattr(weighted.verifier, "never_blocks", False) or inspect.iscoroutinefunction(
-        getattr(weighted.verifier, "score", None)
-    )
+    light = getattr(weighted.verifier, "never_blocks", False) or inspect.iscoroutinefunction(call)
     try:
         returned: Any = None
         if not light and weighted.threads is not None:

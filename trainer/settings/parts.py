@@ -109,7 +109,8 @@ class StageConfig:
     """Steps of this stage."""
     kind: str = "rl"
     """rl learns from rewards; sft from what the environment's expert does, or from `data`; play
-    learns nothing, and keeps every episode that the policy plays for a later stage.
+    learns nothing, and keeps every episode that the policy plays for a later stage. It plays all
+    its tasks, whatever the run's `tokens` have left for it.
     """
     data: str = ""
     """What sft learns from: the name of an earlier stage, whose kept episodes it is, or what `ludus
@@ -155,6 +156,12 @@ class StageConfig:
         if self.kind != "sft" and (self.data or self.min_reward is not None):
             raise ConfigError(
                 f"stage {self.name!r}: data and min_reward are of kind sft, not of {self.kind}"
+            )
+        unused = {"tokens": self.tokens, "until": self.until is not None, "lr": self.lr}
+        if self.kind == "play" and (named := [name for name, given in unused.items() if given]):
+            raise ConfigError(
+                f"stage {self.name!r}: {named[0]} would change nothing in a stage that plays: it "
+                "plays steps times tasks_per_step tasks, and learns nothing"
             )
         if self.min_reward is not None and not (self.data and math.isfinite(self.min_reward)):
             raise ConfigError(

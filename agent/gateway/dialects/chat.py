@@ -22,6 +22,7 @@ from .fields import (
     schema_of,
     strings,
     tools_of,
+    truth,
 )
 
 REFUSED = {
@@ -55,10 +56,10 @@ class ChatCompletions:
             stop=strings(body.get("stop"), "stop"),
             calls=choice != "none",
             unforced=choice == "required" or isinstance(choice, dict),
-            parallel=body.get("parallel_tool_calls") is not False,
-            stream=bool(body.get("stream")),
-            usage_in_stream=bool((body.get("stream_options") or {}).get("include_usage")),
-            logprobs=bool(body.get("logprobs")),
+            parallel=truth(body, "parallel_tool_calls") is not False,
+            stream=truth(body, "stream") is True,
+            usage_in_stream=truth(body.get("stream_options") or {}, "include_usage") is True,
+            logprobs=truth(body, "logprobs") is True,
             schema=schema_of(body.get("response_format"), "response_format"),
             overridden=overridden(body),
         )
@@ -115,6 +116,12 @@ def _message(row: Mapping[str, Any]) -> Message:
     if role is None:
         raise GatewayRefusal(
             f"messages has the role {row.get('role')!r}; known are {', '.join(sorted(ROLES))}",
+            parameter="messages",
+        )
+    if row.get("function_call"):
+        raise GatewayRefusal(
+            f"messages has function_call = {row['function_call']!r:.80}: the old form of calls is "
+            "not read; send tool_calls, each with an id",
             parameter="messages",
         )
     calls = [

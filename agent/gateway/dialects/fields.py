@@ -65,6 +65,18 @@ def integer(body: Body, name: str, *, least: int = 1) -> int | None:
     return value
 
 
+def truth(body: Body, name: str) -> bool | None:
+    """Return the truth value in a field, or None for an absent field.
+
+    Raises:
+        GatewayRefusal: the value is something else, such as the text "false".
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise GatewayRefusal(f"{name} = {value!r:.80}: give true or false", parameter=name)
+    return value
+
+
 def objects(value: object, name: str) -> list[dict[str, Any]]:
     """Check that a value is a list of objects, and return the value.
 

@@ -22,6 +22,7 @@ from .fields import (
     schema_of,
     strings,
     tools_of,
+    truth,
 )
 
 HEADER = "x-anthropic-billing-header"
@@ -54,8 +55,8 @@ class AnthropicMessages:
             stop=strings(body.get("stop_sequences"), "stop_sequences"),
             calls=choice.get("type") != "none",
             unforced=choice.get("type") in ("any", "tool"),
-            parallel=not choice.get("disable_parallel_tool_use"),
-            stream=bool(body.get("stream")),
+            parallel=truth(choice, "disable_parallel_tool_use") is not True,
+            stream=truth(body, "stream") is True,
             schema=schema_of(form.get("format") or body.get("output_format"), "output_format"),
             overridden=overridden(body),
         )

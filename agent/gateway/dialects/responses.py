@@ -26,6 +26,7 @@ from .fields import (
     refuse,
     schema_of,
     tools_of,
+    truth,
 )
 
 REFUSED = {
@@ -73,8 +74,8 @@ class OpenAIResponses:
             max_tokens=integer(body, "max_output_tokens"),
             calls=choice != "none",
             unforced=choice == "required" or isinstance(choice, dict),
-            parallel=body.get("parallel_tool_calls") is not False,
-            stream=bool(body.get("stream")),
+            parallel=truth(body, "parallel_tool_calls") is not False,
+            stream=truth(body, "stream") is True,
             schema=schema_of((body.get("text") or {}).get("format"), "text.format"),
             overridden=overridden(body),
         )

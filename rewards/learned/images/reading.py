@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from ludus.messages import ImagePart, Message, Role
+from ludus.user_paths import user_path
 
 from ...protocol import Sample
 from .pixels import BadImage, ImageLimits
@@ -128,7 +129,7 @@ def _read_file(path: str, limits: ImageLimits, root: str) -> bytes:
         )
     if "\0" in path:
         raise BadImage("a path cannot hold a NUL character")
-    allowed = Path(root).expanduser().resolve()
+    allowed = user_path(root).resolve()
     try:
         # Resolved and compared before anything is opened, so that no error tells whether a file
         # outside the folder exists.

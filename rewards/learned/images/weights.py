@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ludus.errors import ConfigError
+from ludus.user_paths import user_path
 
 from ..missing import MissingWeights
 
@@ -42,7 +43,7 @@ class Wanted:
 def models_folder() -> Path:
     """Return the folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
     variable = os.environ.get(MODELS_VARIABLE, "")
-    return Path(variable).expanduser() if variable else Path.home() / ".cache" / "ludus" / "models"
+    return user_path(variable) if variable else Path.home() / ".cache" / "ludus" / "models"
 
 
 def find_weights(model: str, path_given: str, wanted_file: Wanted) -> Path:
@@ -54,9 +55,7 @@ def find_weights(model: str, path_given: str, wanted_file: Wanted) -> Path:
     """
     folder = models_folder() / model
     candidates = (
-        [Path(path_given).expanduser()]
-        if path_given
-        else [folder / name for name in wanted_file.usual]
+        [user_path(path_given)] if path_given else [folder / name for name in wanted_file.usual]
     )
     for candidate in candidates:
         if candidate.exists():

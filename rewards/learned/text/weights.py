@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ludus.user_paths import user_path
+
 from ..missing import MissingWeights
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -27,7 +29,7 @@ def model_folder(model: str, *, verifier: str) -> Path:
             "'hf download OWNER/NAME --local-dir FOLDER' gets those of a model hub, and "
             "save_pretrained() writes your own"
         )
-    folder = Path(model).expanduser()
+    folder = user_path(model)
     if not (folder / "config.json").is_file():
         raise MissingWeights(
             f"{verifier}: {model!r} is not a folder of a transformers model: no config.json; "

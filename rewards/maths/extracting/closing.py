@@ -312,6 +312,12 @@ _GIVEN = re.compile(r"(?:At|For|If|When|With|Since|As)\s+\$[^$]+\$\s*,?\s*\$[^$]
 """A case and what holds in it: `At $t = 2,$ $y = 5$.`"""
 
 
+_SHOWN_LAST = re.compile(
+    r"[^\W\d_]{2}[^\n]*(?:\$|\\\)|\d)[^\n\w]*\n\s*(?:\$\$[^$]+\$\$|\\\[[^\n]+\\\])[\s.]*$"
+)
+"""A line of words and formulas before a formula of its own: `Here $a = 6$.`, `$$S = 9$$`."""
+
+
 def _is_prose(text: str) -> bool:
     """Return whether a text reads as sentences rather than as a single answer."""
     # The words below are counted in scripts that write words apart. A text of ideographs is taken
@@ -341,7 +347,7 @@ def _is_prose(text: str) -> bool:
         return True
     if has_answer and unknown_words and DENIAL.search(bare) and "\\text" not in text:
         return True
-    if _GIVEN.match(text):
+    if _GIVEN.match(text) or (unknown_words and _SHOWN_LAST.search(text)):
         return True
     # The fewer words a text has, the more it takes to call it prose: a formula or a bold value
     # between words is the answer of a sentence, and the words are not part of the answer.

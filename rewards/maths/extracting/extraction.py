@@ -118,8 +118,25 @@ def thoughts_end(response: str, thinking: str = AUTO) -> int:
     return len(response) - len(apart(assistant(response), thinking).text)
 
 
+_NEXT_QUESTION = re.compile(
+    r"\n[*_# ]{0,6}(?:Question|Problem|Exercise|Q|Human|User|Frage|Aufgabe|Exercice|Pregunta"
+    r"|Domanda|Pergunta|Вопрос|Задача|问题|題目)[*_]{0,2}\s?[::](?!\d)[^\n]+(?:\n[^\n]+){0,6}?"
+    r"\n\s*[*_# ]{0,6}"
+    r"(?:Answer|Solution|A|Assistant|Antwort|Lösung|Réponse|Solución|Respuesta|Risposta|Soluzione"
+    r"|Resposta|Solução|Ответ|Решение|答案|解)[*_]{0,2}\s?[::]"
+)
+"""Matches a question and its answer that a model makes up behind its own answer."""
+_ANSWERED = re.compile(r"(?i)\\boxed\s*\{|####\s*\S|\banswer\s*(?:is\b|:)")
+
+
 def _this_turn(body: str) -> str:
-    """Return the text up to the end of the model's own turn."""
+    """Return the text up to the end of the model's own turn, and to the next question that it makes
+    up once it has answered.
+    """
+    if (answered := _ANSWERED.search(body)) and (
+        another := _NEXT_QUESTION.search(body, answered.end())
+    ):
+        body = body[: another.start()]
     for mark in _TURN_ENDS if "<" in body else ():
         place = body.find(mark)
         if place > 0 and body[:place].strip():

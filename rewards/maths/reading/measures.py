@@ -117,7 +117,7 @@ def ends_in_unit(parser: Parser, factors: list[Node]) -> bool:
     r"""Return whether numbers, a space and a letter form a quantity: `2 \cdot 10^{-4} J`."""
     if len(factors) < 2 or parser.here.kind not in {"end", "num"}:
         return False
-    if parser.tokens[0].kind != "num" or any(map(_adds, parser.tokens[1 : parser.position])):
+    if not _is_one_term(parser):
         return False
     token, (*values, letter) = parser.tokens[parser.position - 1], factors
     spaced = token.spaced and token.value in UNIT_LETTERS
@@ -133,13 +133,23 @@ def with_compound_unit(parser: Parser, factors: list[Node]) -> Node | None:
         return None
     if parser.ahead().kind == "end" or not all(map(_is_number, factors)):
         return None
-    if parser.tokens[0].kind != "num" or any(map(_adds, parser.tokens[1 : parser.position])):
+    if not _is_one_term(parser):
         return None
     end, unit = compound_unit(parser.tokens, parser.position)
     if end == last or parser.tokens[end].kind != "end":
         return None
     parser.position = end
     return Node("quantity", (nodes.mul(*factors),), 0, unit)
+
+
+def _is_one_term(parser: Parser) -> bool:
+    """Return whether a number, or a sign and a number, begins what was read, and nothing is added
+    to it.
+    """
+    signed = parser.tokens[0].pair in {("op", "+"), ("op", "-")}
+    begin = 1 if signed else 0
+    read = parser.tokens[begin + 1 : parser.position]
+    return parser.tokens[begin].kind == "num" and not any(map(_adds, read))
 
 
 def _adds(token: Token) -> bool:

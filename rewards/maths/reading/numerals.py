@@ -22,7 +22,9 @@ def exact_numeral(numeral: str) -> Node:
             raise TooBig(f"a number of more than {MAX_DIGITS} digits")
         return Node("num", (), int(numeral))
     mantissa, _, exponent = numeral.lower().partition("e")
-    if len(mantissa) > MAX_DIGITS or abs(int(exponent[:8] or 0)) > MAX_EXPONENT:
+    # Without its leading zeros, so that no length of them hides a large exponent.
+    power = exponent.lstrip("+-").lstrip("0")
+    if len(mantissa) > MAX_DIGITS or int(power[:8] or 0) > MAX_EXPONENT:
         raise TooBig(f"a number beyond {MAX_DIGITS} digits or ten to the {MAX_EXPONENT}")
     value = Fraction(numeral)
     if exponent:

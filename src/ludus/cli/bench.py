@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
+import os
 import re
 import time
 from collections import Counter
@@ -149,10 +150,15 @@ def refuse_unusable(file: Path) -> None:
     """Refuse a file for the rows before anything is measured.
 
     Raises:
-        ConfigError: the file's folder is missing, or its name is that of the picture.
+        ConfigError: the file's folder is missing, the file cannot be written, or its name is that
+            of the picture.
     """
     if not file.parent.is_dir():
         raise ConfigError(f"cannot write {str(file)!r}: {str(file.parent)!r} is no folder")
+    if file.is_dir():
+        raise ConfigError(f"cannot write {str(file)!r}: it is a folder; name a file in it")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ConfigError(f"cannot write {str(file)!r}: permission denied")
     if file.suffix == ".png":
         raise ConfigError(
             f"--out {str(file)!r} is where the picture goes; name a file for the rows, such as "
@@ -303,7 +309,9 @@ def write(rows: Sequence[BenchRow], file: Path) -> None:
         else:
             print("no picture: matplotlib is not installed")
     except OSError as error:
-        raise ConfigError(f"cannot write {str(error.filename)!r}: {error.strerror}") from None
+        # A full disk is found at a write, whose error names no file.
+        place = error.filename or str(file)
+        raise ConfigError(f"cannot write {place!r}: {error.strerror}") from None
 
 
 def draw(rows: Sequence[BenchRow], file: Path) -> None:

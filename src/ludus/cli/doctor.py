@@ -82,8 +82,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         console = Console(highlight=False)
         for topic in dict.fromkeys(each.topic for each in abilities):
-            table = Table("", "", "", "", title=topic, title_justify="left", box=None)
-            table.show_header = False
+            table = Table(title=topic, title_justify="left", box=None, show_header=False)
+            for _ in range(4):
+                table.add_column(overflow="fold")  # a long name goes on below, and none is cut
             for each in abilities:
                 if each.topic == topic:
                     mark = Text(each.state, STYLES[each.state])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 import httpx
 import tyro
@@ -91,8 +93,25 @@ def main(arguments: Sequence[str]) -> int:
     )
     if not options.model:
         raise ConfigError("--model is missing: a folder, a run, a .gguf file, smollm2 or tiny")
+    refuse_unusable(options)
     refuse_open_door(options.host, operator_key(options.key))  # before a model is loaded
     return asyncio.run(serve(options))
+
+
+def refuse_unusable(options: GatewayOptions) -> None:
+    """Refuse numbers that no policy or port can have.
+
+    Raises:
+        ConfigError: the message names the option.
+    """
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"--port {options.port}: ports are 0 to 65535, and 0 takes a free one")
+    if options.max_tokens < 1:
+        raise ConfigError(f"--max-tokens must be at least 1, got {options.max_tokens}")
+    if not 0 <= options.temperature < math.inf:
+        raise ConfigError(f"--temperature must be 0 or a number above, got {options.temperature}")
+    if not options.lease_s > 0:
+        raise ConfigError(f"--lease-s must be more than 0, got {options.lease_s}")
 
 
 def operator_key(key: Secret) -> str:
@@ -113,11 +132,13 @@ def look(arguments: Sequence[str]) -> int:
     )
     if not operator_key(options.key):
         raise ConfigError("--key is missing: the operator's key, which the gateway printed")
-    address = f"{options.url.rstrip('/')}/rollouts/{options.rollout}"
+    if not operator_key(options.key).isascii():
+        raise ConfigError("--key holds characters that no key of a gateway has")
+    address = f"{options.url.rstrip('/')}/rollouts/{quote(options.rollout, safe='')}"
     headers = {"Authorization": f"Bearer {operator_key(options.key)}"}
     try:
         reply = httpx.get(address, headers=headers, timeout=30)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(f"--url {options.url}: no gateway answers there ({error})") from None
     refusal = ""
     try:

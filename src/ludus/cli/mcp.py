@@ -62,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             example="ludus mcp ludus/arithmetic-v0",
         ),
     )
+    refuse_unheard(options)
     token = options.token.reveal() or os.environ.get("LUDUS_TOKEN", "")
     if options.http and not is_loopback(options.host) and not token:
         raise ConfigError(
@@ -80,6 +81,21 @@ def main(arguments: Sequence[str]) -> int:
     env = McpEnv(named(options.env, ""), limits=limits)
     asyncio.run(_serve(env, options))
     return 0
+
+
+def refuse_unheard(options: McpOptions) -> None:
+    """Refuse an address or a token for a server that speaks over stdio.
+
+    Raises:
+        ConfigError: the message names the options.
+    """
+    address = {"--host": options.host != McpOptions.host, "--port": options.port != DEFAULT_PORT}
+    unheard = [name for name, given in {**address, "--token": bool(options.token)}.items() if given]
+    if unheard and not options.http:
+        raise ConfigError(
+            f"{' and '.join(unheard)} would change nothing over stdio; add --http, or leave "
+            f"{'them' if unheard[1:] else 'it'} out"
+        )
 
 
 async def _serve(env: McpEnv, options: McpOptions) -> None:

@@ -153,7 +153,7 @@ class FrameWriter:
 
 
 class Line:
-    """Frames on a blocking socket, written and read by one thread at a time.
+    """Frames on a blocking socket, written by any thread and read by one at a time.
 
     Args:
         sock: the connected socket.
@@ -167,6 +167,7 @@ class Line:
         """Descriptors that came along with frames and were not taken yet."""
         self._max_descriptors = max_descriptors
         self._numbers = itertools.count(1)
+        self._sending = threading.Lock()
         self._received: deque[Frame] = deque()
         self._ends: list[BaseException | None] = []
         self._reader = FrameReader(max_body, self._received.append, self._ends.append)
@@ -213,13 +214,15 @@ class Line:
         """
         number = call or next(self._numbers)
         frame = pack(number, tag, 0, body)
-        self.sock.settimeout(None if deadline is None else max(1e-3, deadline - time.monotonic()))
-        if descriptors:
-            # Descriptors travel with at least one byte. They are sent with exactly one, since
-            # `send_fds` may send a part of a longer body and leaves the rest to its caller.
-            socket.send_fds(self.sock, [frame[:1]], list(descriptors))
-            frame = frame[1:]
-        self.sock.sendall(frame)
+        with self._sending:  # a long frame goes out in parts, between which none may come
+            left_s = None if deadline is None else max(1e-3, deadline - time.monotonic())
+            self.sock.settimeout(left_s)
+            if descriptors:
+                # Descriptors travel with at least one byte. They are sent with exactly one, since
+                # `send_fds` may send a part of a longer body and leaves the rest to its caller.
+                socket.send_fds(self.sock, [frame[:1]], list(descriptors))
+                frame = frame[1:]
+            self.sock.sendall(frame)
         return number
 
     def receive(self, *, deadline: float | None = None) -> Frame:

@@ -207,7 +207,11 @@ class ClientStream:
             await socket.close()
 
     async def _converse(self, socket: aiohttp.ClientWebSocketResponse) -> Exception:
-        hello = await socket.receive(HANDSHAKE_S)
+        try:
+            hello = await socket.receive(HANDSHAKE_S)
+        except TimeoutError:  # a proxy took the upgrade, and passes nothing on
+            self._losses += 1
+            return self._use_http(math.inf if self._losses > MAX_SILENT_LOSSES else PAUSE_S)
         if hello.type is aiohttp.WSMsgType.TEXT:
             said = decode(hello.data.encode(), Hello, Format.JSON)
             self._max_bytes, self._takes_traces = said.max_bytes, said.takes_traces

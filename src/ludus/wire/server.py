@@ -23,6 +23,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from typing import Self
 
@@ -247,8 +248,9 @@ class HttpServer:
             self._streams = streams
             await self._open(listener)
         except BaseException:
-            await self.stop()
-            listener.close()
+            # A service that did not start may have nothing that it could stop.
+            with closing(listener), suppress(Exception):
+                await self.stop()
             raise
         self._lag = asyncio.create_task(self._measure_lag(), name="ludus-lag")
 
@@ -305,6 +307,9 @@ class HttpServer:
         """Begin nothing new, wait for what has begun (see `drain_s`), and release everything.
 
         A second call is harmless.
+
+        Raises:
+            Exception: a service could not stop; everything else is released all the same.
         """
         self._draining = True
         streams = self._streams
@@ -328,8 +333,12 @@ class HttpServer:
         await end_task(self._lag)
         if streams is not None:
             await streams.close()
+        failures: list[Exception] = []
         for service in self.services:
-            await service.stop()
+            try:
+                await service.stop()
+            except Exception as error:
+                failures.append(error)
         # Until here new requests were accepted and answered with the reason why they are refused.
         if self._listening is not None:
             self._listening.close()
@@ -341,6 +350,8 @@ class HttpServer:
             await asyncio.to_thread(self._access_log.close)
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.close)
+        if failures:
+            raise failures[0]
 
     def reload(self) -> None:
         """Read tokens and certificate anew (with a mistake, the old stays); reopen the log."""
@@ -385,6 +396,10 @@ class HttpServer:
     async def _at_endpoint(self, endpoint: Endpoint, request: web.Request) -> web.StreamResponse:
         """Check a request as any other, read the body, and let the endpoint answer."""
         held = Held(self._bytes)
+        # A GET may be a WebSocket or a stream of events, which lasts as long as its client: none is
+        # in flight as a call is, and none holds up the end of the server.
+        counted = request.method != "GET"
+        self._requests += counted
         try:
             held.belongs_to(self._admit(request))
             if await self._chaos.before(self._struck):
@@ -400,6 +415,7 @@ class HttpServer:
             return self._replies.failure(error, Format.JSON)
         finally:
             held.release()
+            self._requests -= counted
 
     async def _answer(
         self, route: Route, request: web.Request, plain: Path | None = None
@@ -588,11 +604,19 @@ class BackgroundServer:
             raise self._failure
         return self.server.url
 
-    def __exit__(self, *_: object) -> None:
-        """Stop the server, and wait at most a minute for the thread to end."""
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Stop the server, and wait at most a minute for the thread to end.
+
+        Raises:
+            BaseException: whatever ended the server early or its stop raised, where the block
+                raised nothing.
+        """
         if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(THREAD_STOP_TIMEOUT_S)
+        if self._failure is not None and kind is None:
+            raise self._failure
 
     def _run(self) -> None:
         try:

@@ -54,6 +54,7 @@ def tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
+OLD_CALL = {"role": "assistant", "function_call": {"name": "add", "arguments": "{}"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
@@ -72,6 +73,10 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
             "an image without a URL or data",
         ),
         ({"messages": [USER], "stop": {}}, "stop = {}"),
+        ({"messages": [USER], "stream": "false"}, "stream = 'false': give true or false"),
+        ({"messages": [USER], "stream_options": {"include_usage": 1}}, "include_usage = 1"),
+        ({"messages": [USER], "parallel_tool_calls": "no"}, "parallel_tool_calls = 'no'"),
+        ({"messages": [USER, OLD_CALL]}, "send tool_calls"),
         ({"messages": [USER], "stop": [1]}, "stop = [1]"),
         ({"messages": [{"role": "judge", "content": ""}]}, "'judge'"),
         ({"messages": [USER, {"role": "tool", "tool_call_id": "c9", "content": "3"}]}, "'c9'"),

@@ -65,6 +65,12 @@ def test_what_cannot_be_loaded_is_one_line(
         told = capsys.readouterr()
         assert "cannot write" in told.err
         assert not told.out  # before anything is measured
+        assert main(["bench", url, *quick[:-1], str(tmp_path)]) == 2
+        told = capsys.readouterr()
+        assert "it is a folder" in told.err
+        assert not told.out
+        assert main(["bench", url, *quick[:-1], "/dev/full"]) == 2
+        assert "cannot write '/dev/full': No space left" in capsys.readouterr().err
         picture = str(tmp_path / "bench.png")
         assert main(["bench", url, *quick[:-1], picture]) == 2
         assert "bench.json" in capsys.readouterr().err

@@ -190,7 +190,14 @@ def test_an_agent_needs_a_model_to_call(capsys: pytest.CaptureFixture[str]) -> N
     [
         ((), "--model is missing"),
         (("--model", "tiny", "--host", "0.0.0.0"), "without a key"),
+        (("--model", "tiny", "--port", "99999"), "ports are 0 to 65535"),
+        (("--model", "tiny", "--max-tokens", "0"), "--max-tokens must be at least 1"),
+        (("--model", "tiny", "--temperature", "nan"), "--temperature must be"),
+        (("--model", "tiny", "--lease-s", "nan"), "--lease-s must be more than 0"),
         (("inspect", "ro_1", "--url", "http://127.0.0.1:9"), "--key is missing"),
+        (("inspect", "ro_1", "--url", "http://[::1", "--key", "k"), "no gateway answers"),
+        (("inspect", "ro\n1", "--url", "http://127.0.0.1:9", "--key", "k"), "no gateway answers"),
+        (("inspect", "ro_1", "--key", "k\u00e9y"), "--key holds characters"),
         (("inspect", "ro_1", "--url", "http://127.0.0.1:9", "--key", "k"), "no gateway answers"),
     ],
 )

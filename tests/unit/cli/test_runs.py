@@ -99,7 +99,7 @@ def test_eval_refuses_a_model_that_would_not_play() -> None:
 
 
 def test_the_doctor_says_what_is_lacking_and_how_to_get_it(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main(["doctor", "--json"])
     lines = json.loads(capsys.readouterr().out)
@@ -107,6 +107,14 @@ def test_the_doctor_says_what_is_lacking_and_how_to_get_it(
     lacking = [line for line in lines if line["state"] == "no" and line["topic"] != "machine"]
     assert lacking
     assert all(line["remedy"] for line in lacking)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["doctor"])
+    told = "".join(capsys.readouterr().out.split())  # a long word goes on in the line below
+    assert "…" not in told
+    for line in lines:
+        first, *_ = line["fact"].removeprefix("lacks ").split()
+        assert line["name"].replace(" ", "") in told
+        assert first in told or len(first) > 30
 
 
 @pytest.mark.slow

@@ -339,3 +339,31 @@ async def test_a_fork_that_is_not_made_leaves_no_session_open(ending: str) -> No
         assert made == {}
     assert sorted(map(id, closed)) == sorted(map(id, opened[1:]))
     await parent.close()
+
+
+class OnTheLoop(Mixed):
+    """The same, where nothing of it blocks the event loop."""
+
+    never_blocks = True
+
+    @tool
+    def where(self) -> str:
+        """Which thread a plain tool runs on."""
+        return str(threading.get_ident())
+
+
+async def test_a_shorter_limit_holds_for_the_next_step_whatever_goes_on() -> None:
+    served = ServedEnv(ENV, factory=OnTheLoop)
+    service = EnvService([served], limits=SessionLimits(step_timeout_s=600))
+    async with HttpServer([service]) as server, ludus.connect(server.url) as client:
+        earlier, later = client.make_async(ENV), client.make_async(ENV)
+        await earlier.reset(seed=0)
+        await later.reset(seed=1)
+        going_on = asyncio.create_task(earlier.step("slow"))
+        await asyncio.sleep(0.1)
+        service.limit(SessionLimits(step_timeout_s=0.2))
+        async with asyncio.timeout(5):
+            with pytest.raises(RequestTimeout, match=r"did not answer within 0\.2 s"):
+                await later.step("slow")
+        assert not going_on.done()
+        going_on.cancel()

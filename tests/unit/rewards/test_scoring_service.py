@@ -157,3 +157,39 @@ async def test_a_batch_holds_verdicts_given_at_once_awaited_late_and_failed() ->
             Status.OK, Status.OK, Status.ERROR, Status.UNAVAILABLE, Status.UNAVAILABLE, Status.OK,
         ]  # fmt: skip
         assert [verdict.reward for verdict in verdicts] == [1.0, 1.0, None, None, None, 1.0]
+
+
+async def test_whoever_goes_at_once_takes_no_place_of_the_queue_along() -> None:
+    ended: list[str] = []
+
+    class Light(Judge):
+        never_blocks = True
+
+        async def score(self, sample: Sample) -> Any:
+            try:
+                return await super().score(sample)
+            finally:
+                ended.append(sample.text)
+
+    service = ScoreService(verifiers={"judge": Light()}, max_queue=1)
+    async with HttpServer([service]):
+        for wait_s in (0, 0, 0.05):  # at first in the turn in which it was asked
+            begun = service.begin(Score(verifier="judge", sample=Sample(response="slow")))
+            assert isinstance(begun, asyncio.Future)
+            if wait_s:
+                await asyncio.sleep(wait_s)
+            begun.cancel()
+            await asyncio.sleep(0.05)
+        assert service.load().queue_depth == 0
+        assert ended == ["slow"] * 3  # nobody waits for them, and they go on no more
+
+
+async def test_a_group_that_never_fits_the_queue_is_no_overload() -> None:
+    service = ScoreService(verifiers={"longest": Longest()}, max_queue=2)
+    async with HttpServer([service]) as server, ludus.connect(server.url) as client:
+        longest = client.group_verifier("longest")
+        first, second, third = (Sample(response="a" * size) for size in (1, 2, 3))
+        assert [one.reward for one in await longest.score_group([first, second])] == [0.0, 1.0]
+        verdicts = await longest.score_group([first, second, third])
+        assert {verdict.retryable for verdict in verdicts} == {False}
+        assert "a group of 3 answers never fits 2 places" in verdicts[0].detail

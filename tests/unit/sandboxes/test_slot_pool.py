@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from ludus.sandboxes.guest.run.plan import JailPlan
 from ludus.sandboxes.guest.run.request import Request
 from ludus.sandboxes.local.control_groups import ControlGroup
 from ludus.sandboxes.local.process_tree import TreeUsage
@@ -106,3 +109,19 @@ async def test_slots_end_though_nobody_waits_for_it_any_more() -> None:
     async with asyncio.timeout(5):
         await pool.close()
     assert slot.has_ended
+
+
+async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none() -> None:
+    opened = Path("/proc/self/fd")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(opened.iterdir()))
+    try:
+        for room in range(1, 6):  # for one line, for both, for what a new process needs
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, before[1]))
+            slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
+            with pytest.raises(SlotLost, match="Too many open files"):
+                await slot.start()
+            await slot.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(list(opened.iterdir())) == used

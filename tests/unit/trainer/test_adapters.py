@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ludus.trainer.engines.local import LocalEngine
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.models.adapters import (
     add_adapter,
+    base_of,
     load_adapter,
     merge_saved_adapter,
     merged_tensors,
@@ -203,6 +205,31 @@ def test_an_adapter_that_would_be_scaled_otherwise_is_refused(tmp_path: Path) ->
     )
     with pytest.raises(ConfigError, match="alpha_pattern"):
         merge_saved_adapter(plain(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("", "truncated"),  # as a full disk leaves it
+        ("[]", "Expected `object`"),
+        ('{"r": 0, "lora_alpha": 1, "target_modules": []}', "at `$.r`"),
+        ('{"r": 2, "lora_alpha": null, "target_modules": []}', "lora_alpha"),
+    ],
+)
+def test_settings_of_an_adapter_that_cannot_be_read_are_refused_by_their_file(
+    written: str, told: str, tmp_path: Path
+) -> None:
+    model, _ = trained()
+    save_adapter(model, tmp_path)
+    (tmp_path / "adapter_config.json").write_text(written)
+    named = rf"adapter_config\.json' says nothing of an adapter: .*{re.escape(told)}"
+    for read in (
+        lambda: base_of(tmp_path),
+        lambda: merge_saved_adapter(plain(), tmp_path),
+        lambda: add_adapter(plain(), LoraConfig(rank=RANK, adapter=str(tmp_path))),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            read()
 
 
 def test_the_alpha_that_a_refusal_asks_for_is_taken(tmp_path: Path) -> None:

@@ -205,6 +205,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
         ({"env": "ludus/arithmetic-v0", "data": "a.jsonl"}, "learns from one of them"),
         ({"epochs": 1.0}, "a setting of --data"),
         ({"min_reward": 1.0}, "a setting of --data"),
+        ({"data": "run", "min_reward": float("nan")}, "min_reward must be finite"),
         ({"data": "a.jsonl", "held_out": 1.0}, "held_out is a share"),
     ):
         with pytest.raises(ConfigError, match=why):

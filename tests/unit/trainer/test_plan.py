@@ -145,11 +145,15 @@ def test_a_size_is_that_of_the_model_itself(model: Path, tmp_path: Path) -> None
 
 
 def test_lora_trains_its_matrices_alone(model: Path, tmp_path: Path) -> None:
-    trainer = TrainerConfig(lora=LoraConfig(rank=2, targets="q_proj"))
-    settings = config(model, tmp_path, trainer=trainer)
-    size = ModelSize.of(outline_model(model), settings)
+    def adapted(targets: str) -> tuple[Any, ModelSize]:
+        trainer = TrainerConfig(lora=LoraConfig(rank=2, targets=targets))
+        settings = config(model, tmp_path, trainer=trainer)
+        return settings, ModelSize.of(outline_model(model), settings)
+
+    settings, size = adapted("q_proj")
     assert size.trained == 2 * (16 + 16)  # one layer, 16 in and 16 out
     assert checkpoint_bytes(settings, size) == 4 * size.total + 8 * 64
+    assert adapted("q_proj, o_proj")[1] == adapted("q_proj,o_proj")[1]  # as the learner reads it
 
 
 @pytest.mark.parametrize(

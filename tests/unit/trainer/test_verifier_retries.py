@@ -178,3 +178,26 @@ async def test_a_plain_verifiers_time_begins_when_a_thread_is_free_for_it() -> N
         scorer = EpisodeScorer(verifiers)
         await asyncio.gather(*(scorer.score(one, left_s=2.0) for one in made))
     assert [one.trajectories[0].verdict.reward for one in made] == [2.0] * 500
+
+
+async def test_a_plain_comparison_of_a_group_leaves_the_loop_free_beside_an_async_score() -> None:
+    class Compares(Says):
+        def score_group(self, samples: Sequence[Sample]) -> list[Verdict]:
+            time.sleep(0.5)
+            return [FINE for _ in samples]
+
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    ticking = asyncio.create_task(tick())
+    scorer = EpisodeScorer([WeightedVerifier("compares", Compares(FINE), 1.0)])
+    await scorer.score_group([episode(), episode()])
+    await asyncio.sleep(0.05)
+    ticking.cancel()
+    assert longest < 0.4

@@ -1,6 +1,7 @@
 """A stream whose connection is dead without a sign: the next operation opens another at once."""
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from ludus.errors import RequestTimeout
+from ludus.wire import carrier
 from ludus.wire.carrier import ClientStream
 from ludus.wire.client import AsyncTransport, Client
 from ludus.wire.codec import PATH, Hello
@@ -98,6 +100,40 @@ async def test_many_callers_and_a_lone_one_take_turns_on_a_stream() -> None:
         await asyncio.gather(*(ask_in_a_row(first, 1 + first % 40) for first in range(80)))
         await ask_in_a_row(0, 50)
     finally:
+        await stream.close()
+        await transport.close()
+        await runner.cleanup()
+
+
+async def test_a_proxy_that_takes_streams_and_passes_nothing_on_leaves_plain_http(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(carrier, "HANDSHAKE_S", 0.1)
+    monkeypatch.setattr(carrier, "PAUSE_S", 0.0)
+    ended = asyncio.Event()
+
+    async def silent(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await ended.wait()
+        return socket
+
+    application = web.Application()
+    application.router.add_get(PATH, silent)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    transport = AsyncTransport()
+    stream = ClientStream(Client(f"http://{host}:{port}", transport), transport)
+    try:
+        for _ in range(carrier.MAX_SILENT_LOSSES + 1):
+            assert stream.http_until < math.inf
+            with pytest.raises(carrier.UseHttp):
+                await stream.submit(Double(1), int, 30.0)
+        assert stream.http_until == math.inf
+    finally:
+        ended.set()
         await stream.close()
         await transport.close()
         await runner.cleanup()

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import importlib
 import random
-import re
 import warnings
 from dataclasses import fields
 from importlib import metadata
@@ -21,7 +20,7 @@ from ..reading import guard_parsers, guarded
 
 KEPT = 16
 """Puzzles that are kept as they were drawn."""
-_ANSWER = re.compile(r"<answer>\s?(.*?)\s?</answer>", re.DOTALL)
+_OPENED, _CLOSED = "<answer>", "</answer>"
 SYSTEM_PROMPT = "Solve the problem. Keep to the form of answer that the problem asks for."
 ANSWER_FORMAT = "Give the final answer, and nothing else, between <answer> and </answer>."
 
@@ -153,5 +152,9 @@ def answer_in(text: str) -> str:
     >>> answer_in("so <answer> 7 </answer>"), answer_in("7")
     ('7', '7')
     """
-    answers = _ANSWER.findall(text)
-    return answers[-1].strip() if answers else text
+    # Not by a pattern, which would look for the end of the text again at each tag left open.
+    answer, start = text, text.find(_OPENED)
+    while start >= 0 and (end := text.find(_CLOSED, start)) >= 0:
+        answer = text[start + len(_OPENED) : end].strip()
+        start = text.find(_OPENED, end)
+    return answer

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ludus.envs.outside.inside.adapters.for_reasoning_gym import answer_in
 from ludus.envs.outside.inside.reading import NotPlain, check_expression, guarded, read_plain
 
 
@@ -66,3 +68,12 @@ def test_a_literal_is_read_without_names() -> None:
     assert read_plain("2**3 ^ 1") == 9
     with pytest.raises(NotPlain):
         read_plain("[open]")
+
+
+def test_tags_that_are_left_open_cost_no_more_than_the_text_is_long() -> None:
+    assert answer_in("<answer>1</answer> or <answer>\n 2 </answer> <answer>") == "2"
+    assert answer_in("<answer><answer>7</answer></answer>") == "<answer>7"
+    opened = "<answer>" * 100_000
+    started = time.process_time()
+    assert answer_in(opened) == opened
+    assert time.process_time() - started < 2  # tried at each tag, it would be minutes

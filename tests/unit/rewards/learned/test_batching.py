@@ -187,3 +187,24 @@ async def test_a_batch_that_hangs_is_ended_and_the_next_is_served() -> None:
         hanging = await verifier.score(Sample(response="hang"))
         assert hanging.status is Status.UNAVAILABLE
         assert (await verifier.score(Sample(response="four"))).reward == 4.0
+
+
+async def test_after_the_close_every_caller_is_told_at_once() -> None:
+    batcher = MicroBatcher(Doubling(), max_batch=2)
+    assert await batcher.submit(1) == 2
+    await batcher.close()
+    async with asyncio.timeout(60):
+        late = await asyncio.gather(*map(batcher.submit, range(5)), return_exceptions=True)
+    assert [type(one) for one in late] == [RewardUnavailable] * 5
+
+
+async def test_work_that_calls_exit_ends_its_item_alone() -> None:
+    def run(items: Sequence[int]) -> list[int]:
+        if 3 in items:
+            raise SystemExit(1)
+        return list(items)
+
+    batcher = MicroBatcher(run, max_batch=4, max_wait_s=0.05)
+    results = await asyncio.gather(*map(batcher.submit, [1, 3, 5]), return_exceptions=True)
+    assert (results[0], results[2]) == (1, 5)
+    assert str(results[1]) == "a batch called exit: 1"

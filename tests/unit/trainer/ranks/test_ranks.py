@@ -21,6 +21,7 @@ import torch
 
 from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
+from ludus.isolation.frames import Line
 from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig, VLLMConfig
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.models.loading import load_tokenizer
@@ -426,3 +427,59 @@ def test_models_that_are_served_on_ranks_are_those_of_one_process(
     assert found.pop("moved") > 1e-3
     for name, difference in found.items():
         assert difference <= 1e-6, name
+
+
+def test_frames_of_two_threads_on_one_line_stay_whole() -> None:
+    """The thread that waits for a rank's end tells the others while rank 0 gives an order."""
+    here, there = socket.socketpair()
+    writer, reader = Line(here, 1 << 21), Line(there, 1 << 21)
+    with here, there:
+        bodies = [bytes([number]) * (1 << 20) for number in range(2)]
+
+        def send(body: bytes) -> None:
+            for _ in range(10):
+                writer.send(1, body)
+
+        threads = [threading.Thread(target=send, args=(body,)) for body in bodies]
+        for thread in threads:
+            thread.start()
+        got = [reader.receive(deadline=time.monotonic() + 60).body for _ in range(20)]
+        for thread in threads:
+            thread.join()
+    assert sorted(got) == sorted(bodies * 10)
+
+
+STUCK = """
+import socket, threading, time
+from ludus.isolation.frames import Line
+from ludus.trainer.ranks import control
+from ludus.trainer.ranks.control import Lead, Order, RankHello, RankMember
+control.END_S = 0.5
+members = [RankMember(rank, "box", 100 + rank) for rank in range(3)]
+lead = Lead(members, "127.0.0.1")
+waiting = threading.Thread(target=lead.accept)
+waiting.start()
+ranks = [socket.create_connection((lead.address.host, lead.address.port)) for _ in members[1:]]
+for member, rank in zip(members[1:], ranks):
+    control._send(Line(rank, 1 << 20), RankHello(member, lead.address.token))
+waiting.join()
+def give_orders():
+    while True:
+        lead.send(Order("piece", {"text": "x" * 500_000}))
+threading.Thread(target=give_orders, daemon=True).start()
+def read():
+    while ranks[0].recv(1 << 20):
+        pass
+threading.Thread(target=read, daemon=True).start()
+time.sleep(1)  # rank 2 reads nothing, and its line is full
+ranks[0].shutdown(socket.SHUT_RDWR)
+time.sleep(60)
+"""
+
+
+def test_a_rank_that_reads_nothing_does_not_keep_this_one_from_its_end() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert ended.returncode == 1
+    assert "rank 1 (host box, pid 101) died" in ended.stderr
