@@ -459,7 +459,7 @@ _STRESSED = (
     ("Wie alt ist Anna?", "Anna ist {} Jahre alt."), ("Quel âge a Luc ?", "Luc a {} ans."),
     ("¿Cuántos años tiene Eva?", "Eva tiene {} años."),
     ("How much does he pay?", "Tom pays {} dollars."),
-    ("How many pages does Tim read?", "Tim reads {} pages in total."),
+    ("How many pages does Tim get?", "Tim gets {} pages in total."),
     ("Сколько лет Ане?", "Ане {} лет."),
     ("Quanti anni ha Ugo?", "Ugo ha {} anni."),
 )  # fmt: skip
@@ -545,9 +545,113 @@ def commas(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("decimal commas, other", problem, value.replace(".", ""), text, False)
 
 
+_DENOMINATORS = {
+    # language: (words of one part, words of several parts, sentences)
+    "German": ("Drittel Viertel Fünftel Sechstel Siebtel Achtel Neuntel Zehntel", "",
+               "Die Wahrscheinlichkeit ist #.|Also beträgt die Wahrscheinlichkeit #.|Antwort: #"),
+    "French": ("tiers quart cinquième sixième septième huitième neuvième dixième",
+               "tiers quarts cinquièmes sixièmes septièmes huitièmes neuvièmes dixièmes",
+               "La probabilité est #.|La probabilité est de #.|Réponse : #"),
+    "Spanish": ("tercio cuarto quinto sexto séptimo octavo noveno décimo",
+                "tercios cuartos quintos sextos séptimos octavos novenos décimos",
+                "La probabilidad es #.|La probabilidad es de #.|Respuesta: #"),
+    "Portuguese": ("terço quarto quinto sexto sétimo oitavo nono décimo",
+                   "terços quartos quintos sextos sétimos oitavos nonos décimos",
+                   "A probabilidade é #.|A probabilidade é de #.|Resposta: #"),
+    "Italian": ("terzo quarto quinto sesto settimo ottavo nono decimo",
+                "terzi quarti quinti sesti settimi ottavi noni decimi",
+                "La probabilità è #.|La probabilità è di #.|Risposta: #"),
+}  # fmt: skip
+_ONE_OF = {"German": "ein", "French": "un", "Spanish": "un", "Portuguese": "um", "Italian": "un"}
+
+
+def foreign_parts(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a fraction in the words of a language."""
+    for _ in range(count):
+        language = rng.choice([*_DENOMINATORS])
+        single, several, sentences = _DENOMINATORS[language]
+        part, whole = sorted(rng.sample(range(1, 10), 2))
+        whole += 1 if whole < 3 else 0
+        one = part == 1
+        nouns = (single if one else several or single).split()
+        said = f"{_ONE_OF[language] if one else worded(part, language)} {nouns[whole - 3]}"
+        text = f"Fälle: 3.\n\n{rng.choice(sentences.split('|')).replace('#', said)}"
+        yield Row("parts in words", "", f"\\frac{{{part}}}{{{whole}}}", text, True)
+        yield Row("parts in words, other", "", str(part), text, False)
+        yield Row("parts in words, other", "", f"\\frac{{{part}}}{{{whole + 1}}}", text, False)
+
+
+_CHANCES = ("So it is a {0}-in-{1} chance.", "The chance is {0} in {1}.", "That's {0} out of {1}.",
+            "So the probability is {0} out of {1}.", "{0} out of {1}.",
+            "This happens {0} in {1} times.",
+            "That is a {0} in {1} chance.", "There is a {0}-in-{1} chance.")  # fmt: skip
+
+
+def chances(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield a probability as so many out of so many, in digits or in words."""
+    problem = "What is the probability of a six?"
+    for _ in range(count):
+        part, whole = sorted(rng.sample(range(1, 60), 2))
+        said = (
+            [part, whole] if rng.random() < 0.5 else [worded(n, "English") for n in (part, whole)]
+        )
+        text = f"We count.\n\n{rng.choice(_CHANCES).format(*said)}"
+        text = text[:11] + text[11:].capitalize()
+        yield Row("chances", problem, f"\\frac{{{part}}}{{{whole}}}", text, True)
+        yield Row("chances, other", problem, str(whole), text, False)
+        yield Row("chances, other", problem, f"\\frac{{{part}}}{{{whole + 1}}}", text, False)
+
+
+_BOUNDS = (
+    ("smaller than", "<"), ("less than", "<"), ("greater than", ">"), ("larger than", ">"),
+    ("at least", "\\ge"), ("at most", "\\le"), ("greater than or equal to", "\\ge"),
+    ("bigger than", ">"), ("less than or equal to", "\\le"), ("no more than", "\\le"),
+    ("no less than", "\\ge"), ("above", ">"), ("below", "<"),
+)  # fmt: skip
+_BOUNDED = (
+    "So all numbers {} are solutions.", "The solutions are all numbers {}.", "Answer: all x {}",
+    "So the inequality holds for all real numbers {}.", "All real numbers {}.", "Answer: x is {}.",
+    "So x must be {}.", "Every x {} works.", "The solution set is all real x {}.", "x is {}.",
+    "The answer is all real numbers {}.", "Hence x has to be {}.",
+)  # fmt: skip
+
+
+def bounds_in_words(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield an inequality in words; the same bound turned round is another."""
+    for _ in range(count):
+        (said, sign), value = rng.choice(_BOUNDS), rng.randrange(-9, 10)
+        written = rng.choice(["-{}", "−{}"]).format(-value) if value < 0 else str(value)
+        text = f"−2x > 8.\n\n{rng.choice(_BOUNDED).format(f'{said} {written}')}"
+        turned = {"<": ">", ">": "<", "\\ge": "\\le", "\\le": "\\ge"}[sign]
+        problem = "Solve the inequality."
+        yield Row("bounds in words", problem, f"x {sign} {value}", text, True)
+        yield Row("bounds in words, other", problem, f"x {turned} {value}", text, False)
+        yield Row("bounds in words, other", problem, f"x {sign} {value + 1}", text, False)
+
+
+_NO_LIMIT = (
+    "The one-sided limits disagree, hence there is no limit at {}.", "So there is no limit.",
+    "Therefore the limit at {} does not exist.", "So the limit doesn't exist.",
+    "Hence the limit as x approaches {} does not exist.", "Thus $f$ has no limit at {}.",
+    "So the two-sided limit does not exist at x = {}.",
+)  # fmt: skip
+_LIMIT = ("So the limit at {} exists.", "There is no doubt that the limit at {} exists.",
+          "If so, there is no limit at {}.",
+          "It is not true that there is no limit at {}.")  # fmt: skip
+
+
+def missing_limits(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield sentences that a limit does not exist, and such that do not say so."""
+    for _ in range(count // 2):
+        for shapes, paid in ((_NO_LIMIT, True), (_LIMIT, False)):
+            text = f"From the left −1.\n\n{rng.choice(shapes).format(rng.randrange(9))}"
+            yield Row("missing limits", "Find the limit.", "does not exist", text, paid)
+
+
 DRAWS = (
     again, rounded, repeated, verdicts, verdicts_left_open, exact_chains, named_sets,
     lines_with_remarks, lines_taken_back, blocks_behind_text, coordinates, days, arrows,
     parts_in_words, evaluated, stressed_sentences, regions, last_steps, commas,
+    foreign_parts, chances, bounds_in_words, missing_limits,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..reading.dates import DATE, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
-from ..reading.vocabulary import words
+from ..reading.vocabulary import UNITS_OF_NUMBER, words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
@@ -465,10 +465,10 @@ _CHANCE_ASKED = re.compile(
     r"|probabilità)\b"
 )
 _CHANCE = re.compile(
-    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance"
-    r"|probability)\s+is"
-    r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
-    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$"
+    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:(?:the|this|that)\s+(?:chance"
+    r"|probability)\s+is|(?:it|that|this|there)(?:['’]s| is| happens(?: in)?))\s+)?(?:an?\s+)?[*]*"
+    r"(?P<part>\d+|[a-z]+(?:-[a-z]+(?=[\s-]))?)[\s-]+(?:in|out of)[\s-]+"
+    r"(?P<whole>\d+|[a-z]+(?:-[a-z]+)?)[*]*(?:\s+(?:chance|times|cases))?[\s.!*]*$"
 )
 
 
@@ -497,10 +497,18 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
     chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
-    if chance is None or int(chance["part"]) > int(chance["whole"]):
+    counts = [_count_of(word) for word in chance.group("part", "whole")] if chance else []
+    if chance is None or None in counts or not 0 <= int(counts[0] or 0) <= int(counts[1] or 0):
         return None
-    value = f"{chance['part']}/{chance['whole']}"
-    return Named("", value, chance.start("part"), chance.end("whole"))
+    return Named("", f"{counts[0]}/{counts[1]}", chance.start("part"), chance.end("whole"))
+
+
+def _count_of(word: str) -> int | None:
+    """Return a number below a hundred in digits or in English words, or None."""
+    if word.isdigit():
+        return int(word)
+    parts = [UNITS_OF_NUMBER.get(part) for part in word.lower().split("-")]
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 _VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"

@@ -13,7 +13,7 @@ from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
 from .coordinates import coordinates
 from .expressions import last_expression
-from .phrases import MAY_BE, RETRACTION
+from .phrases import MAY_BE, NO_LIMIT, RETRACTION
 from .rows import assigned_apart, rows_of, table_row
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
@@ -540,6 +540,9 @@ def worded(body: str) -> Candidate | None:
     if word_match is None:
         if counted := _subject_count(body, start, end):
             return counted
+        if missing := NO_LIMIT.match(body, start, end):
+            place = missing.start("said"), end
+            return Candidate(CandidateKind.WORD, "does not exist", *place, start, end)
         word_match = (
             _nothing(body, start, end)
             or _CONCLUDED.search(body, start, end)

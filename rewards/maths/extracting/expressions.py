@@ -10,7 +10,7 @@ from ..reading.locales import MEASURE
 from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import Plain, closing_formula, states
+from .running import Plain, bound_in_words, closing_formula, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -79,7 +79,8 @@ def last_expression(
     if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
-    plain = closing_formula(body, start, end) or _equation(body, start, end)
+    plain = bound_in_words(body, start, end) or closing_formula(body, start, end)
+    plain = plain or _equation(body, start, end)
     if plain is not None and (
         number is None
         or (plain.start <= number[1] <= plain.end + 1 and plain.start <= number[0])

@@ -290,7 +290,7 @@ MAX_SMALL = 12
 """The largest number that a text may have in words without meaning a value."""
 _TOLD = re.compile(
     r"(?i)\b(?:is|are|was|were|equals|equal to|gives?|makes?|gets?|leaves?|has|have|ist|gleich"
-    r"|beträgt|vaut|est|égal à|es|igual a|é|è|uguale a"
+    r"|beträgt|vaut|est(?: de)?|égal à|es(?: de)?|igual a|é(?: de)?|è(?: di)?|uguale a"
     r"|равн[аоы]?|равен)\s(?:an? |only |just |exactly )?$"
 )
 _NUMERALS = re.compile(r"(?<![\w.])\d+(?:/\d+)?(?!\w)")
