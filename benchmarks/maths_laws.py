@@ -23,7 +23,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from maths_words import DRAWS
+from maths_endings import DRAWS as ENDINGS
+from maths_words import DRAWS as WORDS
 
 from ludus.rewards import Sample
 from ludus.rewards.maths import MathsVerifier
@@ -605,7 +606,7 @@ def main() -> None:
             *restatements(part),
             *options(rng, 200),
             *worked(rng, 200),
-            *(Case(*row) for draw in DRAWS for row in draw(rng, 200)),
+            *(Case(*row) for draw in (*WORDS, *ENDINGS) for row in draw(rng, 200)),
         ]
         for case in drawn:
             good = judged(verifier, case)

@@ -33,6 +33,7 @@ from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
 from .extracting.golds import unboxed
 from .extracting.remarks import answer_alone, stated
+from .extracting.verdicts import agrees, verdict
 from .proving.judge import Deep, Judge, NeedsPool
 from .reading.counting import in_digits
 from .reading.labels import truths, with_names, with_quantities
@@ -232,6 +233,8 @@ def _right_for(prompt: str, gold: str, answer: str) -> PairDecision | None:
         return PairDecision(True, "one of many", "another of the right answers")
     if _same_line(prompt, gold, answer):
         return PairDecision(True, "relation", "an equation of the same line")
+    if (said := verdict(answer)) and agrees(prompt, unboxed(gold), said):
+        return PairDecision(True, "verdict", f"the answer says {said!r}")
     if _counts_none(gold, answer) and question(prompt).counts:
         return PairDecision(True, "count", "none is a count of zero")
     if _by_name(prompt, gold, clean(answer)):

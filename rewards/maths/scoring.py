@@ -34,8 +34,10 @@ from .extracting.extraction import extract, thoughts_end
 from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
 from .extracting.pipelines import PIPELINES
 from .extracting.rows import parts_of
+from .extracting.sentence import closing_sentence
 from .extracting.stance import Stance
 from .extracting.surface import with_dollars
+from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
@@ -53,6 +55,8 @@ _OPEN = frozenset(
 """The rules of answers without a mark, of which the question may pick another value."""
 _LISTING = _OPEN | {CandidateKind.EMPHASIS}
 """The rules of answers that may be the last of several rows."""
+_SAID = _LISTING | {CandidateKind.ANNOUNCED}
+"""The rules of answers within sentences."""
 _VERDICT = re.compile(r"(?:(?:the|a) )?(?:correct|right|true)(?: one| answer| option)?")
 """An announcement of an option that words name: `The second option is correct`."""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
@@ -204,6 +208,17 @@ class MathsVerifier:
             value = in_words(prompt, response[offset:])
         return _moved(extraction, value.value, offset, value) if value else extraction
 
+    def _verdict(self, response: str, extraction: Extraction) -> Extraction:
+        """Return the extraction of the verdict that a response ends in, unless it takes another
+        one back with it; else as it was.
+        """
+        start, end = closing_sentence(response)
+        before = closing_sentence(response[:start])
+        said, earlier = verdict(response[start:end]), verdict(response[slice(*before)])
+        if not said or (earlier and earlier != said) or to_oneself(response[:start]):
+            return extraction
+        return Extraction(said, CandidateKind.WORD, start, end)
+
     def _listed(
         self, prompt: str, response: str, extraction: Extraction, golds: list[str]
     ) -> Extraction:
@@ -251,6 +266,9 @@ class MathsVerifier:
         if "\\(" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
+        open_ended = extraction.rule in _SAID or extraction.text is None
+        if open_ended and all(map(verdict, golds)) and not verdict(extraction.text or ""):
+            extraction = self._verdict(response, extraction)
         if extraction.refused:
             return extraction, response
         is_named = extraction.rule == CandidateKind.ANNOUNCED and _VERDICT.fullmatch(
@@ -304,7 +322,7 @@ class MathsVerifier:
                 rivals = self._rivals(gold, extraction)
                 if isinstance(rivals, Verdict):
                     return rivals
-                return self._against_rivals(gold, rivals, best) if rivals else best
+                return self._against_rivals(gold, extraction, rivals, best) if rivals else best
         return self._deliberate(still_open, extraction, best, prompt) if still_open else best
 
     def _rivals(self, gold: str, extraction: Extraction) -> Verdict | list[str]:
@@ -316,11 +334,31 @@ class MathsVerifier:
         unclear: list[str] = []
         for rival in extraction.rivals:
             try:
-                if not decide(gold, rival, self.conventions).equal:
+                if not self._agrees(gold, extraction, rival):
                     return _contradiction(rival)
             except NeedsPool:
                 unclear.append(rival)
         return unclear
+
+    def _agrees(self, gold: str, extraction: Extraction, rival: str) -> bool:
+        """Return whether a value beside a right answer equals the gold or the answer, be it in
+        another unit or rounded.
+
+        Raises:
+            NeedsPool: only the pool can tell.
+        """
+        unclear: NeedsPool | None = None
+        for pair in _rivalling(gold, extraction, rival):
+            try:
+                if decide(*pair, self.conventions).equal:
+                    return True
+            except BadGold:
+                continue
+            except NeedsPool as error:
+                unclear = error
+        if unclear is not None:
+            raise unclear
+        return False
 
     def _deliberate(
         self, golds: list[str], extraction: Extraction, best: Verdict, prompt: str
@@ -334,19 +372,23 @@ class MathsVerifier:
                 rivals = self._rivals(gold, extraction)
                 if isinstance(rivals, Verdict):
                     return rivals
-                return (yield from self._against_rivals(gold, rivals, best))
+                return (yield from self._against_rivals(gold, extraction, rivals, best))
         return best
 
-    def _against_rivals(self, gold: str, rivals: list[str], verdict: Verdict) -> _Deliberation:
+    def _against_rivals(
+        self, gold: str, extraction: Extraction, rivals: list[str], verdict: Verdict
+    ) -> _Deliberation:
         """Return `verdict`, the one on a right answer, unless some rival is not shown to be
         equal.
         """
-        outcomes = yield [self._request(gold, rival) for rival in rivals]
-        for rival, outcome in zip(rivals, outcomes, strict=True):
-            rival_verdict = _verdict(outcome)
-            if rival_verdict.reward is None:
-                return rival_verdict
-            if rival_verdict.reward < 1.0:
+        for rival in rivals:
+            outcomes = yield [self._request(*pair) for pair in _rivalling(gold, extraction, rival)]
+            best = _NOTHING
+            for outcome in outcomes:
+                best = _better(best, _verdict(outcome))
+            if best.reward is None:
+                return best
+            if best.reward < 1.0:
                 return _contradiction(rival)
         return verdict
 
@@ -442,6 +484,12 @@ def _asked(prompt: str | list[Message]) -> str:
         return prompt
     questions = [message.text for message in prompt if message.role == "user"]
     return questions[-1] if questions else ""
+
+
+def _rivalling(gold: str, extraction: Extraction, rival: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of which one has to be equal if a rival says the same as a right answer."""
+    answer = extraction.said or extraction.text or ""
+    return (gold, rival), (answer, rival), (rival, answer)
 
 
 def _returned(stopped: StopIteration) -> Verdict:

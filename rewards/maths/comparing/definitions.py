@@ -61,6 +61,8 @@ def is_name(node: Node) -> bool:
         return plain
     if node.op == "pow" and node.args[0].op == "sym" and is_one_name(node):
         return True
+    if node.op in _SET_OPERATIONS:
+        return all(part.op == "sym" for part in node.args)
     parts = list(_parts(node))
     if any(part.op not in _NAMING or (part.op == "num" and part.value not in {-1, 2, 3})
            for part in parts):  # fmt: skip
@@ -71,6 +73,7 @@ def is_name(node: Node) -> bool:
     )
 
 
+_SET_OPERATIONS = frozenset({"union", "inter", "minus"})
 _NAMING = frozenset({"sym", "call", "num", "add", "mul", "pow", "func"})
 
 

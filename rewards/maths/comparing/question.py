@@ -59,6 +59,8 @@ class Question(NamedTuple):
     factored: bool
     expanded: bool
     numeral: bool
+    evaluated: bool
+    """Whether the prompt wants a number without powers and factorials."""
     interval: bool
     chooses: bool
     """Whether the prompt offers values of which one is to be chosen as it stands."""
@@ -88,6 +90,15 @@ _FORMS = {
     "numeral": r"\b(?:as|in|into|to) (?:an? )?(?:\w+ )?(?:integer|numeral"
     r"|whole number|single number"
     r"|decimal|fraction|mixed number)\b(?! expansion| point)",
+    "evaluated": r"\b(?:fully|completely) (?:evaluated?|worked out)\b|\bevaluated? (?:number|value"
+    r"|integer|completely|fully)\b|\bwork (?:it|this|everything) out\b"
+    r"|\bplain (?:decimal )?(?:integer"
+    r"|number)\b|\bsingle (?:integer|number)\b|\bwrite out the (?:number|value|integer)\b"
+    r"|\b(?:not?|without|don['’]t|never) (?:(?:leave|use|write|as|in|an?|any|the|your|answer"
+    r"|with) )*"
+    r"(?:powers?|exponents?|exponential|factorials?|binomials?)\b|\bausgerechnet|\bausrechnen\b"
+    r"|\bohne potenz|\bsans puissance|\bsin potencia|не в виде степени|不要(?:写成|用)(?:幂"
+    r"|指数|阶乘)",
     "interval": r"\b(?:interval notation|as an interval)\b(?!,? or\b)(?<!or interval notation)",
     "counts": r"(?:\b(?:how many|combien d|cuánt[oa]s|quant[oaie]s?|wie ?viele|сколько)\b|多少"
     r"|[几幾]|몇|何[個人本]|いくつ)(?![^.?]*(?:per ?cent|%|prozent|por ?ciento|anteil|share|rate"
@@ -203,7 +214,7 @@ def refusal(prompt: str, gold: str, answer: str) -> tuple[str, str] | None:
     whole = parsed(answer)
     if {_sorted(given), _sorted(whole or given)} & asked.formulas:
         return "restated", "the answer repeats a formula of the question instead of working it out"
-    reason = _misformed(asked, wanted, given)
+    reason = _misformed(asked, wanted, given, answer)
     return ("form", reason) if reason else None
 
 
@@ -395,7 +406,8 @@ def _one_of_a_class(asked: Question, prompt: str, wanted: Node, given: Node) -> 
 
 
 _REMAINDER = re.compile(
-    r"(?i)\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest|greatest|first"
+    r"(?i)\b(?:mod(?:ulo)?|residues?|remainders?|rest|reste|resto|least|smallest|largest"
+    r"|greatest|first"
     r"|between|less than|kleinste|plus petit|menor|mínimo)\b|остат|наименьш|余|最小|最大|나머지"
 )
 """Words that ask for one number of a class."""
@@ -420,8 +432,10 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     """Return why a formula of numbers, equal to a gold that is a numeral, is no value, or ""."""
     if asked.chooses or wanted.op not in EXACT or symbols(given) or _OF_BOXES.search(answer):
         return ""
-    if _COMPLEX.fullmatch(answer.rpartition("=")[2]):
+    if _COMPLEX.fullmatch(answer.rpartition("=")[2]) or _worked_out(answer):
         return ""
+    if asked.evaluated and given.op not in EXACT and any(map(_raised, _below(given))):
+        return "the question asks for the number, which the answer leaves to be worked out"
     whole = wanted.value.denominator == 1
     quotient = _QUOTIENT.fullmatch(re.split(r"\\approx|≈", answer)[0].rpartition("=")[2].strip())
     # `120/10` is a division; a fraction may stay unreduced where no numeral is asked for.
@@ -456,14 +470,28 @@ def _is_open(node: Node) -> bool:
     return node.op == "add" or (node.op == "mul" and _numbers(node) > 1)
 
 
-def _misformed(asked: Question, wanted: Node, given: Node) -> str:
+def _raised(node: Node) -> bool:
+    """Return whether a node is a power or a factorial of numbers."""
+    return node.op == "pow" or (node.op == "func" and node.note in _VALUES)
+
+
+def _worked_out(answer: str) -> bool:
+    """Return whether a side of a chain is a numeral: `32 = 2^5`."""
+    first, *sides = answer.strip(" $.").split("=")
+    return any(_NUMERAL.fullmatch(side.strip(" $")) for side in (first, *sides) if sides)
+
+
+_NUMERAL = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+def _misformed(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     """Return why the form of an answer is not the one that the question asks for, or ""."""
     if asked.factored and _factors(wanted) > max(1, _factors(given)):
         return "the question asks for factors"
     if asked.expanded and _expanded(wanted) and not _expanded(given):
         return "the question asks for an expanded form"
     worked = wanted.op in EXACT and given.op in {"add", "mul", "pow", "func"}
-    if asked.numeral and worked and not _scientific(given):
+    if asked.numeral and worked and not (_scientific(given) or _worked_out(answer)):
         return "the question asks for a numeral"
     ranged = asked.interval and wanted.op in {"bracket", "union"}
     if ranged and has(given, "rel") and given.note != "in":

@@ -25,11 +25,12 @@ MAX_COMMENT = 100
 REACH_BACK = 400
 """How many characters before a side remark are searched for the value that it speaks of."""
 _CHECKS = (
-    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|i|to"
-    r"|as an?|now|so|quick|brief|short|final"
+    r"(?:(?:let us|let's|let me|we|we can|we may|you can|you may|one can|i|to|one|last"
+    r"|as an?|an?|now|so|quick|brief|short|final"
     r"|sanity|cross|proof|consistency)[\s-]+)*"
     r"(?:(?:re|double[- ]?)?check(?:ing|s)?\b|verif\w+|confirm\w*"
-    r"|tests?\b(?= (?:this|of|with|by|at))|testing\b|plug(?:ging)? \w+ (?:back )?in"
+    r"|tests?\b(?= (?:this|of|with|by|at|for)\b|:| \$?[a-z] ?=)|testing\b"
+    r"|plug(?:ging)? \w+ (?:back )?in"
     r"|plugging (?:back )?in|(?:substitut|multiply|add|work|count)\w+ back|vérifi\w*|contrôle\b"
     r"|(?:gegen)?probe\b|kontroll\w*|(?:über)?prüf\w*|comprob\w*|comprueb\w*|confer(?:indo|imos"
     r"|e\b)|prova\s?:|controll\w*|провер\w*)(?!\w*ed\b)|(?:让我们?|我们)?来?(?:验证|驗證|检验|檢驗"
@@ -76,14 +77,17 @@ _ASKS_READER = (
 )
 _HYPOTHETICAL = (
     r"\bwould(?:n't| not)?\b|['’]d (?:be|get|have|obtain|need|come)\b"
-    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
-    r"|\b(?:se|te|fica|da|have|leva|chega|custa|sobra|passa|paga|ganha)ria\b|\bharían?\b|\bбы\b|だろう|でしょう|なっていた|것이다|것입니다"
+    r"|\b(?:wäre|hätte|käme|würde|könnte|ergäbe|bliebe|gäbe)\w{0,2}\b|\b\w{1,12}r(?:ait|aient"
+    r"|ions|ía[ns]?|íamos|ebbe|ebbero|emmo|iam|íamos)\b"
+    r"|\b(?:se|te|fica|da|have|leva|chega|custa|sobra|passa|paga|ganha)ria\b|\bharían?\b|\bбы\b"
+    r"|だろう|でしょう|なっていた|것이다|것입니다"
     r"|었을|则会|就会|将是|会是|将会"
 )
 _SUBORDINATE = (
     r"^should\b|\b(?:if|had|were|with(?:out)?|counting|including|ignoring|instead|otherwise|unless"
     r"|other|then|for|by contrast|wenn|falls|hätten?|wären?|mit|ohne|für|sonst|dagegen|hingegen"
-    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для|кстати)\b|もし"
+    r"|übrigens|si|sans|avec|sinon|pour|sin|con|para|sem|com|se|senza|per|если|без|при|для"
+    r"|кстати)\b|もし"
     r"|なければ|なら|면|如果|若|假如|要是"
 )
 _OPENS = re.compile(rf"(?:{_CHECKS}|{_EXPLAINS}|{_DIGRESSES}|{_OFFERS})")
@@ -340,7 +344,8 @@ _EQUALS = re.compile(
 _STRESSED = re.compile(r"(?<!\*)\*\*[^*\n]*\d[^*\n]*\*{0,2}\W*$")
 _DERIVES = re.compile(r"[→⇒⟹][^→⇒⟹]*\d[^→⇒⟹]*$")
 _EQUATED = re.compile(
-    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
+    r"[^\W\d_]\w{0,3}\s?[=≈][^=≈]*\d[^=≈]*|(?!.*(?:[^\W\d_]{6}"
+    r"|[,;]\s))[^=]+(?:[=→≈][^=→≈]*)+[=≈][^=≈]*\d[^=≈]*"
 )
 
 
@@ -406,7 +411,7 @@ def claim_end(body: str, start: int, end: int, prompt: str = "", *, mood: bool =
         )
         is_side = (
             is_side
-            or (_ROUNDED.match(clause) and not _ROUNDS.search(prompt))
+            or (_ROUNDED.match(clause) and not ROUNDS.search(prompt))
             or _of_another(clause, body[start : joint.start()], prompt)
         )
         is_apart = joint[0][0] == ";" and NUMBER.search(body, start, joint.start())
@@ -477,11 +482,12 @@ _ROUNDED = re.compile(
     r"(?:or |that(?: is|['’]s) |i\.e\. )?(?:approximately|about|roughly|around|ca\.|etwa|rund"
     r"|environ|circa|aproximadamente|примерно|около|≈|约|約)(?!\w)"
 )
-_ROUNDS = re.compile(
+ROUNDS = re.compile(
     r"\b(?:round|approx|nearest|decimal|estimat|significant|about|rund|gerundet|näherung|arrondi"
     r"|environ|redonde|aproxim|arredond|approssim|округл|приблиз)|近似|四捨五入|保留|约|約|반올림",
     re.IGNORECASE,
 )
+"""Words of a question for a rounded value."""
 _CLAUSE = re.compile(
     r"(?:(?:,|;|\s?—)\s+|,(?=[^\x00-\x7f]))(?:(?:es decir|ou seja|that is|i\.e\.|d\.h\.),?\s+)?"
 )

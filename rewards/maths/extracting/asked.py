@@ -14,11 +14,11 @@ from typing import NamedTuple
 from ..reading.dates import DATE, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
-from ..reading.vocabulary import words
+from ..reading.vocabulary import UNITS_OF_NUMBER, words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
-from .sentence import DENIAL, closing_sentence, denied, governed
+from .sentence import DENIAL, POINT, closing_sentence, denied, governed
 from .stance import framed, related
 
 MAX_QUESTION = 2000
@@ -185,7 +185,8 @@ def _by_noun(prompt: str, body: str, start: int, end: int) -> Named | None:
     if "=" in body[start:end] and _COUNT.search(body, start, end):
         return None
     pairs = list(_pairs(body, start, end))
-    if not _several(pairs, body, start, end):
+    # `3 h 35 min` is one quantity.
+    if not _several(pairs, body, start, end) or POINT.match(body, pairs[0].start):
         return None
     question = asking(prompt).lower()
     if counted := list(_HOW_MANY.finditer(question)):
@@ -259,7 +260,8 @@ def _by_name(prompt: str, body: str, start: int, end: int) -> Named | None:
     if asked is None or asked["name"].lower() in _GENERAL:
         return None
     within = re.compile(
-        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus|which)\b|[\s.]*$)"
+        rf"(?i)\b{re.escape(asked['name'])}{_STATED}{_VALUE}[*]*,?(?:\s+(?:so|and|hence|thus"
+        rf"|which)\b|[\s.]*$)"
     ).search(body, start, end)
     if within and closing.lower().count(asked["name"].lower()) == 1:
         return Named(asked["name"], within["value"].strip("$"), *within.span("value"))
@@ -463,10 +465,10 @@ _CHANCE_ASKED = re.compile(
     r"|probabilità)\b"
 )
 _CHANCE = re.compile(
-    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:the|this|that)\s+(?:chance"
-    r"|probability)\s+is"
-    r"|it(?:'s| is)|that(?:'s| is)|there(?:'s| is))\s+(?:an?\s+)?[*]*(?P<part>\d+)\s+(?:in|out of)"
-    r"\s+(?P<whole>\d+)[*]*(?:\s+chance)?[\s.!*]*$"
+    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:(?:the|this|that)\s+(?:chance"
+    r"|probability)\s+is|(?:it|that|this|there)(?:['’]s| is| happens(?: in)?))\s+)?(?:an?\s+)?[*]*"
+    r"(?P<part>\d+|[a-z]+(?:-[a-z]+(?=[\s-]))?)[\s-]+(?:in|out of)[\s-]+"
+    r"(?P<whole>\d+|[a-z]+(?:-[a-z]+)?)[*]*(?:\s+(?:chance|times|cases))?[\s.!*]*$"
 )
 
 
@@ -495,10 +497,18 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
     chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
-    if chance is None or int(chance["part"]) > int(chance["whole"]):
+    counts = [_count_of(word) for word in chance.group("part", "whole")] if chance else []
+    if chance is None or None in counts or not 0 <= int(counts[0] or 0) <= int(counts[1] or 0):
         return None
-    value = f"{chance['part']}/{chance['whole']}"
-    return Named("", value, chance.start("part"), chance.end("whole"))
+    return Named("", f"{counts[0]}/{counts[1]}", chance.start("part"), chance.end("whole"))
+
+
+def _count_of(word: str) -> int | None:
+    """Return a number below a hundred in digits or in English words, or None."""
+    if word.isdigit():
+        return int(word)
+    parts = [UNITS_OF_NUMBER.get(part) for part in word.lower().split("-")]
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 _VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"
@@ -602,6 +612,7 @@ def in_words(prompt: str, body: str) -> Named | None:
     while clause and (later := _STATED_WORDS.search(body, clause.start("words"), end)):
         clause = later
     clause = clause or (None if stressed else _CLOSES.search(body, start, end))
+    clause = clause or (None if stressed else _LED_TO.search(body, start, end))
     said = clause or (stressed[-1] if stressed else None)
     if said is None or len({match["words"].casefold() for match in stressed}) > 1:
         return None
@@ -612,11 +623,14 @@ def in_words(prompt: str, body: str) -> Named | None:
     place = said.span("words")
     if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
         return None
-    if _of_another(prompt, body[place[0] - len(before) : end]):
+    led_to = clause is not None and clause.re is _LED_TO
+    if not led_to and _of_another(prompt, body[place[0] - len(before) : end]):
         return None
     asked = _content(prompt)
     # `Maria is the tallest`: the subject answers, and the rest repeats the question.
-    of_subject = clause and not clause[0].startswith("belongs") and clause.re is not _CLOSES
+    of_subject = (
+        clause and not clause[0].startswith("belongs") and clause.re not in {_CLOSES, _LED_TO}
+    )
     lead = _LEADS.sub("", before, count=1)
     if of_subject and _content(said["words"]) <= asked and not _content(lead) <= asked:
         subject = _ANSWERING.match(body, place[0] - len(before), place[0])
@@ -648,6 +662,13 @@ _CLOSES = re.compile(
     r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
+_LED_TO = re.compile(
+    r"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
+    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false"
+    r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
+    r"\**[.!]*\s*$"
+)
+"""A word or two that a sentence ends in behind an arrow or a word of consequence."""
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
     r"|formerly|if|unless|whether|either|or|looks?(?! to)"

@@ -75,3 +75,7 @@ class Extraction(msgspec.Struct, frozen=True):
     """Other values claimed in the same breath. The answer counts only if all of these are equal to
     the gold as well, so that listing guesses never pays.
     """
+    said: str = ""
+    """The answer as the response has it, before the question picks a part of it; a rival that says
+    the same in another unit is none.
+    """

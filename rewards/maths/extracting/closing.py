@@ -11,14 +11,16 @@ from ..reading.counting import spelled
 from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
+from .coordinates import coordinates
 from .expressions import last_expression
-from .phrases import MAY_BE
-from .rows import assigned_apart, rows_of
+from .phrases import MAY_BE, NO_LIMIT, RETRACTION
+from .rows import assigned_apart, rows_of, table_row
 from .running import ends_in_formula
 from .sentence import CALCULATED, DENIAL, UNSURE, closing_sentence, denied, unanswered
 from .spoken import cleaned, spoken
 from .stance import stance
 from .surface import crossed_out, lowered, without_decoration
+from .verdicts import LAST_VERDICT, YES_NO, last_word
 
 MAX_WHOLE = 200
 """The longest response, in characters, that may be an answer as a whole."""
@@ -54,14 +56,17 @@ def whole(body: str) -> Candidate | None:
     stripped = body.strip()
     if len(stripped) > MAX_WHOLE or not any(map(str.isalnum, stripped)):
         return None
+    if _BLOCK.search(stripped):
+        return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    arrow = _ARROW.match(stripped)
-    if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
-        stripped = arrow["value"]
-    if _last_word(stripped) or _REASONED.fullmatch(stripped):
+    arrow = _TO_SET.fullmatch(stripped) or _ARROW.match(stripped)
+    words_before = arrow and _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"]))
+    if arrow and (arrow.re is _TO_SET or not words_before):
+        stripped = arrow["value"].replace("∅", "\\emptyset")
+    if last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
-    stripped = _row(stripped) or _chained(_one_value(stripped))
+    stripped = table_row(stripped) or _chained(_one_value(stripped))
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
         return None
     if (
@@ -90,6 +95,10 @@ def whole(body: str) -> Candidate | None:
     return Candidate(CandidateKind.WHOLE, text, start, end, start, end, ignored=ignored)
 
 
+_BLOCK = re.compile(r"[\w.:;)]\s*\n\s*(?:\$\$|\\\[)\s*(?![=\s&])[^$]+(?:\$\$|\\\])[\s.]*\Z")
+"""A displayed formula behind lines of text, which is the value alone."""
+
+
 def _chained(text: str) -> str:
     """Return the last side of a calculation in plain text (`v = gt = 9.8 · 3 = 29.4 m/s`), with the
     one before if that has a unit as well, so that the two have to agree.
@@ -100,6 +109,12 @@ def _chained(text: str) -> str:
         return solved["value"]
     *steps, last = _STEP.split(_ASIDE.sub("", text))
     first, *sides = last.split("=")
+    if (
+        len(sides) > 1
+        and _CONSTANT.fullmatch(sides[-1])
+        and _KNOWN.issuperset(_PROSE.findall(first))
+    ):
+        return sides[-1].strip()
     if not (_VALUE.fullmatch(sides[-1] if sides else first) and all(map(_WORKED.fullmatch, sides))):
         return text
     if (not sides and "=" in steps[0]) or (steps and len(sides) == 1 and _WORKED.fullmatch(first)):
@@ -110,30 +125,41 @@ def _chained(text: str) -> str:
 
 
 _SOLVED = re.compile(
-    r"(?:[^,;=]*=[^,;=]*[,;])*[^,;=]*\d ?(?P<name>[a-z])(?![A-Za-z])[^,;=]*=[^,;=]*[,;]\s*"
+    r"(?:[^\n]*(?<![\w.]))?\d[\d.]* ?(?P<name>[a-z])(?![A-Za-z])[^,;=\n]{0,40}=[^,;=\n]{1,30}"
+    r"(?:[,;→⟹⇒]|\s(?:and|und|et|y|e|и)\s)\s*(?:(?:so|hence|thus|therefore|also|donc)\s)?"
     r"(?P<value>(?P=name)\s?=[^=,;]*)"
 )
 """The value of an unknown behind its equation: `4x = 14, x = 3.5`."""
 _ASIDE = re.compile(r"\s\([^()\d]*\)(?=[.\s]*$)")
 _STEP = re.compile(r";\s|→|⇒|\.\s(?=[A-Za-z] ?=)")
 _NAME = re.compile(r"\s*[^\W\d_][\w'′]{0,5}(?:\([^()]*\))?\s*")
-_WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4})[^=<>≤≥])+")
+_WORKED = re.compile(r"(?:(?![,;:](?!\d)|[^\W\d_]{4}|\s(?:and|und|et|or)\s)[^=<>≤≥])+")
 _UNIT = re.compile(r"\d[\s·]*(?!π|e-?\d)[^\W\d_]")
 _VALUE = re.compile(
     r"\s*[-−]?\d[\d.,]*(?:e[-+]?\d+|\s?[·×x*]\s?10(?:\^[-−]?\d+|[⁻⁺]?[⁰¹²³⁴-⁹]+))?(?:\s?π)?"
     r"\s?(?:[A-Za-zµ°Ω%][\w/²³⁻¹·^]{0,9})?[.\s]*"
 )
+_CONSTANT = re.compile(r"(?=[^√π]*[√π])[-−+·*/()\d.,√π²³½¼¾ ]+")
+"""An exact constant, which a chain works out: `cos 75° = ... = (√6 − √2)/4`."""
 _ARROW = re.compile(
     r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
+_TO_SET = re.compile(
+    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}"
+    r"|\\emptyset)[.\s]*"
+)
+"""Words and a set behind an arrow: `no common elements → ∅`."""
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
     r"|value|result|number)\]?)(?::\s+|(?<=\])\s+)(?=[-\d$\\(]|[A-Za-z]\s?[=≈])"
 )
 """A heading in the line of its value: `Our final count: 441`."""
-_TITLED = re.compile(r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+(?=[-−\d][-−\d.,/ ]*$)")
+_TITLED = re.compile(
+    r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
+    r"(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+)
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
     r"|steps?|why"
@@ -145,19 +171,6 @@ _CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
 _UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
-
-
-def _row(text: str) -> str:
-    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
-    table = _TABLE.fullmatch(text)
-    if table is None:
-        return ""
-    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
-    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
-    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
-
-
-_TABLE = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")
 
 
 def _one_value(text: str) -> str:
@@ -178,7 +191,16 @@ def _one_value(text: str) -> str:
     )
     if len(lines) > 1 and (together or any(map(_is_prose, lines))):
         return text if together else ""
-    return lines[-1] if _HOLDS_ANSWER.search(lines[-1]) else text
+    if _HOLDS_ANSWER.search(lines[-1]):
+        return lines[-1]
+    # Words behind a line that has a value, or states an equation, are a remark.
+    is_long = len(lines[-1].split()) > 1 or lines[-1].endswith("!")
+    remark = is_long and any(map(_VALUED.search, lines[:-1]))
+    return "" if remark else text
+
+
+_VALUED = re.compile(r"[=≈].*\d|\$")
+"""A line with a value of a name, or a formula."""
 
 
 # --- several values ---
@@ -189,6 +211,8 @@ def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     each names a value, the formulas that its last sentence joins, or what it works out for each of
     the letters that the question asks for; None where there are not so many.
     """
+    if count in {2, 3} and (point := coordinates(body, count)):
+        return point
     rows = _named_rows(body.strip())
     if len(rows) == count:
         start, end = body.rfind(rows[0]), len(body.rstrip())
@@ -260,7 +284,11 @@ def short_text(body: str) -> Candidate | None:
         return None
     if any(map(str.isdigit, stripped)) or len(_PROSE.findall(stripped)) > MAX_WORDS:
         return None
-    if UNSURE.search(stripped) or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped)):
+    if (
+        RETRACTION.search(lowered(stripped))
+        or UNSURE.search(stripped)
+        or (_LETTERED.match(stripped) and _ALL_OR_NONE.search(stripped))
+    ):
         return None
     start = body.find(stripped)
     end = start + len(stripped)
@@ -303,7 +331,7 @@ def _is_prose(text: str) -> bool:
     unknown_words = [word for word in _PROSE.findall(bare) if word.lower() not in _KNOWN]
     has_answer = _HOLDS_ANSWER.search(text) is not None
     least = 1 if text.count("$") > 3 else 2
-    if (len(unknown_words) >= least and _SENTENCE.match(without_decoration(text))) or (
+    if (len(unknown_words) >= least and _SENTENCE.match(without_decoration(text).strip("*_"))) or (
         _LETTERED.match(text) or _PICKED.search(text)
     ):
         return True
@@ -385,49 +413,10 @@ _LINE_LETTER = re.compile(
     r"\n\s*(?:(?:→|⇒|∴|->|=>)\s*)?[*_(]*(?P<letter>[A-J]|(?<=[→⇒∴>] )[a-j])[)*_.]*\s*$"
 )
 _REASONED = re.compile(r"(?i)\W*(?:yes|no|true|false)\W{1,3}\([^()]*[=×*·][^()]*\)\W*")
-_YES_NO = re.compile(
-    r"(?i)^[\s*_\"]*(?P<word>yes|no|true|false)\b[*_\"]*\s*[,.;:—–-]?\s*(?=(?:since|because|as"
-    r"|for)\b|\([^()]*[=×*·][^()]*\)\W*$)"
-    r"(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else)\b)"
-)
-# `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
-_LAST_WORD = re.compile(
-    r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
-    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
-    r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
-    r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
-)
-_TO_ONESELF = re.compile(
-    r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*"
-    r"|suppose|assume)"
-    r"\b[^.!\n]*\W*$"
-)
-"""The end of a line that asks, checks or doubts, which a verdict behind it speaks of."""
-
-
-def _last_word(body: str) -> re.Match[str] | None:
-    """Return the verdict that is the last sentence, unless it speaks of the line before."""
-    word = _LAST_WORD.search(body, max(0, len(body) - MAX_LAST_WORD))
-    before = body[: word.start() + 1].rstrip()[-120:] if word else ""
-    return None if _TO_ONESELF.search(before) else word
-
-
-# `So no, 2047 is not prime`: the word and the whole statement.
-_LAST_VERDICT = re.compile(
-    r"(?i)\W*(?:(?:so|hence|thus|therefore)\W{1,3})?(?P<word>yes|no|ja|nein|oui|non|sí|sì|sim"
-    r"|não|да|нет|evet|hayır|tak|nie|是的?|不是|否|はい|いいえ|네|예|아니요)"
-    r"(?:\b[*_\"]*[,;:—–]\s|(?<=[^\x00-\x7f])[，、,])(?![^.。]*(?:[如若但吗]|もし|만약|\b(?:wenn"
-    r"|falls|sofern|aber|nur|si|mais|pero|solo|sólo|se|mas|ma"
-    r"|если|но|только)\b))(?![^.]*\b(?:unless|if|except|provided|only|otherwise|else|but|yes|no"
-    r"|or|assuming"
-    r"|when(?:ever)?|depend\w*|where|with|for|sometimes|usually|however|wait|actually|sorry"
-    r"|(?:as|so) long|let|I|we|redo|mistake|wrong|that['’]s|that is|this is)\b)[^.\n]*[.!*]*\s*$"
-)
-MAX_LAST_WORD = 40
-"""The characters at the end of a response that are searched for such a sentence."""
 # `so the day is Saturday`: the last word of a conclusion without numbers.
 _CONCLUDED = re.compile(
-    r"\b(?i:so|hence|thus|therefore|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
+    r"(?<![Ii]f )\b(?i:so|hence|thus|therefore"
+    r"|conclude that)\b,?\s[^.\d$\\]{1,60}?\s(?:is|are|was|on|be)\s+"
     r"(?:an?\s+|the\s+)?[*_]*"
     r"(?P<word>(?:(?:negative|minus) (?=infinity))?[A-Za-z][a-z-]*)[*_]*"
     r"(?: \(and not (?!certain|sure|necessar|always|proven|proved|correct|true|right)[a-z]+\))?"
@@ -544,13 +533,16 @@ def worded(body: str) -> Candidate | None:
     """Return a word that answers the question: `No, since 91 = 7 * 13`, `so the day is Saturday`;
     or None.
     """
-    word_match = _YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
-    word_match = word_match or _last_word(body)
+    word_match = YES_NO.match(body) if len(body) <= 2 * MAX_WHOLE else None
+    word_match = word_match or last_word(body)
     start, end = closing_sentence(body)
-    word_match = word_match or _LAST_VERDICT.match(body, start, end)
+    word_match = word_match or LAST_VERDICT.match(body, start, end)
     if word_match is None:
         if counted := _subject_count(body, start, end):
             return counted
+        if missing := NO_LIMIT.match(body, start, end):
+            place = missing.start("said"), end
+            return Candidate(CandidateKind.WORD, "does not exist", *place, start, end)
         word_match = (
             _nothing(body, start, end)
             or _CONCLUDED.search(body, start, end)
@@ -662,6 +654,8 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++"
+    r"(?: [^\W\d_]++)*+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
 

@@ -10,7 +10,7 @@ from ..reading.locales import MEASURE
 from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import Plain, closing_formula, states
+from .running import Plain, bound_in_words, closing_formula, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -28,6 +28,8 @@ TAIL = 3000
 NUMBER_TAIL = 1200
 """How many characters at the end of a response are searched for a bare last number."""
 MAX_NUMBERS = 40
+MAX_COMMENTS = 4
+"""How many sentences without a value may stand behind the value."""
 # An unfinished relation before a number: `x <`, `0 < x <=`. It belongs to the answer.
 _RELATION = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=|[<≤])\s*)?(?<![A-Za-z])[A-Za-z]\s*(?:<=|>=|!=|[<>≤≥≠])\s*$"
@@ -40,9 +42,12 @@ _EXACT = re.compile(
 _OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
 
 
-def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
+def last_expression(
+    body: str, *, joins: bool = False, comments: int = MAX_COMMENTS
+) -> Candidate | None:
     """Return the last formula or the last number, whichever comes later, or None. With `joins`,
-    formulas of several unknowns are one: `$p = 5$ and $q = 2$`.
+    formulas of several unknowns are one: `$p = 5$ and $q = 2$`. Behind the sentence that has it, at
+    most so many `comments` may have no value.
 
     A value beside the point (`for 50 minutes`) is taken only if the closing sentence has no
     other.
@@ -50,6 +55,10 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     start, end = closing_sentence(body)
     if refusal := unanswered(body, start, end):
         return refusal
+    if comments and (before := _before_comment(body, start, end)):
+        found = last_expression(before, joins=joins, comments=comments - 1)
+        if found is not None and not found.void:
+            return found
     base = max(0, len(body) - TAIL)
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
@@ -70,7 +79,8 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
     if formula is not None and (number is None or aside or number[0] <= formula[1]):
         text = with_unit(body, body[slice(*formula)], formula[1])
         return Candidate(CandidateKind.FORMULA, text, *formula, *formula)
-    plain = closing_formula(body, start, end) or _equation(body, start, end)
+    plain = bound_in_words(body, start, end) or closing_formula(body, start, end)
+    plain = plain or _equation(body, start, end)
     if plain is not None and (
         number is None
         or (plain.start <= number[1] <= plain.end + 1 and plain.start <= number[0])
@@ -83,6 +93,19 @@ def last_expression(body: str, *, joins: bool = False) -> Candidate | None:
         return None
     text = _JOINED.sub(", ", body[slice(*number)])
     return Candidate(CandidateKind.NUMBER, text, *number, *number)
+
+
+def _before_comment(body: str, start: int, end: int) -> str:
+    """Return the text before a closing sentence that has no value, or ""."""
+    if _HAS_VALUE.search(body, start, end):
+        return ""
+    if any(stop - begin > 1 for begin, stop in formulas(body, start, end)):
+        return ""
+    return _NUMBERING.sub("", body[:start]).rstrip(" \n*_#>-–—•")
+
+
+_NUMBERING = re.compile(r"\n[ *#>-]{0,6}\d{1,2}[.)]\s*$")
+_HAS_VALUE = re.compile(r"[\d$\\=]")
 
 
 def _equation(body: str, start: int, end: int) -> Plain | None:
@@ -176,7 +199,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
 _CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
 _ASSIGNED = re.compile(
-    r"(?:(?<![A-Za-z])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
+    r"(?:(?<![A-Za-z\d])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
 )
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(

@@ -18,6 +18,7 @@ from ludus.messages import assistant
 from ludus.thoughts import AUTO, apart, marks_of
 
 from ..reading.counting import Spelled, spelled_numbers
+from .again import MARKUP, again
 from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
@@ -172,6 +173,38 @@ def extract(
         return Extraction(None, "empty", offset, offset, reason)
     if (record := recorded(body)) is not None and not truncated:
         return _extraction(body, offset, record, [])
+    if not truncated and (repeated := _repeated(body, offset, several=several, prompt=prompt)):
+        return repeated
+    return _extracted(body, offset, truncated=truncated, several=several, prompt=prompt)
+
+
+def _repeated(body: str, offset: int, *, several: bool, prompt: str) -> Extraction | None:
+    """Return the extraction of a value that a text says again at its end, as a rival of what is
+    said there; None where nothing is said again.
+    """
+    repeated = again(body, prompt)
+    if repeated is None:
+        return None
+    said = _extracted(body[: repeated.cut], offset, several=several, prompt=prompt)
+    if not said.text or body[said.end - offset : repeated.cut].strip(MARKUP):
+        return None
+    if not repeated.instead:
+        return replace(said, rivals=(*said.rivals, repeated.value), said=said.text)
+    if said.rule in _MARKED:
+        return None
+    return replace(
+        said, text=repeated.value, start=offset + repeated.start, end=offset + len(body.rstrip()),
+        rivals=(said.text,) if repeated.worked_out else (),
+    )  # fmt: skip
+
+
+_MARKED = MARKS | {CandidateKind.ANNOUNCED}
+
+
+def _extracted(
+    body: str, offset: int, *, truncated: bool = False, several: bool, prompt: str
+) -> Extraction:
+    """Extract the answer of a text that begins at `offset` of its response."""
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)
@@ -259,7 +292,7 @@ MAX_SMALL = 12
 """The largest number that a text may have in words without meaning a value."""
 _TOLD = re.compile(
     r"(?i)\b(?:is|are|was|were|equals|equal to|gives?|makes?|gets?|leaves?|has|have|ist|gleich"
-    r"|beträgt|vaut|est|égal à|es|igual a|é|è|uguale a"
+    r"|beträgt|vaut|est(?: de)?|égal à|es(?: de)?|igual a|é(?: de)?|è(?: di)?|uguale a"
     r"|равн[аоы]?|равен)\s(?:an? |only |just |exactly )?$"
 )
 _NUMERALS = re.compile(r"(?<![\w.])\d+(?:/\d+)?(?!\w)")
@@ -377,6 +410,9 @@ def survey(
         body = without_warnings(body)
     if not body.strip():
         return []
+    found = None if truncated else _repeated(body, offset, several=False, prompt=prompt)
+    repeated = again(body, prompt) if found else None
+    body = body[: repeated.cut] if repeated else body
     statements = Statements(body, truncated=truncated)
     ranked = [(1, seen) for seen in statements.seen if seen.kind is not CandidateKind.RESULT]
     if statements.last is not None and statements.last not in statements.seen:
@@ -388,6 +424,11 @@ def survey(
     winner = statements.last
     if winner is None and not truncated:
         winner = next((other for rank, other in ranked if rank > 1 and not other.ignored), None)
+    if found and repeated and repeated.instead:
+        place = repeated.start, repeated.start + len(repeated.value)
+        kind = CandidateKind(found.rule)
+        winner = Candidate(kind, repeated.value, *place, *place)
+        ranked.append((len(RANKING), winner))
     ranked.sort(key=lambda pair: (pair[1].start, pair[0]))
     fates = [_fate(rank, candidate, winner) for rank, candidate in ranked]
     return [

@@ -471,3 +471,10 @@ REASON = re.compile(
     r"|因为|因為|なぜなら|왜냐하면|而不是"
 )
 """Words that start a reason after the answer; these are not part of the answer."""
+NO_LIMIT = re.compile(
+    r"(?i)(?!\W*(?:if|suppose|assume|when"
+    r"|unless)\b)[^.;\n]{0,120}?(?<!true )(?<!that )(?P<said>\blimit\b[^.;,\n]{0,40}?"
+    r"\s(?:do(?:es)? not|doesn['’]t|cannot|fails? to) exist|\b(?:is|has) no (?:[a-z-]+ )?limit\b)"
+    r"(?: (?:at|as|for) [^.;,\n]{1,24})?[\s.!*]*$"
+)
+"""A limit that does not exist, up to the end of a sentence."""

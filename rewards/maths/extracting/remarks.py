@@ -20,6 +20,16 @@ _LABEL = re.compile(
 _LINK = re.compile(
     r"(?i)^[\s*]*(?:so|thus|hence|therefore|then|all(?=\s+\$?[a-z]\s*=))(?:,\s*|\s+)(?=\S)"
 )
+# `all real x with -2 <= x <= 3`: the values that a relation describes.
+_ALL = re.compile(
+    r"(?i)^[\s*]*(?:all|every|any|alle|jedes|tous les|toutes les|todos los|todos os|tutti i|все)\s"
+    r"(?:\s*(?:real|values?|numbers?|of|reellen|zahlen|réels|nombres|números|reales|reais|reali"
+    r"|numeri"
+    r"|действительные|числа)\b)*\s*\$?[a-zA-Z]\$?\s*(?:real(?:es)?\s)?"
+    r",?\s*(?:with|such that|satisfying|where|for which|that satisfy|mit|für die|tels? que|con"
+    r"|tales? que"
+    r"|tais que|com|tali che|per cui|такие,? что|для которых)\s+(?=[^=]*[<>≤≥≠⩽⩾]|[^=]*\\[lgn]e)"
+)
 # `5 (five)`: the number again in words.
 _SPELLED = re.compile(r"(?<=\d)\s*\(([A-Za-z][A-Za-z -]{1,80})\)[\s$.]*$")
 # `0.5 (or 1/2)`, `300 cm (= 3 m)`, `5/9 (≈ 0.56)`: a second value, which has to be equal.
@@ -28,7 +38,8 @@ _OR_ELSE = re.compile(
     r"(?=[^()]*\)[\s$.]*$)"
 )
 _STATED = re.compile(
-    r"(?s)[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são|sono|vale"
+    r"(?s)[^=\d]*?\b(?:is|are|equals|costs|need|needs|gives|get|on|was|be|è|é|es|est|ist|são"
+    r"|sono|vale"
     r"|vaut|beträgt|равн[аоы]?|равен)\b\s*(?:equal to|approximately|about|that|an?\s)?\s*(.+)$"
 )
 _ALONE = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w|\.\.)")
@@ -43,7 +54,8 @@ _DENIES = re.compile(
     r"(?i)\b(?:not|or|nor|either|neither|no longer|than|at least|at most|unless|except|if|maybe"
     r"|perhaps|might|may|could|doubt\w*|instead|wrong|incorrect|between|up to|never"
     r"|cannot|fails?|too|false|nicht|kein\w*"
-    r"|pas|ne|non(?!-)|não|не|no(?!-)|without|but|(?:over|under|above|below|exceeds?)(?=\s+[\d$]))\b|n't\b"
+    r"|pas|ne|non(?!-)|não|не|no(?!-)|without|but|(?:over|under|above|below"
+    r"|exceeds?)(?=\s+[\d$]))\b|n't\b"
 )
 
 
@@ -58,7 +70,7 @@ def answer_alone(answer: str) -> str:
         open_braces = label[0].count("{") - label[0].count("}")
         answer = answer[label.end() :]
         answer = answer.replace("}", " ", 1) if open_braces else answer
-    answer = _LINK.sub("", answer)
+    answer = _ALL.sub("", _LINK.sub("", answer))
     if not answer.rstrip("$.} ").endswith(")"):
         return answer
     return _alternative(answer)

@@ -246,3 +246,16 @@ def _worked(value: str) -> str:
     if "=" in head and _MEASURE.fullmatch(last):
         return last.strip()
     return last.strip() if sign and _TASK.search(head) else value
+
+
+def table_row(text: str) -> str:
+    """Return a Markdown table of names and one row of values as `a = 3, b = -5`, or ""."""
+    table = _ONE_ROW.fullmatch(text)
+    if table is None:
+        return ""
+    names, values = ([cell.strip(" $*") for cell in row.split("|")] for row in table.groups())
+    plain = len(names) == len(values) and all(len(name) == 1 and name.isalpha() for name in names)
+    return ", ".join(map(" = ".join, zip(names, values, strict=True))) if plain else ""
+
+
+_ONE_ROW = re.compile(r"\|(.+)\|[ \t]*\n\|[\s:|-]+\|[ \t]*\n\|(.+)\|")

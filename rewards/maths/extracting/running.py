@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from ..reading.plain import formulas
-from .sentence import denied, governed
+from .sentence import DENIAL, denied, governed
 from .surface import clause_before
 
 _BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
@@ -30,7 +30,8 @@ _JOINT = re.compile(
 _JOINED = re.compile(r", | or ")
 _NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
 _SUPPOSES = re.compile(
-    r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting|Substituting"
+    r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting"
+    r"|Substituting"
     r"|Because|Given|Let|From|At|Mit|Für|Wenn|Da|Avec|Pour|Si|Comme|Con|Para|Como|Com|При|Если)"
     r"\s[^=<>]{0,30}$"
 )
@@ -60,7 +61,7 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
         and not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
     )
-    last = next(stated, None)
+    last = next(stated, None) or _bound(body, start, end)
     if last is None or any(map(str.isdigit, body[last.end : end])):
         return None
     if body[last.start - 1 : last.start] in {"^", "_"}:  # the end of `Bx^{-1}`
@@ -69,6 +70,62 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
     plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
     return last if several or (_STRUCTURED.search(text) and not plain) else None
+
+
+def _bound(body: str, start: int, end: int) -> Plain | None:
+    """Return the inequality that ends a sentence and says for which values something holds."""
+    spans = formulas(body, start, end)
+    if not spans or not _BEHIND.fullmatch(body, spans[-1][1], end):
+        return None
+    text = body[slice(*spans[-1])]
+    of_letter = _LETTERED.match(text) and _HOLDS.search(body, start, spans[-1][0])
+    if not of_letter or denied(body, start, end, *spans[-1]):
+        return None
+    return Plain(text, *spans[-1])
+
+
+_BEHIND = re.compile(
+    r"(?:[\s*_$.!]|(?:works?|qualif[a-z]+|satisf[a-z]+ (?:it|the inequality)|is a solution|do)\b)*+"
+)
+_LETTERED = re.compile(
+    r"[^=A-Za-z]*[<≤⩽>≥⩾]\s*[a-zA-Z]\s*[<≤⩽>≥⩾][^=]*$|[a-zA-Z]\s*[<≤⩽>≥⩾≠][^=]*$"
+)
+_HOLDS = re.compile(
+    r"(?i)\b(?:all|every|exactly|precisely|only|holds?|true|satisfied|valid|solutions?|works?"
+    r"|iff|gilt"
+    r"|genau|vraie?|vérifiée?|válid[ao]|se cumple|vale|верно|выполняется)\b[^=.]*$"
+)
+
+
+_BOUNDS = {
+    "smaller than": "<", "less than": "<", "below": "<", "greater than": ">", "larger than": ">",
+    "bigger than": ">", "more than": ">", "above": ">", "at least": "≥", "at most": "≤",
+    "no less than": "≥", "not less than": "≥", "no more than": "≤", "not more than": "≤",
+    "greater than or equal to": "≥", "less than or equal to": "≤", "no smaller than": "≥",
+    "no greater than": "≤", "no larger than": "≤",
+}  # fmt: skip
+_IN_WORDS = re.compile(
+    r"(?i)\b(?:(?:all|any|every|each) (?:real )?(?:(?:numbers?|values?(?: of)?"
+    r"|reals?) ?)?\$?(?P<every>[a-z])?\b\$?"
+    r"|\$?(?<![\w'’])(?P<letter>[a-z])\$? (?:is|must be|has to be)) ?(?:strictly )?"
+    rf"(?P<bound>{'|'.join(sorted(_BOUNDS, key=len, reverse=True))}) \$?"
+    r"(?P<value>[-−]?(?:\d[\d.]*(?:/\d+)?|[√π]\d*))\$?"
+    r"(?: (?:are|is) (?:the |a )?solutions?| works?| satisf\w+ (?:it|this"
+    r"|the inequality))?[\s.!*_]*$"
+)
+"""An inequality in words: `all numbers smaller than -4`, `x must be at least 3`."""
+
+
+def bound_in_words(body: str, start: int, end: int) -> Plain | None:
+    """Return the inequality that a closing sentence says in words, or None."""
+    said = _IN_WORDS.search(body, start, end)
+    if said is None or DENIAL.search(body, start, said.start()):
+        return None
+    sign, value = _BOUNDS[said["bound"].lower()], said["value"].rstrip(".")
+    letter = said["every"] or said["letter"]
+    ends = f"(-∞, {value}{']' if sign == '≤' else ')'}", f"{'[' if sign == '≥' else '('}{value}, ∞)"
+    text = f"{letter} {sign} {value}" if letter else ends[sign in ">≥"]
+    return Plain(text, said.start(), said.end("value"))
 
 
 def _joined(body: str, start: int, end: int) -> list[Plain]:
@@ -109,7 +166,7 @@ def ends_in_formula(text: str) -> bool:
 
 
 # Words or a formula and a colon, before what follows.
-_LED = re.compile(r"[^\W\d_]{2}[^=]*$|[\d)\]}][^:\w]*:\s+$")
+_LED = re.compile(r"[^\W\d_]{2}[^=]*$|[⟹⇒→∴]\s*$|[\d)\]}][^:\w]*:\s+$")
 # `$x - 1 > 4$: $(5, \infty)$`, `x(x - 1) = 0`, a word of consequence in ideographs, `$x = 0$`.
 _CONCLUDED = re.compile(
     r"[\d$)\]][^:\n$]{0,40}:\s+\$[^$\n]+\$[\sA-Za-z.]*$"

@@ -64,6 +64,8 @@ def surface(body: str) -> str:
         return body[:-REACH] + surface(body[-REACH:])
     if not body.isascii():
         body = body.translate(_WIDE)
+        if "分" in body or "분의" in body:
+            body = _SHARE.sub(_share, body)
     body = with_dollars(body)
     if "!" in body and not _FACTORIAL.search(body):
         body = _EXCLAIMED.sub(_punctuated, body)
@@ -74,6 +76,23 @@ def surface(body: str) -> str:
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_SIGNS = "零一二三四五六七八九"
+_SHARE = re.compile(
+    rf"(?P<whole>\d{{1,4}}|[{_SIGNS}十]|百)\s?(?:分之|分の|분의)\s?(?P<part>\d{{1,4}}|[{_SIGNS}](?![{_SIGNS}十百千万]))"
+)
+"""A fraction in the words of Chinese, Japanese or Korean, with the whole first: `3分の1`."""
+
+
+def _share(match: re.Match[str]) -> str:
+    """Return such a fraction with a stroke, at the same length."""
+    whole, part = (
+        {"十": "10", "百": "100"}.get(sign, str(_SIGNS.find(sign) if sign in _SIGNS else sign))
+        for sign in match.group("whole", "part")
+    )
+    fraction = f"{part}/{whole}"
+    return fraction.ljust(len(match[0])) if len(fraction) <= len(match[0]) else match[0]
 
 
 _WARNING = re.compile(

@@ -66,6 +66,39 @@ def _numerals() -> Iterator[tuple[str, int]]:
 
 NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals()}
 """Every number from 0 to 100 by its words, with spaces for hyphens."""
+_PARTS = {
+    form: whole
+    for forms in (
+        "drittel viertel fünftel sechstel siebtel achtel neuntel zehntel",
+        "tiers quart/quarts cinquième/cinquièmes sixième/sixièmes septième/septièmes "
+        "huitième/huitièmes"
+        " neuvième/neuvièmes dixième/dixièmes",
+        "tercio/tercios cuarto/cuartos quinto/quintos sexto/sextos séptimo/séptimos octavo/octavos"
+        " noveno/novenos décimo/décimos",
+        "terço/terços quarto/quartos quinto/quintos sexto/sextos sétimo/sétimos oitavo/oitavos"
+        " nono/nonos décimo/décimos",
+        "terzo/terzi quarto/quarti quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi "
+        "nono/noni"
+        " decimo/decimi",
+        "треть/трети/третьих четверть/четверти/четвёртых пятая/пятых шестая/шестых седьмая/седьмых"
+        " восьмая/восьмых девятая/девятых десятая/десятых",
+    )
+    for whole, some in enumerate(forms.split(), start=3)
+    for form in some.split("/")
+}
+"""The parts of a whole by their words: thirds to tenths."""
+
+
+def _fraction(words: list[str]) -> tuple[str, int]:
+    """Return (the fraction that begins a list of words, how many they are), or ("", 0)."""
+    for length in range(1, min(len(words), 5)):
+        part = NUMERALS.get(" ".join(words[:length]))
+        whole = _PARTS.get(words[length])
+        if part and whole:
+            return f"{part}/{whole}", length + 1
+    return "", 0
+
+
 _SIZES = [
     (word, size)
     for size, forms in (
@@ -186,6 +219,12 @@ def in_digits(answer: str) -> str:
     ('sechs Drittel', '没有六个')
     """
     head, sign, said = answer.rpartition("=")
+    first = _FIRST.match(said)
+    if first and (fraction := _fraction(re.split(r"[ -]", first["words"].lower())))[1]:
+        pieces = re.split(r"([ -])", first["words"])
+        rest = "".join(pieces[2 * fraction[1] - 1 :]) + said[first.end() :]
+        if not rest.strip(" .}$*"):
+            return f"{head}{sign}{first['open']}{fraction[0]}{rest}"
     if match := _COUNTED.match(said):
         number, end = _ideographic(match["words"]), match.end()
     elif (match := _FIRST.match(said)) and (found := spelled(match["words"])):
@@ -272,6 +311,8 @@ def _read(text: str, pieces: list[re.Match[str]]) -> tuple[str, int]:
         words.append(behind[0].lower())
     if _SIGNS.fullmatch(words[0]) and (number := _ideographic(words[0])) is not None:
         return str(number), 1
+    if (fraction := _fraction(words))[1]:
+        return fraction
     total, group, length = 0, 0, 0
     for turn, word in enumerate(words):
         joins = word == "and" and group % 100 == 0 and group and words[turn + 1 : turn + 2]
@@ -309,7 +350,8 @@ _LISTED = re.compile(r"(?i)one(?=(?:, | and )(?:two|three|four|five|six|seven|ei
 _SCALES = frozenset(SCALES) - {"lakhs", "crores"}
 _PART_OF = re.compile(r"([二两三四五六七八九十百]+)分之([一二三四五六七八九十百]+)")
 _PIECE = re.compile(
-    r"[二两三四五六七八九十百]+分之[一二三四五六七八九十百]+|[零〇一二两兩三四五六七八九十百千]{2,}|[^\W\d_零〇一二两兩三四五六七八九十百千]+"
+    r"[二两三四五六七八九十百]+分之[一二三四五六七八九十百]+"
+    r"|[零〇一二两兩三四五六七八九十百千]{2,}|[^\W\d_零〇一二两兩三四五六七八九十百千]+"
 )
 _SIGNS = re.compile(r"[零〇一二两兩三四五六七八九十百千]{2,}")
 _SCALED = re.compile(r"(?:\d|\b(?:por|pour|per))\s?$")  # `2.5 million`, `7 por cento`

@@ -281,10 +281,13 @@ def _uniform(text: str) -> bool:
 
 
 # A number within a formula; brackets that list values; a measure with a decimal comma (`2,4 km`).
-_NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,])")
-_LISTED = re.compile(r"[(\[{][^()\[\]{}]{0,200}[,;]|[=\d], ")
+_NUMERAL = re.compile(r"(?<![\w.,])\d(?:[\d.,]|\{,\})*\d(?![\w.,])")
+_LISTED = re.compile(r"[(\[{](?!,\})[^()\[\]{}]{0,200}[,;]|[=\d], ")
 _DECIMALS = re.compile(r"[=≈] [-−]?(?:0,\d+|\d+,(?:\d\d?|\d{4,}))(?![\d,])")
 """A numeral with a decimal comma, as three digits behind it may be a group."""
+_WITH_COMMA = r"(?<![\w.,])\d+(?:,|\{,\})(?:\d\d?|\d{4,})(?![\d,])"
+_CALCULATED = re.compile(rf"{_WITH_COMMA} ?\$?[:÷·×+−/-] ?\d|[:÷·×+−-] {_WITH_COMMA}")
+"""A calculation with a decimal comma: `7,5 : 4`."""
 _MARKED = re.compile(r"\d(?:[.,]|\{,\})\d")
 """A mark within a number, without which no language has to be told."""
 _SURE = re.compile(r"(?<![\d.,])\d{1,3},\d{1,2}\s?(?:[ckdm]?m|k?g|[mc]?[lL]|h|€|zł)(?!\w)")
@@ -339,6 +342,7 @@ class Locale:
         comma = writes_commas(self.around) or (certain and writes_commas(self.prompt))
         if not comma and _DECIMALS.search(self.around):
             comma = writes_commas(self.prompt, least=1)
+        comma = comma or _CALCULATED.search(self.prompt) is not None
         return comma, groups_by_points(self.prompt) or groups_by_points(self.around)
 
     def _numeral(self, answer: str) -> str:
@@ -362,7 +366,8 @@ class Locale:
             return f"{head}{sign}{value.strip().rstrip('. ') or value}"
         comma, grouped = self._marks(answer)
         grouped = grouped or _SURE.search(answer) is not None
-        comma = comma or _MONEY.search(answer) is not None or grouped
+        money = _MONEY.search(answer) is not None and _THREE.search(answer) is None
+        comma = comma or money or grouped
         said = self.prompt + self.around
         point = partial(self._pointed, comma=comma, grouped=grouped, pointed=said)
         sides = [_NUMERAL.sub(lambda match: point(match[0]), text) for text in (head, value)]

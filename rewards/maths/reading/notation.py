@@ -188,7 +188,10 @@ _BOUNDS = (
     ("less than", "(?:strictly )?less than", "<"), ("smaller", "(?:strictly )?smaller than", "<"),
     ("greater", "greater than or equal to", r"\\ge"),
     ("more than", "(?:no|not) more than", r"\\le"),
-    ("greater", "(?:strictly )?greater than", ">"), ("more than", "(?:strictly )?more than", ">"),
+    ("greater", "(?:strictly )?greater than", ">"),
+    ("larger", "larger than", ">"),
+    ("bigger", "bigger than", ">"), (" above", "above", ">"), (" below", "below", "<"),
+    ("more than", "(?:strictly )?more than", ">"),
 )  # fmt: skip
 """What words say of a letter and its bound: `x is at least 5`."""
 

@@ -15,14 +15,15 @@ MAX_RUNS = 60
 _NAMES = "|".join(sorted({*FUNCTIONS, *ALIASES, "sqrt", "mod"}, key=len, reverse=True))
 _SUPER, _SUB = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "₀₁₂₃₄₅₆₇₈₉ₙ"
 _SIGNS = "leq?|geq?|lt|gt|neq?|in|equiv|approx|cdot|times|div|pm|mp|cup|cap|setminus"
-_LETTER = "A-Za-zα-ωΑ-Ωϕℝℤℕℚℂ"
+_LETTER = "A-Za-zα-ωΑ-ΡΤ-Ωϕℝℤℕℚℂ"
 VULGAR = "¼-¾⅐-⅞"
 _TOKEN = re.compile(
     r"(?P<ends>(?<![\w)])[\]\[][^\[\]()\n=]{1,30}[;,][^\[\]()\n=]{1,30}[\]\[](?!\w))|"
-    rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*[{VULGAR}]?|(?<!\d)\.\d+|[{VULGAR}]))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})(?![^\W\d_{_SUPER}{_SUB}]))"
+    rf"(?P<number>(?<![^\W\d_{_SUPER}{_SUB}])(?:\d+(?:[.,]\d+)*[{VULGAR}]?|(?<!\d)\.\d+|[{VULGAR}]))|(?P<name>(?!\\(?:{_SIGNS})(?![A-Za-z]))\\[A-Za-z]+|(?:{_NAMES})[{_SUB}]*(?![^\W\d_{_SUPER}{_SUB}])|d[xyztuvrsθφ](?![^\W\d_])|oo(?!\w))"
+    r"|(?P<joint>(?<=[)\]] )U(?= ?[(\[]))"
     rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]|['′](?!\w))*+(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letters>(?<=\d)(?!st|nd|rd|th)[a-z]{{2}}(?![^\W\d_{_SUPER}{_SUB}])|[a-zA-Z]π(?![^\W\d_{_SUPER}{_SUB}])|π[a-z](?![^\W\d_{_SUPER}{_SUB}]))"
-    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖|!°%∞∅]|\\[,;!{}])"
+    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖△|!°%∞∅Σ∑∏∫]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
 )
 _ENDS = re.compile(

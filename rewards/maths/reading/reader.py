@@ -104,7 +104,7 @@ def read_cleaned(cleaned: str) -> Node:
     if _DECIMAL.match(cleaned):
         return exact_numeral(cleaned)
     cleaned = with_constant(cleaned)
-    if "al" in cleaned and (numbers := _NUMBERS.match(cleaned)):
+    if ("al" in cleaned or "every" in cleaned) and (numbers := _NUMBERS.match(cleaned)):
         with suppress(Unreadable):
             return read_formula(_in_notation(*numbers.group("set", "but", "rest")))
     dated = _DATED.match(cleaned) and len(cleaned) < MAX_DATE and date(as_words(cleaned))
@@ -127,27 +127,35 @@ def _in_notation(numbers: str, relation: str, rest: str) -> str:
     rest = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", rest).strip(" .")
     if rest.count("}") > rest.count("{"):  # of the `\text{` around the whole
         rest = rest.rpartition("}")[0]
-    if relation in _BOUNDED and numbers[0] == "r":
-        return _BOUNDED[relation].format(rest)
+    if relation.lower() in _BOUNDED and numbers != "integer":
+        return _BOUNDED[relation.lower()].format(rest)
     if r"\in" in rest:  # a family of values with its parameter
         return re.sub(r"^\s*x\s*=", "", rest).join((r"x \neq ", ""))
     values = re.sub(r"\b(?:and|or)\b", ",", re.sub(r"\b[a-z]\s*=\s*", "", rest))
     values = re.sub(r",\s*,", ",", values).strip().removeprefix("\\{").removesuffix("\\}")
-    return rf"\mathbb{{{'R' if numbers[0] == 'r' else 'Z'}}} \setminus \{{{values}\}}"
+    return rf"\mathbb{{{'Z' if numbers == 'integer' else 'R'}}} \setminus \{{{values}\}}"
 
 
+_BOUNDED = {
+    words: ends
+    for ends, some in (
+        (r"({}, \infty)", "greater than/larger than/bigger than/more than/above"),
+        (r"(-\infty, {})", "less than/smaller than/below"),
+        (r"[{}, \infty)", "greater than or equal to/at least/no less than/not less than"),
+        (r"(-\infty, {}]", "less than or equal to/at most/no more than/not more than"),
+    )
+    for words in some.split("/")
+}
+_BOUND_WORDS = "|".join(
+    words + "(?! or)" * words.endswith("than") for words in sorted(_BOUNDED, key=len, reverse=True)
+)
 _NUMBERS = re.compile(
-    r"(?is)(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer)s?(?: "
+    r"(?is)(?:\\text\s*\{)?\s*(?:(?:the set of )?all|any|every|each) (?P<set>real|integer"
+    r"|numbers?|values?|[a-z](?= ))s?(?: "
     r"numbers?| values?)?[\s}]{0,4}(?:(?:of )?[\s$]{0,4}[a-z]\b)?[\s,]{0,4}(?:\\text\s*\{"
-    r"\s*)?(?P<but>except|other than|excluding|greater than(?! or)|less than(?! or)|at least|at "
-    r"most|greater than or equal to|less than or equal to)(?: for)?[\s}]{1,4}(?P<rest>.+)"
+    rf"\s*)?(?P<but>except|other than|excluding|{_BOUND_WORDS})(?: for)?[\s}}]{{1,4}}(?P<rest>.+)"
 )
 """Numbers that words describe."""
-_BOUNDED = {
-    "greater than": r"({}, \infty)", "greater than or equal to": r"[{}, \infty)",
-    "less than": r"(-\infty, {})", "less than or equal to": r"(-\infty, {}]",
-    "at least": r"[{}, \infty)", "at most": r"(-\infty, {}]",
-}  # fmt: skip
 
 
 def _read_labelled(cleaned: str) -> Node | None:
