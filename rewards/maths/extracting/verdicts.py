@@ -176,12 +176,13 @@ YES_NO = re.compile(
 # `So no such integer exists.\n\n**No.**`: a sentence of its own at the end.
 _LAST_WORD = re.compile(
     r"(?i)(?:(?:(?<=[.!:*$)\]])[ ]*\n|\n[ ]*\n|。)\s*(?:(?:so|hence|thus|therefore|answer)\W{1,3})?"
-    r"|[.:]\s+(?:so|hence|thus|therefore),?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
-    r"(?P<word>yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
+    r"|[.:]\s+(?:so|hence|thus|therefore)[,:]?\s+|(?<=\w[.!])\s(?=\W*\b(?:yes|no)\b))[*_\"]*"
+    r"(?P<word>(?:mon|tues|wednes|thurs|fri|satur|sun)day|yes|no|true|false|ja|nein|oui|non|s[ií]|sì|sim|não|да|нет|wahr|falsch|vrai|faux"
     r"|verdadero|falso|vero|верно|неверно|是的?|否|はい|いいえ|예|아니요)[*_\".!。]*\s*$"
 )
 _TO_ONESELF = re.compile(
-    r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|not|claims?|says|said|guess\w*"
+    r"(?i)\?\W*$|\b(?:check|verify|sure|certain|wrong|mistake|(?:is it|or) not"
+    r"|not (?:yet|quite|convinced|done)|claims?|says|said|guess\w*"
     r"|suppose|assume)"
     r"\b[^.!\n]*\W*$"
 )
