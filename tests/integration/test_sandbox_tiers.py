@@ -15,6 +15,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -161,6 +162,24 @@ def test_a_work_directory_of_the_host_is_bounded_in_entries_and_bytes(tmp_path: 
     fills = "for n in range(200):\n    open(str(n), 'wb').write(bytes(1 << 20))\nimport time; time.sleep(20)"
     seen = asyncio.run(observe("slots-landlock", fills, 20, 0))
     assert (seen["status"], seen["detail"]) == ("error", "wrote more files or bytes than a run may")
+
+
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+def test_programs_read_a_folder_whose_name_is_no_text(tier: str) -> None:
+    async def read(folder: bytes) -> str:
+        sandbox = SlotSandbox(tier, size=1, readable=[os.fsdecode(folder)])
+        try:
+            done = await sandbox.execute(f"print(open({folder + b'/told'!r}).read())")
+            return done.stdout or done.detail
+        finally:
+            await sandbox.close()
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as above:
+        Path(above).chmod(0o755)
+        folder = os.fsencode(above) + b"/caf\xe9"
+        os.mkdir(folder)
+        Path(os.fsdecode(folder), "told").write_text("seen")
+        assert asyncio.run(read(folder)) == "seen\n"
 
 
 def in_a_fork(work: Callable[[], None]) -> None:
