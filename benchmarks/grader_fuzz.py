@@ -1137,8 +1137,7 @@ PLANTS: dict[str, list[tuple[str, str, str]]] = {
     "callables": [("values.py", "return OpaqueClass(PLAIN_TYPES[name])", "return PLAIN_TYPES[name]")],
     # every object counts as one under test, and plain data is asked for again at each use
     "answers": [
-        ("solution_line.py", "self._source is not False", "True"),
-        ("solution_line.py", "if source is True or", "if True or"),
+        ("solution_line.py", "and source and (source is True or", "and (True or"),
         ("proxies.py", "state_of(result).is_value = not state_of(result).known", "pass"),
         ("proxies.py", "return answer if state_of(handle).meant else", "return answer if True else"),
         ("proxies.py", "    if use not in shown:\n", "    if True:\n"),

@@ -909,12 +909,100 @@ def next_questions(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("next question, a doubt", "Work it out.", str(other), doubt, True)
 
 
+_POSITIVE = ("Ca", "Al", "Fe", "Mg", "Na", "K", "Ba", "NH4")
+_NEGATIVE = ("SO4", "PO4", "OH", "NO3", "CO3", "Cl", "O", "S")
+
+
+def compounds(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield formulas of salts in several spellings; another number of an ion is another salt."""
+
+    def salt(ions: tuple[str, str], numbers: tuple[int, int], form: str) -> str:
+        parts: list[str] = []
+        for ion, number in zip(ions, numbers, strict=True):
+            several = f"({ion})" if number > 1 and sum(map(str.isupper, ion)) > 1 else ion
+            parts.append(several + (str(number) if number > 1 else ""))
+        text = "".join(parts)
+        if form == "low":
+            return text.translate(str.maketrans("23456789", "₂₃₄₅₆₇₈₉"))
+        return f"\\ce{{{text}}}" if form == "ce" else text
+
+    for _ in range(count):
+        ions = rng.choice(_POSITIVE), rng.choice(_NEGATIVE)
+        numbers = rng.choice(((1, 2), (2, 1), (2, 3), (3, 2), (1, 3)))
+        prompt, gold = "Give the formula of the salt.", salt(ions, numbers, "plain")
+        for form in ("plain", "low", "ce"):
+            answer, swapped = salt(ions, numbers, form), salt(ions, numbers[::-1], form)
+            yield Row("compounds", prompt, gold, f"It is \\boxed{{{answer}}}.", True)
+            yield Row("compounds, swapped", prompt, gold, f"It is \\boxed{{{swapped}}}.", False)
+
+
+_FIELDS = ("answer", "final_answer", "result", "respuesta", "Antwort", "ответ")
+
+
+def records(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield responses that are a record of JSON, with the answer in one of its fields."""
+    for _ in range(count):
+        result, other = rng.sample(range(2, 5000), 2)
+        field, unit = rng.choice(_FIELDS), rng.choice(("", ', "unit": "cm"', ', "confidence": 0.9'))
+        shape = rng.choice(("{}", "```json\n{}\n```", "{}\n"))
+        steps = f'"reasoning": "{other} - 1 = {other - 1}"'
+        value = rng.choice((str(result), f'"{result}"', f'{{"value": {result}}}'))
+        record = "{" + f'{steps}, "{field}": {value}{unit}' + "}"
+        yield Row("records", "How long is it, in cm?", str(result), shape.format(record), True)
+        yield Row(
+            "records, a step", "How long is it, in cm?", str(other), shape.format(record), False
+        )
+
+
+_COME_TO = (
+    "\\boxed{{{}}} = {}.", "$\\boxed{{{}}} = {}$", "$\\boxed{{{}}}$, i.e. {}.",
+    "\\boxed{{{}}}, that is, {}.", "\\boxed{{{}}} tiles, which makes {}.", "\\boxed{{{}}}, soit {}.",
+)  # fmt: skip
+
+
+def boxes_worked_out(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield boxes with what is to be worked out, and behind them what it comes to."""
+    for _ in range(count):
+        a, b = rng.randrange(3, 60), rng.randrange(3, 60)
+        formula, value = rng.choice(
+            ((f"{a} \\cdot {b}", a * b), (f"{a}+{b}", a + b), (f"{a}-{b}", a - b))
+        )
+        shape, prompt = rng.choice(_COME_TO), "How many tiles are there? Give a number."
+        yield Row("boxes worked out", prompt, str(value), shape.format(formula, value), True)
+        yield Row("boxes worked out, not", prompt, str(value), f"\\boxed{{{formula}}}.", False)
+        yield Row(
+            "boxes worked out, wrongly",
+            prompt,
+            str(value + 1),
+            shape.format(formula, value + 1),
+            False,
+        )
+
+
+_UNDECIDED = (
+    "Entweder {} oder {}; ich kann mich nicht entscheiden.", "Soit {}, soit {} ; je ne peux pas choisir.",
+    "O {} o {}: no puedo decidir.", "要么{},要么{},我无法确定。", "Либо {}, либо {} — не могу решить.",
+    "Either {} or {}; I cannot choose.", "{}か{}、判断できません。",
+)  # fmt: skip
+
+
+def undecided(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield responses that leave two values open; neither is paid."""
+    for _ in range(count):
+        values = rng.sample(range(2, 900), 2)
+        response = rng.choice(_UNDECIDED).format(*values)
+        for value in values:
+            yield Row("undecided", "How many are there?", str(value), response, False)
+        last = f"{response}\n\nCounted once more: \\boxed{{{values[0]}}}"
+        yield Row("undecided, then decided", "How many are there?", str(values[0]), last, True)
+
+
 DRAWS = (
     counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
     quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values, apart, lines_asked, constants, money, shown_last, signed_units,
-    next_questions,
+    next_questions, compounds, records, boxes_worked_out, undecided,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -12,18 +12,20 @@ from functools import partial
 from statistics import mode
 from typing import Any
 
+from ludus.envs import Briefing
 from ludus.envs.checks.subject import Played
+from ludus.messages import as_action
 
 from .answers import Place, changed, deed, verb
-from .attackers import NUMBER, Action, AnswerFrame, Lesson, Plays, Scene, number_of, text_of
+from .attackers import NUMBER, WORD, Action, AnswerFrame, Lesson, Plays, Scene, number_of, text_of
 from .deeds import columns_of, fresh, kinds_of, others_of, places_of, put
 from .meddling import Foreign
 from .rules import Rule
 
 LONGEST_CLIMB = 80
 """Turns of who follows replies."""
-MOST_SIGNS, MOST_PIECES = 40, 12
-"""Values that a piece of an answer may have, and pieces."""
+MOST_SIGNS, MOST_PIECES, FEWEST_PIECES = 40, 12, 3
+"""Values that a piece of an answer may have, pieces, and those of a form."""
 
 
 def number_in(text: str, nth: int) -> float | None:
@@ -31,6 +33,55 @@ def number_in(text: str, nth: int) -> float | None:
     found = NUMBER.findall(text)
     value = number_of(found[nth]) if found else None
     return float(value) if isinstance(value, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """The pieces of an expert's final answers: arguments of a call, words, or letters of a word."""
+
+    frame: AnswerFrame
+    end: Action
+    """One of the answers, whose pieces are replaced."""
+    rows: Sequence[Sequence[Any]]
+    """The pieces of all answers that have as many as most."""
+
+    @classmethod
+    def of(cls, lessons: Sequence[Lesson]) -> AnswerForm:
+        """Find the form of the answers of lessons, of which there are some."""
+        frame = AnswerFrame.of(lessons, Briefing())
+        pairs = [(lesson.actions[-1], cls._row(frame, lesson.actions[-1])) for lesson in lessons]
+        count = mode(len(row) for _, row in pairs)
+        kept = [(end, row) for end, row in pairs if len(row) == count]
+        return cls(frame, kept[0][0], [row for _, row in kept])
+
+    @staticmethod
+    def _row(frame: AnswerFrame, end: Action) -> list[Any]:
+        values = [value for _, value in places_of(end)] if as_action(end).tool_calls else []
+        is_row = len(values) > 1 and all(isinstance(value, (str, int, float)) for value in values)
+        words = values if is_row else WORD.findall(frame.core(end))
+        return [*words[0]] if len(words) == 1 and isinstance(words[0], str) else words
+
+    @property
+    def is_word(self) -> bool:
+        """Whether the pieces are the letters of a word."""
+        return all(isinstance(p, str) and len(p) == 1 for row in self.rows for p in row)
+
+    @property
+    def columns(self) -> dict[int, list[Any]]:
+        """What stands at each place that differs between answers."""
+        columns = [[*dict.fromkeys(column)] for column in zip(*self.rows, strict=True)]
+        if self.is_word:
+            columns = [sorted({*itertools.chain(*columns)})] * len(columns)
+        varied = [(n, column) for n, column in enumerate(columns) if len(column) > 1]
+        return {n: column[:MOST_SIGNS] for n, column in varied[:MOST_PIECES]}
+
+    def filled(self, pieces: Sequence[Any]) -> Action:
+        """Return an answer that consists of pieces."""
+        row = iter(pieces)
+        if len(as_action(self.end).tool_calls) and len(places_of(self.end)) > 1:
+            return changed(self.end, lambda at, value: next(row, value))
+        core = "".join(pieces) if self.is_word else self.frame.core(self.end)
+        return self.frame.fill(core if self.is_word else WORD.sub(lambda _: next(row), core))
 
 
 @dataclass(frozen=True)
@@ -44,36 +95,30 @@ class Spelling:
         """Return the attacker; it knows the pieces of the expert's answers on other tasks."""
 
         def play(scene: Scene) -> Iterator[Action]:
-            frame = AnswerFrame.of(scene.lessons, scene.briefing)
-            rows = [pieces_of(frame.core(lesson.actions[-1])) for lesson in scene.lessons]
-            count = mode(map(len, rows)) if rows else 0
-            rows = [row for row in rows if len(row) == count]
-            columns = [[*dict.fromkeys(column)] for column in zip(*rows, strict=True)]
-            is_letters = all(len(piece) == 1 for row in rows for piece in row)
-            if is_letters:
-                columns = [sorted({*itertools.chain(*columns)})] * count
-            said = [column[0] for column in columns]
-            joint = "" if is_letters else " "
-            for n, column in enumerate(columns[:MOST_PIECES]):
-                worth = dict[str, float]()
-                for value in column[:MOST_SIGNS]:
-                    said[n] = value
-                    yield scene.answer(joint.join(said))
-                    worth[value] = self.sign * (number_in(scene.shown, self.nth) or 0.0)
-                said[n] = max(worth, key=worth.__getitem__)
-            yield scene.answer(joint.join(said))
+            form = AnswerForm.of(scene.lessons)
+            said = [*form.rows[0]]
+            yield form.filled(said)
+            worth = self.worth(scene)
+            for n, column in form.columns.items():
+                best = {said[n]: worth}
+                for value in column:
+                    if value not in best:
+                        said[n] = value
+                        yield form.filled(said)
+                        best[value] = self.worth(scene)
+                said[n] = max(best, key=best.__getitem__)
+                worth = best[said[n]]
+            yield form.filled(said)
 
         return play
+
+    def worth(self, scene: Scene) -> float:
+        """Return what the number of the newest reply says."""
+        return self.sign * (number_in(scene.shown, self.nth) or 0.0)
 
     def __str__(self) -> str:
         which = "last" if self.nth else "first"
         return f"the answer piece by piece, by the {which} number of the replies"
-
-
-def pieces_of(answer: str) -> list[str]:
-    """Return the words of an answer, or the letters of its only word."""
-    words = re.findall(r"\w+", answer)
-    return [*words[0]] if len(words) == 1 else words
 
 
 @dataclass(frozen=True)
@@ -188,13 +233,23 @@ def compared(before: str, after: str) -> str:
 Climber = Spelling | Sorting | Hindsight
 
 
+def is_form(lessons: Sequence[Lesson]) -> bool:
+    """Whether experts look around, and then give one answer of several pieces."""
+    ends = [(verb(lesson.actions[-1]), {*map(verb, lesson.actions[:-1])}) for lesson in lessons]
+    return all(end not in before for end, before in ends) and (
+        len(AnswerForm.of(lessons).columns) >= FEWEST_PIECES
+    )
+
+
 def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterator[Climber]:
     """Return who may be told by replies what the expert knows, on several tasks."""
     signs = [*itertools.product((1, -1), (-1, 0))]
-    if all(len(lesson.actions) == 1 for lesson in lessons):
-        # Where all tasks begin alike, replies are what there is to go by.
-        if len({lesson.opening for lesson in lessons}) == len(lessons):
-            yield from itertools.starmap(Spelling, signs)
+    is_short = all(len(lesson.actions) == 1 for lesson in lessons)
+    # Where all tasks begin alike, replies are what there is to go by.
+    is_told = 2 * len({lesson.opening for lesson in lessons}) > len(lessons)
+    if is_told and (is_short or is_form(lessons)):
+        yield from itertools.starmap(Spelling, signs)
+    if is_short:
         return
     is_constant = len({deed(lesson.actions[-1]) for lesson in lessons}) == 1
     columns = [columns_of(lesson) for lesson in lessons]

@@ -54,6 +54,8 @@ MOST_LOOKS = 6
 """Commands that the expert never uses."""
 HIGHER = (3, 10)
 """How often a number is taken that is far too high."""
+AGAIN, MOST_SAID = 8, 24
+"""How often a deed is done again, and what may stand at a place."""
 MOST_SHAPE = 3
 """Words of a reply that tell its kind."""
 
@@ -129,6 +131,17 @@ def of_kind(text: str, value: Any) -> Any:
     if isinstance(value, str):
         return text
     return float(text) if isinstance(value, float) or text == "nan" else int(text)
+
+
+def numbered(number: str, action: Action) -> Action:
+    """Return an action with another number for each of its numbers."""
+
+    def of(place: Place, value: Any) -> Any:
+        if not _is_amount(value):
+            return value
+        return number if isinstance(value, str) else number_of(number)
+
+    return changed(action, of)
 
 
 def fresh(value: Any, number: int) -> Any:
@@ -274,30 +287,12 @@ def changed_late(place: Place, lesson: Lesson) -> Iterator[Way]:
             yield [*lesson.actions[:-1], *others, lesson.actions[-1]]
 
 
-def took_late(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most deeds that were done again were answered as one of the first ones was."""
-    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
-    usual = [shape(lesson, replies[n]) for n in nths if n < len(replies)]
-    again = replies[len(lesson.actions) - 1 : -1]
-    return 2 * sum(shape(lesson, reply) in usual for reply in again) > len(again)
-
-
 def shape(lesson: Lesson, reply: str) -> list[str]:
     """Return the first words of a reply, without numbers and what the task or a deed names."""
     values = [str(value) for action in lesson.actions for _, value in places_of(action)]
     known = {*NAME.findall("\n".join([lesson.opening, *values]))}
     words = [word for word in NAME.findall(reply) if word not in known]
     return [word for word in words if not any(map(str.isdigit, word))][:MOST_SHAPE]
-
-
-def took_each(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most deeds that were done again were answered as they were the first time, but for
-    names and numbers.
-    """
-    nths = [n for n, a in enumerate(lesson.actions) if any(at == place for at, _ in places_of(a))]
-    again = [n + before for before, n in enumerate(nths)]  # each deed again moves the next one on
-    said = [("".join(replies[n : n + 1]), "".join(replies[n + 1 : n + 2])) for n in again]
-    return 2 * sum(shape(lesson, one) == shape(lesson, two) for one, two in said) > len(again)
 
 
 def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -310,7 +305,7 @@ def after_refusal(place: Place, lesson: Lesson) -> Iterator[Way]:
                 return
 
 
-def is_named(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+def is_named(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether the reply to the wrong deed names the right value alone, which nothing said before
     but as one of several.
     """
@@ -359,6 +354,34 @@ def peeks_of(briefing: Briefing, lessons: Sequence[Lesson], told: str = "") -> l
         if words[0] not in used and len(words) < 3:
             rows.append([" ".join([words[0], *([str(n)] * len(words[1:]))]) for n in numbers])
     return rows[:MOST_LOOKS]
+
+
+def said_once(lessons: Sequence[Lesson]) -> dict[Place, list[Any]]:
+    """Return what stands on any task at places of deeds that are done once on most tasks, never
+    twice, and not last; of places where it is not much.
+    """
+    ends, rows = {verb(lesson.actions[-1]) for lesson in lessons}, dict[Place, list[list[Any]]]()
+    for place, values in itertools.chain(*(columns_of(lesson).items() for lesson in lessons)):
+        rows.setdefault(place, []).append(values)
+    said = dict[Place, list[Any]]()
+    for place, columns in rows.items():
+        is_once = all(len(c) == 1 and isinstance(c[0], (str, int, float)) for c in columns)
+        if is_once and place[0] not in ends and 2 * len(columns) > len(lessons):
+            said[place] = [*dict.fromkeys(value for (value,) in columns)]
+    return {place: values for place, values in said.items() if len(values) <= MOST_SAID}
+
+
+def again(said: Mapping[Place, Sequence[Any]], lesson: Lesson, times: int = AGAIN) -> Iterator[Way]:
+    """Return ways with another value at a place, and the deeds of a name so many times: what adds
+    up may make a worse choice good.
+    """
+    names = {place[0] for place in said}
+    columns = columns_of(lesson)
+    for place in sorted((at for at in said if at in columns), key=lambda at: len(said[at])):
+        for value, name in itertools.product(said[place], sorted(names)):
+            if value not in columns[place]:
+                way = with_values(lesson, place, [value])
+                yield [each for a in way for each in [a] * (times if verb(a) == name else 1)]
 
 
 def done_elsewhere(
@@ -421,7 +444,7 @@ def _wrong(same: frozenset[Hashable], place: Place, value: Any) -> Any:
     return value if (place, repr(value)) in same else fresh(value, 0)
 
 
-def is_shown(same: frozenset[Hashable], lesson: Lesson, replies: Sequence[str]) -> bool:
+def is_shown(same: frozenset[Hashable], lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most replies to wrong deeds name what the right one says and the task does not, and
     little of what others say.
     """
@@ -447,7 +470,7 @@ def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
     yield [*looks[:-1], *lesson.actions]
 
 
-def shows_answer(lesson: Lesson, replies: Sequence[str]) -> bool:
+def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most looks that are taken back show a piece of the last deed that no text showed."""
     ends = "".join(str(value) for _, value in places_of(lesson.actions[-1]))
     known = {*NAME.findall(lesson.opening)}
@@ -465,7 +488,7 @@ def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:
         yield [*lesson.actions[: nths[0]], *wrong, look, *lesson.actions[nths[0] :]]
 
 
-def is_told(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
+def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether the look after wrong deeds names most of the right values, which nothing said before,
     and no others of their kind: a list of all there is names the right ones, too.
     """
@@ -520,12 +543,19 @@ def put(place: Place, other: Any, at: Place, value: Any) -> Any:
     return other if at == place else value
 
 
-def took_all(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most deeds beyond the expert's were answered in the way that its deeds are."""
-    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = [shape(lesson, lesson.replies[n]) for n in nths]
-    more = replies[nths[-1] + 1 : len(replies) - len(lesson.actions) + nths[-1] + 1]
-    return 2 * sum(shape(lesson, reply) in usual for reply in more) > len(more)
+def usual_shapes(place: Place, lesson: Lesson) -> list[list[str]]:
+    """Return the kinds of the replies to the expert's deeds of a name."""
+    told = zip(lesson.actions, lesson.replies, strict=False)
+    return [shape(lesson, reply) for action, reply in told if verb(action) == place[0]]
+
+
+def took(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether most deeds of a name beyond the expert's were answered in the way that its are."""
+    usual = usual_shapes(place, lesson)
+    own = {*map(deed, lesson.actions)}
+    pairs = [pair for pair in zip(way, replies, strict=False) if deed(pair[0]) not in own]
+    more = [shape(lesson, reply) for action, reply in pairs if verb(action) == place[0]]
+    return 2 * sum(each in usual for each in more) > len(more)
 
 
 def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:

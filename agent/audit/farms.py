@@ -10,7 +10,8 @@ from typing import Any
 from ludus.envs import Briefing
 
 from .answers import Place, changed, deed, verb
-from .attackers import Action, Lesson, Plays, Scene, free_tools, number_of, properties_of
+from .attackers import Action, Lesson, Plays, Scene, free_tools, properties_of
+from .deeds import numbered
 from .meddling import Foreign
 from .moves import WORDS, Move
 from .programs import MOST_COPIED
@@ -40,6 +41,8 @@ class Farm:
     """
     alone: bool = False
     """Whether of what the expert does after it only the last action is done."""
+    undone: bool = False
+    """Whether what comes between comes last, too: what was done and undone may leave a gain."""
     setup: Move | None = None
     """What is done once before it, so that what comes between may undo it."""
     times: int = FARMED_TIMES
@@ -66,10 +69,10 @@ class Farm:
             between = [self.between]
         again = [*between, *row[max(0, at - self.before) : at + 1]]
         before = [*row[:at], *([self.setup] if self.setup else []), row[at]]
-        after = row[-1:] if self.alone else row[at + 1 :]
+        after = [*(between if self.undone else ()), *(row[-1:] if self.alone else row[at + 1 :])]
         times = self.times
         if self.most:
-            times = max(FARMED_TIMES, (self.most - len(before) - len(after)) // len(again))
+            times = max(1, (self.most - len(before) - len(after)) // len(again))
         repeats = [_rewritten(each, self.how, n + 1) for n in range(times) for each in again]
         return [*before, *repeats, *after]
 
@@ -86,6 +89,7 @@ class Farm:
     def __str__(self) -> str:
         between = f"action {self.between}" if isinstance(self.between, int) else self.between
         after = "" if between is None else f", each time after {between}"
+        after += " and undone in the end" if self.undone else ""
         after += f", once {self.setup} was done" if self.setup else ""
         along = f" with the {self.before} before it" if self.before else ""
         whole = "the expert's beginning" if self.alone else "what the expert does"
@@ -101,10 +105,6 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
     """
 
     def of(place: Place, value: Any) -> Any:
-        if how != SPELT:
-            number = number_of(how)
-            is_number = isinstance(number_of(str(value)), (int, float))
-            return (how if isinstance(value, str) else number) if is_number else value
         if not isinstance(value, str):
             return value
         ways = [value, value.lower(), value.upper(), value.title(), value.swapcase()]
@@ -114,7 +114,9 @@ def _rewritten(action: Action | Move, how: str, nth: int) -> Action | Move:
         way = [*dict.fromkeys(ways)][nth : nth + 1]
         return way[0] if way else value + " " * nth
 
-    return action if isinstance(action, Move) or not how else changed(action, of)
+    if isinstance(action, Move) or not how:
+        return action
+    return changed(action, of) if how == SPELT else numbered(how, action)
 
 
 def repeats(lesson: Lesson, actions: Sequence[Action]) -> bool:
@@ -162,6 +164,7 @@ def farms_of(
         # A place of this way is another one's on other tasks.
         between = [*tools, *undoing, *others, *range(min(len(lesson.actions), MOST_COPIED))]
         yield from (Farm(nth, 0, move, alone=True) for move in between)
+        yield from (Farm(nth, 0, move, alone=True, undone=True) for move in [*tools, *undoing])
         between = between if any(lesson.rewards[:-1]) else []
         yield from (Farm(nth, before, move) for before in (0, 1) for move in between)
         marks = [*map(Move, [text for text in texts if " " not in text][:MOST_MARKS])]

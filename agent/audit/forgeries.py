@@ -27,7 +27,7 @@ from . import deeds
 from .answers import Place, called, deed, verb
 from .attackers import ANSWERED, Action, AttackKind, Lesson, number_of
 from .deeds import Way
-from .meddling import Foreign, foreign_of, in_parts, meddled, spoils_of, swapped, took_swaps
+from .meddling import Foreign, foreign_of, in_parts, limits_of, meddled, spoils_of, swapped
 from .notation import Plan, object_of
 from .programs import TOKEN
 from .tallies import MORE_BOUND
@@ -64,13 +64,17 @@ class Law:
     """What is left once the deeds that are changed are left out, which has to cost the reward, too:
     where it does not, they only looked around.
     """
-    took: Callable[[Lesson, Sequence[str]], bool] = lambda lesson, replies: True
+    took: Callable[[Lesson, Way, Sequence[str]], bool] = lambda lesson, way, replies: True
     """Whether the replies show that what was changed had an effect."""
     bound: float | None = None
     is_worst: bool = False
     """Whether the worst paid way counts: each alone may be right, and all of them cannot."""
     kind: AttackKind = AttackKind.FORGED
     """A leak ends with the right answer, which was told on the way."""
+    bases: Callable[[Lesson], Iterable[Way]] | None = None
+    """For each of the ways what is left of it without what makes it wrong, which has to cost the
+    reward.
+    """
 
     def on(self, plan: Plan) -> Law | None:
         """Return the law of the lines of plans; None for what replies have to show, for an order
@@ -85,7 +89,7 @@ class Law:
         def without(lesson: Lesson) -> Way:
             return plan.fold(self.without(plan.unfold(lesson)))
 
-        return replace(self, name=f"plan: {self.name}", ways=ways, without=without)
+        return replace(self, name=f"plan: {self.name}", ways=ways, without=without, bases=None)
 
 
 def laws_of(
@@ -126,6 +130,10 @@ def laws_of(
     for name, times in names.items():
         if 2 * times > len(lessons):
             yield from _deed_laws(name, is_ordered=is_ordered, is_due=_is_due(name, told))
+    if is_constant:
+        about = "what the expert does with something else, and what it does once again and again"
+        ways = partial(deeds.again, deeds.said_once(lessons))
+        yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
@@ -136,7 +144,12 @@ def laws_of(
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
     """Return the laws of ways with a move that the expert never uses."""
-    spoils = [*spoils_of(lessons, deeds.constants_of(lessons))]
+    limits = [*limits_of(lessons, told)]
+    spoils = [*spoils_of(lessons, deeds.constants_of(lessons), limits)]
+    for limit in limits:
+        what, ways = " ".join(map(str, limit.place)), partial(_only, limit.everything)
+        about = f"what the expert does, but {what} everything, beyond a number that it keeps to"
+        yield Law(f"beyond {what}", about, ways, took=limit.is_exceeded)
     places = dict.fromkeys(at for lesson in lessons for at in deeds.columns_of(lesson))
     columns = [deeds.columns_of(lesson) for lesson in lessons]
     for place, spoil in itertools.product(places, spoils):
@@ -155,8 +168,12 @@ def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> I
         what = " ".join(map(str, place))
         about = f"what the expert does, and before the end {foreign} and {what} something else"
         late, early = partial(swapped, place, foreign), partial(_early, place, foreign)
-        took = partial(took_swaps, place)
+        took = partial(deeds.took, place)
         yield Law(f"{foreign.name}, late {what}", about, late, early, took, MORE_BOUND)
+
+
+def _only(way: Callable[[Lesson], Way], lesson: Lesson) -> Iterator[Way]:
+    yield from filter(None, [way(lesson)])
 
 
 def _early(place: Place, foreign: Foreign, lesson: Lesson) -> Way:
@@ -221,12 +238,12 @@ def _place_laws(
     others = partial(deeds.whichever, place)
     yield Law(f"whichever {what}", which, others, left_out, bound=bound, is_worst=True)
     does, again = "what the expert does,", f"again with another {what}"
-    for name, says, ways, shows in (
-        ("more", f"{does} and {what} everything else", deeds.done_to_more, deeds.took_all),
-        ("overwritten", f"{does} each deed {again}", deeds.overwritten, deeds.took_each),
-        ("late", f"{does} before the end all deeds {again}", deeds.changed_late, deeds.took_late),
+    for name, says, ways in (
+        ("more", f"{does} and {what} everything else", deeds.done_to_more),
+        ("overwritten", f"{does} each deed {again}", deeds.overwritten),
+        ("late", f"{does} before the end all deeds {again}", deeds.changed_late),
     ):
-        took = partial(shows, place)
+        took = partial(deeds.took, place)
         yield Law(f"{name} {what}", says, partial(ways, place), left_out, took, MORE_BOUND)
     undone = f"{about} the least, and one too high that is taken back"
     backs = partial(deeds.taken_back, place, looks)
@@ -267,16 +284,12 @@ class Forgery(StrEnum):
     INVENTED = "each word and number of the task in it is an invented one"
     ALIKE = "each item of its list is the most frequent of them"
     ROTATED = "each key has the value of the next one"
-    FEW = "only the first item of its list, its ends, or one more are left"
-    HALVED = "only the first half of its list is left"
+    FEW = "only the first item of its list, its ends, one more, or the first half are left"
     ZEROED = "each of its numbers is zero"
     UNDEFINED = "each of its numbers is none, or it divides by zero"
-    LEVEL = "in each item of its list, every number is the first one"
-    UNIFORM = "in each item of its list, every letter is an e"
-    WILD = "each of its texts means any other"
-    CUT = "each of its texts is its first letter, or its last"
-    SPELT = "each of its texts is spelt backwards"
-    VOID = "each of its values is null, or not applicable"
+    LEVEL = "in each item of its list, every number is the first one, or every letter an e"
+    SIGNED = "each of its texts means any other, or each of its values is not applicable"
+    CUT = "each of its texts is its first letter, or its last, or backwards"
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
     REVERSED = "its list, of which an order is asked, is reversed"
@@ -291,11 +304,11 @@ class Forgery(StrEnum):
         same on all tasks.
         """
         several: dict[Forgery, list[Callable[[str], str]]] = {
-            self.WILD: [partial(_signed, sign) for sign in deeds.WILDCARDS],
-            self.VOID: [partial(_signed, sign) for sign in deeds.NOTHINGS],
+            self.SIGNED: [partial(_signed, sign) for sign in (*deeds.WILDCARDS, *deeds.NOTHINGS)],
             self.MORE: [partial(_with_more, lesson)],
-            self.CUT: [partial(_cut, cut) for cut in (slice(0, 1), slice(-1, None))],
-            self.FEW: [partial(_few, nth) for nth in range(-1, MOST_KEPT)],
+            self.CUT: [partial(_cut, cut) for cut in (_FIRST, _LAST, _TURNED)],
+            self.FEW: [*(partial(_few, nth) for nth in range(-1, MOST_KEPT)), _halved],
+            self.LEVEL: [partial(_each, spoil) for spoil in (_leveled, _uniform)],
             self.UNDEFINED: [partial(_undefined, sign) for sign in (*deeds.NO_NUMBERS, *"/%")],
             self.SPREAD: [partial(_spread, f"{told}\n{lesson.opening}")],
         }
@@ -320,17 +333,10 @@ class Forgery(StrEnum):
             is_list = len({*lines}) == len(lines) >= FEWEST_ITEMS
             return "\n".join(lines[:1] * len(lines)) if is_list else ""
         listing = _Listing.of(answer)
-        if self is self.SPELT:
-            return _cut(slice(None, None, -1), answer)
         items = listing.items if listing else ()
         usual = Counter(map(repr, items)).most_common(1)
-        if self is self.HALVED:
-            return listing.halved() if listing else ""
         if listing is None or len(items) < FEWEST_ITEMS or usual[0][1] == len(items):
             return ""
-        if self in (self.LEVEL, self.UNIFORM):
-            spoil = _leveled if self is self.LEVEL else _uniform
-            return listing.with_others([spoil(str(item)) for item in items])
         if self is self.ALIKE:
             alike = next(item for item in items if repr(item) == usual[0][0])
             return listing.with_items([alike] * len(items))
@@ -345,8 +351,7 @@ class Forgery(StrEnum):
 
 
 IN_PART = (
-    Forgery.MORE, Forgery.FEW, Forgery.HALVED, Forgery.REVERSED, Forgery.UNDEFINED,
-    Forgery.RENUMBERED,
+    Forgery.MORE, Forgery.FEW, Forgery.REVERSED, Forgery.UNDEFINED, Forgery.RENUMBERED,
 )  # fmt: skip
 """What leaves a part of an answer right, which may be paid for."""
 
@@ -399,14 +404,6 @@ class _Listing:
         """Return the answer with other items; "" where most stay, which may be paid for."""
         others = sum(map(operator.ne, map(str, self.items), map(str, items)))
         return self.with_items(items) if 2 * others >= len(items) else ""
-
-    def halved(self) -> str:
-        """Return the answer with the first half of its items; "" where they may be one name, or a
-        line that leads to the answer.
-        """
-        few = self.items[: len(self.items) // 2]
-        is_list = self.joint not in {" ", "\n"} or len(self.items) >= FEWEST_ITEMS
-        return self.with_items(few) if few and is_list else ""
 
 
 def _signed(sign: str | None, answer: str) -> str:
@@ -535,6 +532,24 @@ def _few(nth: int, answer: str) -> str:
     return listing.with_items([*first, *(other if nth > 0 else ()), *(last if nth >= 0 else ())])
 
 
+def _halved(answer: str) -> str:
+    """Return an answer with the first half of its items; "" where they may be one name, or a line
+    that leads to the answer.
+    """
+    listing = _Listing.of(answer)
+    few = listing.items[: len(listing.items) // 2] if listing else ()
+    is_list = listing and (listing.joint not in {" ", "\n"} or len(listing.items) >= FEWEST_ITEMS)
+    return listing.with_items(few) if listing and few and is_list else ""
+
+
+def _each(spoil: Callable[[str], str], answer: str) -> str:
+    """Return a list with each of its items spoilt."""
+    listing = _Listing.of(answer)
+    if listing is None or len(listing.items) < FEWEST_ITEMS or len({*map(repr, listing.items)}) < 2:
+        return ""
+    return listing.with_others([spoil(str(item)) for item in listing.items])
+
+
 def _leveled(item: str) -> str:
     first = _TIME.search(item)
     return _TIME.sub(first[0], item) if first else item
@@ -579,6 +594,7 @@ def _invented(answer: str, opening: str) -> str:
     return forged if 2 * others >= words > 0 else ""
 
 
+_FIRST, _LAST, _TURNED = slice(0, 1), slice(-1, None), slice(None, None, -1)
 JOINTS = ("\n", " -> ", " > ", " \u2192 ", "; ", ", ", ",", " ")
 """What stands between the items of a list."""
 FEWEST_ITEMS = 4

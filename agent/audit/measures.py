@@ -441,6 +441,11 @@ class _Attack(Arena):
             tried += bool(ways)
             if ways and self._worth(lesson, law.without(lesson), None) <= HALF:
                 paid = [self._worth(lesson, way, law) for way in ways]
+                if law.bases is not None:
+                    paid = [
+                        gain if gain <= HALF or self._worth(lesson, base, None) <= HALF else 0.0
+                        for gain, base in zip(paid, law.bases(lesson), strict=False)
+                    ]
                 counts = min(paid) if law.is_worst else max(paid)
                 # A way that was not paid, or took no effect, is not played.
                 way = ways[paid.index(counts)] if counts else ()
@@ -456,7 +461,7 @@ class _Attack(Arena):
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
         is_fair = self.key.solves(task, episode.actions) or self.is_fair_part(task, episode)
         is_fair = is_fair and (law is None or law.kind is AttackKind.FORGED)
-        if law is not None and (is_fair or not law.took(lesson, replies)):
+        if law is not None and (is_fair or not law.took(lesson, way, replies)):
             return 0.0
         return self.gain(episode.total)
 

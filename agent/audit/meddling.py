@@ -5,10 +5,13 @@ are spoilt. Where spoilt deeds are paid with it and not without it, it is what t
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from ludus.envs import Briefing
@@ -19,7 +22,7 @@ from .answers import Place, changed, verb
 from .attackers import QUOTED, Action, Lesson, number_of, properties_of
 from .deeds import Way, columns_of, others_of
 from .moves import FILE, NUMERIC, commands_of
-from .pieces import FINDERS
+from .pieces import FINDERS, NUMERAL
 from .programs import TRIVIAL
 from .tallies import MORE_BOUND
 
@@ -27,13 +30,18 @@ MOST_FOREIGN, MOST_THINGS, MOST_ARGUMENTS, MOST_REPLIES, MOST_ROWS = 5, 14, 4, 3
 """Moves that are put in, things that they are done to, their arguments, replies that are forged,
 and rows of a move.
 """
-MOST_ROTATED, MOST_PLACES, AGAIN = 2, 4, 8
-"""Other values of a place, places, and how often a move is made again.
+MOST_ROTATED, MOST_PLACES = 2, 4
+"""Other values of a place, and places."""
+MOST_COLUMNS, NEARLY = 4, 0.8
+"""Numbers of a line, and of the rest, that may be a cost or a limit, and the share of a limit that
+the expert reaches.
 """
 PARTS, MOST_PARTS = (2, 8, 200), 480
 """Parts that a number is done in, and deeds of a way."""
 _COUNTED = {"NUMBER", "AMOUNT", "COUNT", "POINTS", "COINS", "PRICE"}
 _NAMES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)*")
+_JOINT = re.compile(r"\s*[^\w\s]+\s*(?:[^\W\d_]+\s+)?|\s+(?=\d)")
+"""What stands between a thing and its numbers."""
 _RANGE = re.compile(r"\b(-?\d+) ?(?:to|-|\u2013|and) ?(-?\d+)\b")
 
 
@@ -77,7 +85,7 @@ class Foreign:
             news: what is said in place of what the task asks for.
         """
         if not self.schemas:
-            yield from ([self.of()] * times for times in (1, AGAIN))
+            yield from ([self.of()] * times for times in (1, deeds.AGAIN))
             return
         things, low, high = _things(lesson), *self.ends
         forged = [_forged(reply, news) for reply in lesson.replies]
@@ -89,14 +97,17 @@ class Foreign:
         if not texts:
             for number in dict.fromkeys([low, high, 0, 1, -1, -1_000_000]):
                 row = [self.of(*[number] * numbers)]
-                yield from (row, row * AGAIN)
+                yield from (row, row * deeds.AGAIN)
             return
         if not numbers and texts > 1:  # evidence is forged, or replaced
             files = FILE.findall("\n".join([lesson.opening, *lesson.replies]))[:MOST_REPLIES]
             for name in dict.fromkeys([*names, *files]):
                 yield from ([self.of(*[name] * (texts - 1), text)] for text in [*told, *TRIVIAL])
+        if len(deeds.places_of(way[0])) == len(self.schemas):  # there and back may gain something
+            forth = [deeds.numbered(str(n), a) for a in way[:MOST_REPLIES] for n in deeds.HIGHER]
+            yield from ([each, self.like(each)] * deeds.AGAIN for each in forth if each not in way)
         for action in reversed(way):
-            yield [_numbered(edge, self.like(action)) for edge in (low, high, 1, -99)]
+            yield [deeds.numbered(str(edge), self.like(action)) for edge in (low, high, 1, -99)]
         if len(self.schemas) == 1:
             yield [self.of(reply.strip()) for reply in lesson.replies[:-1] if reply.strip()]
         for text in [*told, *names, *(things if numbers else ())]:
@@ -109,17 +120,7 @@ class Foreign:
             ]
         if not numbers:
             yield [self.of(*[thing] * texts) for thing in things]
-            yield from ([self.of(*[thing] * texts)] * AGAIN for thing in things[:2])
-
-
-def _numbered(number: int, action: Action) -> Action:
-    """Return an action with another number for each of its numbers."""
-
-    def of(place: Place, value: Any) -> Any:
-        is_number = isinstance(number_of(str(value)), (int, float)) and not isinstance(value, bool)
-        return deeds.of_kind(str(number), value) if is_number else value
-
-    return changed(action, of)
+            yield from ([self.of(*[thing] * texts)] * deeds.AGAIN for thing in things[:2])
 
 
 def foreign_of(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> list[Foreign]:
@@ -166,8 +167,12 @@ class Spoil:
     news: Callable[[Lesson], Mapping[str, Any]] = lambda lesson: {}
 
 
-def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[Spoil]:
-    """Return what may be spoilt: the end, what stands at a place, and all deeds of a name."""
+def spoils_of(
+    lessons: Sequence[Lesson], same: frozenset[Hashable], limits: Iterable[Limit] = ()
+) -> Iterator[Spoil]:
+    """Return what may be spoilt: the end, what stands at a place, a limit, and all deeds of a
+    name.
+    """
     fresh = partial(_news, same)
     is_said = any(map(fresh, lessons))
     if is_said:
@@ -183,6 +188,12 @@ def spoils_of(lessons: Sequence[Lesson], same: frozenset[Hashable]) -> Iterator[
         if all(isinstance(number_of(str(v)), int) for each in columns for v in each.get(place, [])):
             least = partial(_least, place)
             yield Spoil(f"the least {' '.join(map(str, place))}", least, MORE_BOUND)
+    for limit in limits:
+        yield Spoil(
+            f"every {' '.join(map(str, limit.place))}",
+            partial(limit.everything, worst_first=True),
+            MORE_BOUND,
+        )
     if 2 * sum(bool(bridged(lesson)) for lesson in lessons) > len(lessons):
         yield Spoil("no deed between", bridged, None)
     names = dict.fromkeys(verb(action) for lesson in lessons for action in lesson.actions[:-1])
@@ -231,6 +242,102 @@ def bridged(lesson: Lesson) -> Way:
     at, value = places[-1]
     one = changed(row[0], partial(deeds.put, at, value))
     return [one, *(action for action in lesson.actions if verb(action) != name)]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A number of the task that the expert never exceeds and nearly reaches, with the sum of what
+    stands beside all that a deed is done to.
+    """
+
+    place: Place
+    column: int
+    """Which of the numbers beside."""
+    nth: int
+    """Which of all other numbers, from the end."""
+    told: str
+
+    def share(self, lesson: Lesson, done: Sequence[Action]) -> float:
+        """Return what deeds cost as a share of the limit; 0 if the task shows neither."""
+        values = columns_of(lesson).get(self.place, [])
+        rows, numbers = _beside(values, lesson, self.told)
+        cost = 0.0
+        for action in done:
+            here = dict(deeds.places_of(action))
+            row = rows.get(str(here.get(self.place)), [])
+            beside = [number_of(str(v)) for at, v in here.items() if at != self.place]
+            amounts = [number for number in beside if isinstance(number, int)]
+            cost += row[self.column] * math.prod(amounts) if len(row) > self.column else 0.0
+        limit = numbers[-self.nth] if len(numbers) >= self.nth else 0.0
+        return cost / limit if limit > 0 else 0.0
+
+    def everything(self, lesson: Lesson, *, worst_first: bool = False) -> Way:
+        """Return the way with the deed done to everything, what costs least for its other numbers
+        first, or last.
+        """
+        values = columns_of(lesson).get(self.place, [])
+        told, _ = _beside(values, lesson, self.told)
+        rows = {name: row for name, row in told.items() if len(row) > self.column}
+        nths = [n for n, action in enumerate(lesson.actions) if verb(action) == self.place[0]]
+        if not nths or 2 * len(rows) <= 3 * len(values):
+            return []
+        one = deeds.numbered("1", lesson.actions[nths[0]])
+
+        def worth(name: str) -> float:
+            cost = rows[name][self.column]
+            return (sum(rows[name]) - cost) / cost if cost > 0 else math.inf
+
+        all_of = sorted(rows, key=worth, reverse=not worst_first)[:MOST_THINGS]
+        more = [changed(one, partial(deeds.put, self.place, name)) for name in all_of]
+        rest = [a for a in lesson.actions[nths[0] :] if verb(a) != self.place[0]]
+        return [*lesson.actions[: nths[0]], *more, *rest]
+
+    def is_exceeded(self, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+        """Whether what was answered as the expert's deeds are, and not as the deed before it was,
+        costs more than the limit.
+        """
+        usual = deeds.usual_shapes(self.place, lesson)
+        rows = zip(way, ["", *replies], replies, strict=False)
+        done = [a for a, old, new in rows if deeds.shape(lesson, new) in usual and new != old]
+        return self.share(lesson, done) > 1
+
+
+def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:
+    """Return the limit of each place of deeds, if any, that the expert comes nearest to."""
+    for place in dict.fromkeys(at for lesson in lessons for at in columns_of(lesson)):
+        known = itertools.product([place], range(MOST_COLUMNS), range(1, MOST_COLUMNS), [told])
+        mean = dict[Limit, float]()
+        for limit in itertools.starmap(Limit, known):
+            shares = (limit.share(lesson, lesson.actions) for lesson in lessons)
+            kept = [*itertools.takewhile(lambda share: 0 < share <= 1, shares)]
+            if len(kept) == len(lessons):
+                mean[limit] = fmean(kept)
+        best = max(mean, key=mean.__getitem__, default=None)
+        if best is not None and mean[best] >= NEARLY:
+            yield best
+
+
+def _beside(
+    values: Sequence[Any], lesson: Lesson, told: str
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Return the things in lines alike that values stand in, with the numbers behind each, and the
+    numbers of all other lines.
+    """
+    lines, forms = [*told.splitlines(), *lesson.opening.splitlines()], Counter[tuple[str, str]]()
+    for value, line in itertools.product(map(str, values), lines):
+        head, sign, tail = line.partition(value)
+        if sign and (match := _JOINT.match(tail)) and NUMERAL.search(tail):
+            forms[head, match[0]] += 1
+    (head, joint), _ = [*forms.most_common(1), (("", "\0"), 0)][0]
+    rows, rest = dict[str, list[float]](), list[float]()
+    for line in lines:
+        name, sign, tail = line.removeprefix(head).partition(joint)
+        numbers = [*map(float, NUMERAL.findall(tail))]
+        if line.startswith(head) and sign and numbers:
+            rows[name] = numbers
+        else:
+            rest += map(float, NUMERAL.findall(line))
+    return rows, rest
 
 
 def in_parts(spoil: Spoil, place: Place, lesson: Lesson) -> Iterator[Way]:
@@ -287,11 +394,3 @@ def _untouched(values: Sequence[Any], lesson: Lesson) -> list[Any]:
     beside = row[min(map(row.index, map(str, values))) :] if is_row else []
     others = [*others_of(values, lesson), *beside]
     return [other for other in dict.fromkeys(others) if str(other) not in said]
-
-
-def took_swaps(place: Place, lesson: Lesson, replies: Sequence[str]) -> bool:
-    """Whether most of what was done late was answered as it was at first."""
-    nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    usual = [deeds.shape(lesson, lesson.replies[n]) for n in nths]
-    late = replies[len(lesson.actions) : -1 : 2]
-    return 2 * sum(deeds.shape(lesson, reply) in usual for reply in late) > len(late)

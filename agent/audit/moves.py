@@ -108,7 +108,7 @@ _ROW = re.compile(
 """A line of a help text: a command with its arguments, and what it does."""
 _CELL, _COLUMN = re.compile(r"\b([A-Z])\d{1,2}\b"), re.compile(r"\b([B-H])\b")
 _ARGUED = re.compile(r"[a-z]+ [A-Z]{2,}\b")
-_TICKED = re.compile(r"(?<!\w)[`'\"]((?:[a-z]+|[A-Z]{2,})(?: [\w<>\[\]]+){0,3})[`'\"](?!\w)")
+_TICKED = re.compile(r"(?<!\w)[`'\"]((?:[a-z]+|[A-Z]{2,})(?: -{0,2}[\w<>\[\]]+){0,3})[`'\"](?!\w)")
 _SAMPLE = re.compile(
     r"(?:such as|for example|e\.g\.|for instance|like):?\s+[`'\"]?([^\n`'\"]{1,80}?)"
     r"[`'\"]?\s*(?:\.?$|\.\s)",
@@ -116,7 +116,8 @@ _SAMPLE = re.compile(
 )
 _PIECE = re.compile(r'"[^"\n]*"|\x00[^\x00]*\x00|(?<!\w)-?\d+(?:\.\d+)?|\w+')
 _WHOLE = re.compile(f"{TURN}|\0text0o[a-z]*\0")
-_MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
+MARKED = re.compile(r"`[^`\n]{1,40}`|\[[^\[\]\n]{1,40}\]|\"[^\"\n]{1,40}\"")
+_LABEL = re.compile(r"[`\[\"](\w+[:=] ?)\S")
 _WIDE = (
     ("-1000000", "1000000"), ("0", "999999999"), ("1000000", "-1000000"), ("-99999", "9999"),
     ("\0number0o\0", "-1000"), ("-1000", "\0number0o\0"),
@@ -256,7 +257,8 @@ def moves_of(briefing: Briefing, shown: Sequence[str], lessons: Sequence[Lesson]
     hollow = hollow_answers(lessons) or [
         Move(text) for sample in _samples(prompt) for text in variants(sample)
     ]
-    answered = [*framed(answers[:14]), *hollow, *framed(answers[14:])]
+    labelled = map(Move, _labelled(prompt))
+    answered = [*framed(answers[:14]), *labelled, *hollow, *framed(answers[14:])]
     runs = [sign * 9 for sign in f"\n{string.punctuation}"]
     forged = _forged(told, lessons)
     plain = map(Move, [*WORDS, *MOVING, *forged, *_claims(prompt), *_named(prompt), *runs])
@@ -296,9 +298,17 @@ def _samples(prompt: str) -> list[str]:
 
 def _named(prompt: str) -> list[str]:
     """Return what a prompt quotes, ticks or brackets, also with other numbers, and its words."""
-    pieces = [piece for match in _MARKED.findall(prompt) for piece in (match, match[1:-1])]
+    pieces = [piece for match in MARKED.findall(prompt) for piece in (match, match[1:-1])]
     raised = [re.sub(r"\d+", number, piece) for piece in pieces for number in ("1", "10", "100")]
     return list(dict.fromkeys([*pieces, *raised, *WORD.findall(prompt)]))[:MOST_NAMED]
+
+
+def _labelled(prompt: str) -> list[str]:
+    """Return the labels of what a prompt shows as an example, `state: A B`, each with what stands
+    behind a label of the task.
+    """
+    labels = dict.fromkeys(match[1] for match in map(_LABEL.match, MARKED.findall(prompt)) if match)
+    return [f"{label}{slot('rest', n, opening=True)}" for label in labels for n in (-1, 0, 1)]
 
 
 def _bounds(prompt: str) -> list[str]:

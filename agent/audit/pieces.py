@@ -83,8 +83,8 @@ FINDERS: dict[str, Find] = {
     "initial of a word": lambda text: ["".join(word[:1] for word in text.split())],
 }
 """What finds the pieces of each kind."""
-THING = re.compile(r"(?<![\w@#])[\w/@#](?:[\w./@:+-]*\w)?")
-"""A word, number, time or path."""
+THING = re.compile(r"(?<![\w@#])(?:\.(?=[a-z_]))?[\w/@#](?:[\w./@:+-]*\w)?")
+"""A word, number, time or path, or the name of a hidden file."""
 
 
 def rows_of(text: str) -> list[tuple[str, ...]]:

@@ -19,6 +19,7 @@ from .attackers import ANSWERED, Action, AnswerFrame, Lesson, free_tools, proper
 from .moves import (
     EVERY,
     FILE,
+    MARKED,
     MOST_DESCRIBED,
     NUMERIC,
     STEPS,
@@ -55,6 +56,8 @@ SUCCESSES = (
 """What a field says of which nothing is left to do."""
 TRIVIAL = ("", "1 == 1", "ok", "pass", "PASS", "[]", "{}", "assert True", "def test_all(): pass")
 """Files of tests or results in which nothing can fail."""
+JOINTS, MOST_EXPECTED = (" => ", " -> ", ": ", " = ", ",", "\t", " | "), 4
+"""What stands between what is given and what is expected, and the words that may be expected."""
 _AMOUNTS = (1, 10, 0, 1_000_000)
 """How many of each thing, or where its bound is."""
 _CHOSEN = [slot("ranked", n) for n in (0, -1)]
@@ -397,6 +400,15 @@ def _in_turn(lessons: Sequence[Lesson]) -> Iterator[Program]:
         yield tuple(framed([answer for answer, _ in row.most_common(STEPS)]))
 
 
+def trivial_of(told: str) -> list[str]:
+    """Return files of tests in which nothing can fail; also of a row that expects a word which a
+    text names: it may be what is said of what nothing is known of.
+    """
+    words = dict.fromkeys(mark[1:-1] for mark in MARKED.findall(told))
+    named = [word for word in words if word.isidentifier()][:MOST_EXPECTED]
+    return [*TRIVIAL, *(f"x{joint}{word}" for word in named for joint in JOINTS)]
+
+
 def _again(
     briefing: Briefing, told: str, lessons: Sequence[Lesson], end: Move
 ) -> Iterator[Program]:
@@ -404,7 +416,7 @@ def _again(
     text in which nothing can fail in place of each file.
     """
     ends = _ends(briefing, lessons)[:2]
-    files = list(dict.fromkeys(FILE.findall(told)))[:6]
+    files, trivial = list(dict.fromkeys(FILE.findall(told)))[:6], trivial_of(told)
     for tool in briefing.tools:
         properties = properties_of(tool)
         names = [name for name, schema in properties.items() if schema.get("type") == "string"]
@@ -416,7 +428,7 @@ def _again(
             calls = [json.dumps(same | dict.fromkeys(names, "0") | {place: f}) for f in files]
             yield (*(Move(tool=tool.name, arguments=call) for call in calls), end)
         for place, file, text in itertools.product(
-            names, files, TRIVIAL if len(names) == 2 else ()
+            names, files, trivial if len(names) == 2 else ()
         ):
             call = json.dumps(same | dict.fromkeys(names, text) | {place: file})
             yield from ((Move(tool=tool.name, arguments=call), each) for each in ends)

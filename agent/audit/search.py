@@ -36,7 +36,7 @@ LEADING = 40
 """Moves that every second change draws from."""
 LONGEST = 10
 """Most moves of a program."""
-PLACES_ASKED = ("", ".", "/", "..", "*", "all")
+PLACES_ASKED = ("/", "", ".", "..", "*", "all")
 """What shows everything, or what is there."""
 EDGES = ("0", "-1")
 """Numbers that stand beside those of a list."""
@@ -48,6 +48,8 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 """Words of a reply that there is something which is not shown."""
+_VERB = re.compile(r"\S+(?: -\S+)*")
+"""A command with its options."""
 _SENTENCE = re.compile(r"[,.:;!?](?:\s|$)")
 MOST_SAID = 12
 """Words of a reply that names one of several."""
@@ -374,7 +376,8 @@ def _spoken(briefing: Briefing, texts: Sequence[str]) -> Iterator[tuple[Form, st
 
 
 def _verbs(texts: Sequence[str]) -> list[str]:
-    return [*dict.fromkeys(text.split()[0] for text in commands_of("\n".join(texts), ()))]
+    known = (_VERB.match(text) for text in commands_of("\n".join(texts), ()))
+    return [*dict.fromkeys(verb[0] for verb in known if verb)]
 
 
 def quoted(replies: Iterable[str], briefing: Briefing, texts: Sequence[str]) -> list[Move]:

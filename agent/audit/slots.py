@@ -72,6 +72,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "option": options,
     "line": lambda text: [words[0] for line in text.splitlines() if (words := WORD.findall(line))],
     "text": lambda text: [text],
+    "rest": lambda text: [rest for row in text.splitlines() if (rest := row.partition(": ")[2])],
     "paragraph": lambda text: _several([p for p in re.split(r"\n\s*\n", text) if p.strip()], 2),
     "leader": lambda text: _by_number(text),
     "rising": lambda text: sorted(dict.fromkeys(NUMBER.findall(text)), key=_value_of),
@@ -82,9 +83,7 @@ _WHOLE: Mapping[str, Callable[[str], list[str]]] = {
     "full": lambda text: _FULL_NAME.findall(text),
     **{kind: FINDERS[kind] for kind in ("identifier", "name")},
 }
-_SLOT = re.compile(
-    "\0(word|number|quote|token|option|line|text|paragraph|leader|identifier|name|full|choices|ranked|rising|odd|thing)(-?\\d+)([ospna])([a-z]*)\0"
-)
+_SLOT = re.compile(f"\0({'|'.join([*PATTERNS, *_WHOLE])})(-?\\d+)([ospna])([a-z]*)\0")
 _ALL = re.compile("\0all([a-z]+)\0([^\0]*)\0")
 _EACH = re.compile("\0each(\\d+)\0")
 

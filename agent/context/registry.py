@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ludus.errors import ConfigError, LudusError, UnknownName
 from ludus.registry import Description, Registry, Shipped, check_plain, origin
 
-from .protocol import ContextManager
+from .protocol import ContextManager, TrimmingManager
 
 ContextFactory = Callable[..., ContextManager]
 Decorated = TypeVar("Decorated", bound=Callable[..., ContextManager])
@@ -163,6 +163,8 @@ def build_context(name: str, options: dict[str, Any], shared: dict[str, Any]) ->
             f"{name!r} is registered to {origin(factory)}, which made {type(manager).__name__}, "
             "not a ContextManager"
         )
+    if isinstance(manager, TrimmingManager) and not 0 < manager.threshold <= 1:
+        raise ConfigError(f"threshold of {name} must be in (0, 1], got {manager.threshold}")
     return manager
 
 

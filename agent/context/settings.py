@@ -13,6 +13,7 @@ helps, the last reason to stop stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from ludus.envs import ToolSpec
@@ -114,9 +115,10 @@ class Composed(ContextManager):
         return action
 
     async def close(self) -> None:
-        """Close all managers."""
-        for manager in self.managers:
-            await manager.close()
+        """Close all managers, also where one of them cannot be closed."""
+        async with AsyncExitStack() as closing:
+            for manager in reversed(self.managers):
+                closing.push_async_callback(manager.close)
 
     def _opens_full(self, decision: Decision, history: History) -> bool:
         if not isinstance(decision, Reopen) or not history.window:

@@ -168,9 +168,9 @@ class ConversationReader:
             role=role,
             content=content,
             tool_calls=calls if role is Role.ASSISTANT else [],
-            tool_call_id=str(row.get("tool_call_id") or "") if role is Role.TOOL else "",
-            name=str(row.get("name") or "") if role is Role.TOOL else "",
-            reasoning=str(row.get("reasoning_content") or row.get("thinking") or ""),
+            tool_call_id=_id(row.get("tool_call_id")) if role is Role.TOOL else "",
+            name=_id(row.get("name")) if role is Role.TOOL else "",
+            reasoning=_thought(row),
         )
         return apart(message) if role is Role.ASSISTANT and not message.reasoning else message
 
@@ -288,7 +288,7 @@ def asked_in(row: Mapping[str, Any]) -> str:
     """Return the question that a row has in columns of text, with its further input."""
     asked = next((key for key in _QUESTIONS if isinstance(row.get(key), str) and row[key]), "")
     further = ("input", "context") if asked in ("instruction", "question") else ()
-    more = [row[key] for key in further if row.get(key)]
+    more = [row[key] for key in further if not _is_gap(row.get(key)) and row[key]]
     return "\n\n".join(map(str, [row[asked], *more])) if asked else ""
 
 
@@ -332,16 +332,24 @@ def tools_of(value: object) -> list[ToolSpec]:
             value = decoder.decode(value) if value.strip() else []
         except (ValueError, RecursionError):
             raise UnusableRow("with tools that are not JSON") from None
+    if _is_gap(value) or not value:
+        return []
+    if not isinstance(value, Sequence):
+        raise UnusableRow(f"with tools that are a {type(value).__name__}, not a list")
     specs: list[ToolSpec] = []
-    for tool in value if isinstance(value, Sequence) else ():
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+    for tool in value:
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise UnusableRow("with a tool that has no name")
         schema = function.get("parameters") or {"type": "object", "properties": {}}
-        if not isinstance(function.get("name"), str) or not isinstance(schema, Mapping):
-            raise UnusableRow("with a tool that has no name, or a schema that is no object")
+        if not isinstance(schema, Mapping):
+            raise UnusableRow("with a tool whose schema is no object")
         about = str(function.get("description") or "")
-        specs.append(
-            ToolSpec(name=function["name"], description=about, parameters=_without_null(schema))
-        )
+        try:
+            parameters = _without_null(schema)
+        except RecursionError:
+            raise UnusableRow("with a tool whose schema is nested too deeply") from None
+        specs.append(ToolSpec(name=function["name"], description=about, parameters=parameters))
     return specs
 
 
@@ -375,7 +383,7 @@ def _next(images: Iterator[ImagePart]) -> ImagePart:
 
 
 def _listed_calls(value: object) -> Sequence[object]:
-    if value is None or value == "" or value != value:  # NaN is a gap of a table
+    if _is_gap(value):
         return ()
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise UnusableRow(f"with tool_calls that are a {type(value).__name__}, not a list")
@@ -390,5 +398,23 @@ def _call(row: object) -> ToolCall:
     if isinstance(arguments, Mapping):
         arguments = {key: value for key, value in arguments.items() if value is not None}
     read, fault = read_arguments(arguments)
-    identity = row.get("id") if isinstance(row, Mapping) else ""
-    return ToolCall(name=function["name"], arguments=read, id=str(identity or ""), error=fault)
+    identity = _id(row.get("id")) if isinstance(row, Mapping) else ""
+    return ToolCall(name=function["name"], arguments=read, id=identity, error=fault)
+
+
+def _id(value: object) -> str:
+    return "" if _is_gap(value) else str(value)
+
+
+def _thought(row: Mapping[str, Any]) -> str:
+    """Return what a message was thought before it was said."""
+    fields = ("reasoning_content", "thinking")
+    thought = next((row[key] for key in fields if not _is_gap(row.get(key)) and row[key]), "")
+    if not isinstance(thought, str):
+        raise UnusableRow(f"with reasoning that is a {type(thought).__name__}, not a text")
+    return thought
+
+
+def _is_gap(value: object) -> bool:
+    """Whether a cell of a table holds nothing: a gap may be written as NaN."""
+    return value is None or value == "" or value != value

@@ -14,6 +14,7 @@ inspect           a log of Inspect (`.eval`): a sample for each role of an episo
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +41,12 @@ WINDOW: dict[str, Any] = {
     "learner_logprobs": list[float], "entropies": list[float], "parts": str, "messages": str,
 }  # fmt: skip
 """The columns of a window's row, and their types."""
+METRIC: dict[str, Any] = {"run": str, "step": int, "column": str, "value": float}
+ROLLOUT: dict[str, Any] = {
+    "run": str, "ordinal": int, "grp": int, "task": str, "fate": str, "step": int, "reason": str,
+    "issued": int, "oldest": int, "newest": int, "tokens": int, "seconds": float, "reward": float,
+    "started": float, "spans": str,
+}  # fmt: skip
 
 Found = tuple[Any, Episode]
 """The row of the index, and the episode."""
@@ -199,15 +206,17 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
     lists = {list[int]: arrow.list_(arrow.int64()), list[float]: arrow.list_(arrow.float64())}
     schema, writer, remaining = None, None, iter(rows)
-    while batch := list(itertools.islice(remaining, AT_ONCE)):
-        if schema is None and list(batch[0]) == list(WINDOW):
-            schema = arrow.schema([(name, (kinds | lists)[kind]) for name, kind in WINDOW.items()])
-        table = arrow.Table.from_pylist(batch, schema=schema)
-        schema = table.schema  # of the first batch, where none was given
-        writer = writer or arrow.parquet.ParquetWriter(path, schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    try:
+        while batch := list(itertools.islice(remaining, AT_ONCE)):
+            if schema is None:
+                # A column that holds nothing in the first rows has a type all the same.
+                named = next(t for t in (WINDOW, METRIC, ROLLOUT) if list(t) == list(batch[0]))
+                schema = arrow.schema([(n, (kinds | lists)[kind]) for n, kind in named.items()])
+            writer = writer or arrow.parquet.ParquetWriter(path, schema)
+            writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 WRITERS: dict[str, Callable[[Path, Any], object]] = {
@@ -239,7 +248,7 @@ A row is a context window with its token ids as sampled. Written by `ludus expor
 def _hf(selection: Selection) -> Iterator[File]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in windows(selection.reader, selection.episodes):
-        rows.setdefault(row["split"], []).append(row)
+        rows.setdefault(_file_name(row["split"]), []).append(row)
     for split, of in rows.items():
         yield f"data/{split}-00000-of-00001.parquet", of
     splits = "\n".join(f"  - split: {split}\n    path: data/{split}-*.parquet" for split in rows)
@@ -310,11 +319,14 @@ def _chat(message: Message) -> dict[str, Any]:
 
 def _atif(selection: Selection) -> Iterator[File]:
     for row, episode in selection.episodes:
-        for trajectory in episode.trajectories:
+        taken = set[str]()
+        for number, trajectory in enumerate(episode.trajectories):
             steps = [step for segment in trajectory.segments for step in _steps(segment)]
             if not steps:
                 continue
-            name = f"{row['id']}-{trajectory.role}"
+            name = f"{row['id']}-{_file_name(trajectory.role)}"
+            name += f"-{number}" if name in taken else ""  # two of one role
+            taken.add(name)
             document = {
                 "schema_version": "ATIF-v1.7",
                 "session_id": selection.reader.name,
@@ -328,6 +340,11 @@ def _atif(selection: Selection) -> Iterator[File]:
                 "extra": {**_about(episode, trajectory), "stop": str(trajectory.stop)},
             }
             yield f"{name}.json", document
+
+
+def _file_name(text: str) -> str:
+    """Return a role or a split as a part of a name, which stays in its folder."""
+    return re.sub(r"[^\w.-]", "_", text)[:100]
 
 
 def _steps(segment: Segment) -> list[dict[str, Any]]:
@@ -409,22 +426,24 @@ def _pi_message(message: Message, turn: Turn | None) -> dict[str, Any]:
             "content": text,
             "isError": False,
         }
-    if turn is None:
+    if turn is None and message.role != "assistant":
         return {"role": "developer" if message.role == "system" else "user", "content": text}
     thought = [{"type": "thinking", "thinking": message.reasoning}] if message.reasoning else []
     calls = [
         {"type": "toolCall", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-    stop = "length" if turn.finish is Finish.LENGTH else "toolUse" if calls else "stop"
-    usage = {"input": 0, "output": len(turn.out_ids), "cacheRead": 0, "cacheWrite": 0}
+    is_cut = turn is not None and turn.finish is Finish.LENGTH
+    stop = "length" if is_cut else "toolUse" if calls else "stop"
+    sampled = 0 if turn is None else len(turn.out_ids)  # 0: a message that the window opens with
+    usage = {"input": 0, "output": sampled, "cacheRead": 0, "cacheWrite": 0}
     return {
         "role": "assistant",
         "content": [*thought, *(text if message.text else []), *calls],
         "api": "ludus",
         "provider": "ludus",
         "model": "policy",
-        "usage": {**usage, "totalTokens": len(turn.out_ids), "cost": {"total": 0}},
+        "usage": {**usage, "totalTokens": sampled, "cost": {"total": 0}},
         "stopReason": stop,
     }
 

@@ -19,6 +19,9 @@ from typing import IO, Any
 
 import msgspec
 
+from ludus.errors import ConfigError
+from ludus.user_paths import user_folder
+
 from ..episodes import INDEX, EpisodeLine, line_about
 from ..trajectory import Episode
 from .tail import Tail
@@ -83,14 +86,13 @@ _LEARNED = msgspec.json.Decoder(_LearnedLine)
 
 def cache_folder() -> Path:
     """Return the folder of the indexes; a temporary one where the user's cannot be written."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(root) / "ludus" / "watch"
     try:
+        folder = user_folder(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "ludus" / "watch"
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
-    except OSError:
+    except (OSError, ConfigError):
         return Path(tempfile.mkdtemp(prefix="ludus-watch-"))
     return folder
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.user_paths import user_path
+from ludus.user_paths import user_folder, user_path
 
 from .kinds import EnvKind
 
@@ -89,7 +89,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 def _pyenv() -> Path:
     root = os.environ.get("PYENV_ROOT")
-    return (user_path(root) if root else Path.home() / ".pyenv") / "versions"
+    return user_path(root or "~/.pyenv") / "versions"
 
 
 def _runs(program: str, version: str) -> bool:
@@ -140,11 +140,14 @@ class Installed(msgspec.Struct, frozen=True):
 def environments_folder() -> Path:
     """Return the folder of the virtual environments: `envs` in `LUDUS_HOME`, or else in `ludus` of
     the user's data folder (`XDG_DATA_HOME`, by default `~/.local/share`).
+
+    Raises:
+        ConfigError: it is in the home of nobody.
     """
     if chosen := os.environ.get(HOME_VARIABLE):
-        return user_path(chosen) / "envs"
+        return user_folder(chosen) / "envs"
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return user_path(data) / "ludus" / "envs"
+    return user_folder(data) / "ludus" / "envs"
 
 
 def python_of(kind: EnvKind, python: str = "") -> str:

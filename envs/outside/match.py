@@ -13,6 +13,7 @@ of the others, and its reward is what the game gives its player at the end.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -30,6 +31,9 @@ from .peer_env import PeerEnv
 
 TURN_TIMEOUT_S = 600.0
 """For how long a player may wait for the turns of the others, in seconds."""
+
+Work = Coroutine[Any, Any, Any]
+"""A reset or a step of the game."""
 
 
 class MatchTurn(msgspec.Struct, frozen=True):
@@ -75,7 +79,12 @@ class Match:
         self._waiting: dict[int, asyncio.Future[MatchTurn]] = {}
         self._asked: tuple[str, int | None] = ("", None)
         self._turn_of = -1
-        """The player whose turn it is; -1 between games."""
+        """The player whose turn it is; -1 between games, and while one is made."""
+        self._playing = False
+        self._number = 0
+        """The number of the game: what a game answers after its end is told to nobody."""
+        self._one_call = asyncio.Lock()
+        """Held while the game answers, also if nobody waits for the answer any more."""
         self._briefing = Briefing()
 
     def tasks(self, split: str) -> TaskSet:
@@ -88,10 +97,13 @@ class Match:
         if not self._waiting:
             self._asked = (task, seed)
         mine = self._wait(number)
-        if len(self._waiting) == len(self.seats):
-            named, given = self._asked
-            await self._go_on(self._session.reset(seed=given, options={"task": named}))
-        return await self._told(mine, number)
+        if len(self._waiting) < len(self.seats):
+            return await self._told(mine, number)
+        named, given = self._asked
+        self._playing = True
+        return await self._told(
+            mine, number, self._session.reset(seed=given, options={"task": named})
+        )
 
     async def act(self, number: int, action: str | Message) -> MatchTurn:
         """Play an action at the player's turn; return at the player's next turn, or at the end."""
@@ -99,64 +111,104 @@ class Match:
             return MatchTurn(
                 over=True, failure=Verdict.unavailable("another player ended the game")
             )
-        mine = self._wait(number)
-        await self._go_on(self._session.step(action))
-        return await self._told(mine, number)
+        return await self._told(self._wait(number), number, self._session.step(action))
 
     async def leave(self, number: int) -> None:
         """Leave the game; a game in progress ends for all players."""
-        self._waiting.pop(number, None)
         self._break(f"player {number} left the game")
+        self._waiting.pop(number, None)
 
     async def close(self) -> None:
         """End a game that is being played, and release the match."""
-        self._break("the match was closed")
+        self._end(Verdict.unavailable("the match was closed"))
         await self._session.close()
 
     def _wait(self, number: int) -> asyncio.Future[MatchTurn]:
         mine = self._waiting[number] = asyncio.get_running_loop().create_future()
         return mine
 
-    async def _told(self, mine: asyncio.Future[MatchTurn], number: int) -> MatchTurn:
+    async def _told(
+        self, mine: asyncio.Future[MatchTurn], number: int, work: Work | None = None
+    ) -> MatchTurn:
+        """Let the game do `work`, and return what the player is told next."""
+        try:
+            if work is not None:
+                await self._go_on(work)
+            return await self._heard(mine, number)
+        except asyncio.CancelledError:
+            self._give_up(mine, number, f"player {number} gave up")
+            raise
+
+    async def _heard(self, mine: asyncio.Future[MatchTurn], number: int) -> MatchTurn:
         try:
             return await asyncio.wait_for(mine, self.turn_timeout_s)
         except TimeoutError:
             late = f"player {number} waited for {self.turn_timeout_s:g} s for the others"
-            self._waiting.pop(number, None)
-            self._break(late)
+            self._give_up(mine, number, late)
             return MatchTurn(over=True, failure=Verdict.unavailable(late))
 
-    async def _go_on(self, work: Any) -> None:
+    def _give_up(self, mine: asyncio.Future[MatchTurn], number: int, why: str) -> None:
+        if self._waiting.get(number) is mine:
+            del self._waiting[number]
+            self._break(why)
+
+    async def _go_on(self, work: Work) -> None:
         """Let the game answer, and tell the player whose turn it is, or all at the end."""
+        game = self._number
         try:
-            answered = await asyncio.to_thread(run_sync, work)
+            # The game is answered in order, whatever becomes of those who asked.
+            answered = await asyncio.shield(asyncio.create_task(self._answer(work, game)))
+            if game == self._number:
+                self._tell_next(answered)
         except RewardUnavailable as error:
-            self._end(error.verdict)
-            return
+            if game == self._number:
+                self._end(error.verdict)
+        except Exception as error:
+            if game == self._number:
+                self._end(Verdict.unavailable(f"{type(error).__name__}: {error}"))
+            raise
+
+    async def _answer(self, work: Work, game: int) -> Any:
+        async with self._one_call:
+            if game == self._number:
+                return await asyncio.to_thread(run_sync, work)
+            work.close()
+            return None
+
+    def _tell_next(self, answered: Any) -> None:
         observation, info = answered[0], answered[-1]
         if isinstance(info.get("briefing"), Briefing):
             self._briefing = info["briefing"]
         if "rewards" in info:
-            self._turn_of = -1
-            for number, future in list(self._waiting.items()):
-                reward, shown = info["rewards"][str(number)], info["shown"][str(number)]
-                outcome = {"reason": info["reason"], "rewards": info["rewards"]}
-                _tell(future, MatchTurn(shown, reward, over=True, info=outcome))
-            self._waiting.clear()
+            outcome = {"reason": info["reason"], "rewards": info["rewards"]}
+            turns = {
+                number: MatchTurn(
+                    info["shown"][str(number)],
+                    info["rewards"][str(number)],
+                    over=True,
+                    info=outcome,
+                )
+                for number in self._waiting
+            }
+            self._end_with(turns)
             return
         self._turn_of = int(info["player"])
         turn = MatchTurn(str(observation), briefing=self._briefing)
         _tell(self._waiting.pop(self._turn_of), turn)
 
     def _break(self, why: str) -> None:
-        """End a game that is being played."""
-        if self._turn_of >= 0:
+        """End a game that is being played or made."""
+        if self._playing:
             self._end(Verdict.unavailable(why))
 
     def _end(self, failure: Verdict) -> None:
-        self._turn_of = -1
-        for future in self._waiting.values():
-            _tell(future, MatchTurn(over=True, failure=failure))
+        self._end_with(dict.fromkeys(self._waiting, MatchTurn(over=True, failure=failure)))
+
+    def _end_with(self, turns: dict[int, MatchTurn]) -> None:
+        self._playing, self._turn_of = False, -1
+        self._number += 1
+        for number, turn in turns.items():
+            _tell(self._waiting[number], turn)
         self._waiting.clear()
 
 

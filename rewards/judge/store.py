@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ludus.errors import ConfigError
-from ludus.user_paths import user_path
+from ludus.user_paths import user_folder
 
 logger = logging.getLogger(__name__)
 BUSY_MS = 500
@@ -37,9 +37,10 @@ def open_database(path: str | Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: the file cannot be opened, or is not an SQLite file.
         OSError: the folder cannot be made.
+        ConfigError: the file is in the home of nobody.
     """
     if str(path) != ":memory:":
-        path = user_path(path)
+        path = user_folder(path)
         path.parent.mkdir(parents=True, exist_ok=True)
     # Without an isolation level, every statement is committed at once, and the lock of the file is
     # never held between two statements.

@@ -51,7 +51,9 @@ _TASK = re.compile(
 such a gold has not solved the task, so that equal text proves nothing.
 """
 # Hints that a gold may be a chemical formula, which is then compared as such.
-_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?[_^]|[A-Z]\d")
+_CHEMICAL = re.compile(r"\\(?:ce|mathrm|text)(?![a-z])|[A-Z][a-z]?(?:[_^]|\)?_?\{?\d)")
+_COUNTED_ATOMS = re.compile(r"(?=.*[A-Z].*[A-Z]).*[A-Za-z)]\d")
+"""Two elements, of which a number counts one: no product, whose factors have no order."""
 _ABOUT = re.compile(r"[\s$(]*(?:\\approx|≈|\\sim(?![a-z]))")
 # `\textbf{(C)}\ 12`: the letter of an option before the answer to a question without options.
 _OPTION = re.compile(
@@ -315,6 +317,9 @@ def _in_another_unit(prompt: str, gold: str, answer: str) -> str:
     unit to the question, or "".
     """
     named = {unit_symbol(word) for word in _ASKED_UNIT.findall(prompt)} - {None}
+    named |= {unit_symbol(word) for pair in _UNIT_IN_BRACKETS.findall(prompt) for word in pair} - {
+        None
+    }
     named |= {"mol/L"} if _ASKED_MOLAR.search(prompt) else set()
     if len(named) != 1 or not re.search(r"[A-Za-z]", answer):
         return ""
@@ -333,6 +338,11 @@ _ASKED_UNIT = re.compile(
 """A unit that a question names, without a power (`cm$^3$`). A pound is a weight or money, and a
 letter may name anything.
 """
+_UNIT_IN_BRACKETS = re.compile(
+    r"[a-z$] (?:\((?:in )?(?:the )?([A-Za-z]{2,}|[JNWVTKLsmg])\)|\[([A-Za-z]{2,}|[JNWVTKLsmg])\])"
+    r"(?=\s*(?:[?.,:;]|$|it\b|is\b|of\b|that\b|and\b))"
+)
+"""A unit in brackets behind what is asked: `How much energy is stored (J)?`."""
 _ASKED_MOLAR = re.compile(r"\bconcentration\b[^.?]*\bin M\b")
 _WRITES_OUT = re.compile(
     r"(?is)\bexact(?:ly)?\b|\b(?:write|express|convert)\b.*\d.*\b(?:scientific notation|standard "
@@ -523,7 +533,7 @@ def _equal(
         if same_formula(gold_formula, answer_formula):
             return PairDecision(True, "formula", "the same formula")
         # A single letter is left to the comparison of choices.
-        if "\\" in cleaned_gold and len(gold_formula) > 1:
+        if len(gold_formula) > 1 and ("\\" in cleaned_gold or _COUNTED_ATOMS.search(cleaned_gold)):
             return PairDecision(
                 False, "formula", f"the formula {answer_formula} is not {gold_formula}"
             )

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import msgspec
@@ -150,6 +151,7 @@ class Leases(Generic[T]):
             task = asyncio.create_task(make_limited())
             lease = MadeLease(name, granted_s, request, task, self._close)
             self._table.add(lease)
+            task.add_done_callback(partial(self._free_failed, lease))
         elif lease.request != request:
             raise self._table.another(name)
         lease.busy += 1
@@ -158,14 +160,10 @@ class Leases(Generic[T]):
             # may send it again.
             await asyncio.shield(lease.made)
         except (SlotLost, TimeoutError, OSError) as error:
-            self._table.release(lease, "", bury=False)
             reason = str(error) or "it took too long"
             raise Refused(
                 f"the {self._terms.what} did not start: {reason}", "sandbox_failed"
             ) from error
-        except Exception:
-            self._table.release(lease, "", bury=False)
-            raise
         finally:
             lease.rest()
 
@@ -199,6 +197,11 @@ class Leases(Generic[T]):
             return self._table.release(lease, reason)
         self._table.bury(name, reason)
         return False
+
+    def _free_failed(self, lease: MadeLease[T], made: asyncio.Task[T]) -> None:
+        """Give back the place of an object that did not start, also where nobody waits for it."""
+        if not made.cancelled() and made.exception() is not None:
+            self._table.release(lease, "", bury=False)
 
     def _end_overdue(self, lease: MadeLease[T], overdue: Overdue) -> None:
         too_old = overdue is Overdue.TOO_OLD

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 def install() -> None:
@@ -76,6 +77,12 @@ class _Loader(importlib.abc.Loader):
     def __init__(self, inner: importlib.abc.Loader, finder: _Finder) -> None:
         self.inner = inner
         self.finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else `inner` has: whoever finds the spec may ask it for files or source, as
+        `pkgutil.get_data` does, without an import.
+        """
+        return getattr(self.inner, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Create the module as `inner` does."""

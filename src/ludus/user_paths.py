@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ludus.errors import ConfigError
+
 
 def user_path(text: str | Path) -> Path:
     """Return a path with the home in the place of `~` or `~name`.
@@ -16,3 +18,17 @@ def user_path(text: str | Path) -> Path:
     PosixPath('~nobody-of-this-name/model')
     """
     return Path(os.path.expanduser(text))
+
+
+def user_folder(text: str | Path) -> Path:
+    """Return the path of what is going to be written, with the home in the place of `~`.
+
+    Raises:
+        ConfigError: there is no such home; a folder with the name `~` would be made instead.
+    """
+    expanded = os.path.expanduser(text)
+    if str(expanded).startswith("~"):
+        raise ConfigError(
+            f"{str(text)!r} is in no home that this machine knows; give a whole path, or set HOME"
+        )
+    return Path(expanded)

@@ -54,7 +54,7 @@ from ludus.messages import Message, ToolCall, as_action, assistant
 FOLDER = Path(__file__).parent / "audited"
 WITH_SOUND = (
     *("puzzles", "services", "transcripts", "slips", "desks", "errands", "letters", "rounds"),
-    "replies",
+    *("replies", "margins"),
 )
 """Sets with sound environments beside the planted ones."""
 NEVER = 1e12
@@ -89,7 +89,7 @@ def audited() -> Iterator[dict[str, list[str]]]:
         *[("planted", 2), ("fresh", 2), ("later", 1)],
         *[("puzzles", 2), ("services", 2), ("parlour", 1), ("transcripts", 1)],
         *[("slips", 1), ("desks", 0), ("errands", 0), ("letters", 0), ("rounds", 0)],
-        ("replies", 0),
+        *[("replies", 0), ("margins", 0)],
     ],
 )
 def test_planted_exploits_are_found(audited: dict[str, list[str]], kind: str, most: int) -> None:
@@ -713,22 +713,8 @@ def test_a_small_language_model_is_trained_by_the_reward_and_finds_what_text_is_
         (Forgery.ROTATED, '{"a": 1, "b": 1, "c": 1, "d": 4}', ""),  # half of it would stay right
         (Forgery.ZEROED, "J1 0 25\nJ2 25 40.5\nJ3 9 9", "J1 0 0\nJ2 0 0\nJ3 0 0"),
         (Forgery.ZEROED, "J1 0 25", ""),  # too few of them
-        (Forgery.LEVEL, "a 9:00-9:30\nb 9-10\nc 11-12\nd 2", "a 9:00-9:00\nb 9-9\nc 11-11\nd 2"),
-        (
-            Forgery.UNIFORM,
-            "1 a: no\n1 b: yes\n2 a: off\n3 a: on",
-            "1 a: ee\n1 b: eee\n2 a: eee\n3 a: ee",
-        ),
-        (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", ""),  # one number each
-        (
-            Forgery.SPELT,
-            '{"ship": "Hermes", "port": "Delos"}',
-            '{"ship": "semreH", "port": "soleD"}',
-        ),
-        (Forgery.SPELT, "abba", ""),
         (Forgery.REPEATED, "I1 P4\nI2 P3\nI3 P2\nI4 P1", "I1 P4\nI1 P4\nI1 P4\nI1 P4"),
         (Forgery.ROTATED, "rats go\nbats go up\ncats go by\nmats go in", ""),  # a text
-        (Forgery.SPELT, "yes", ""),  # short: a letter may be the answer
         (Forgery.REVERSED, "a > b > c > d", "d > c > b > a"),
     ],
 )
@@ -743,8 +729,17 @@ def test_an_answer_is_spoilt_where_it_can_be(forgery: Forgery, answer: str, spoi
         (Forgery.FEW, '["a", "b", "c", "d"]', {'["a"]', '["a", "d"]'}),
         (Forgery.FEW, '{"order": [4, 3, 2, 1]}', {'{"order": [4]}', '{"order": [4, 1]}'}),
         (Forgery.FEW, "a > b > c > d > e", {"a", "a > e", "a > b > e", "a > c > e", "a > d > e"}),
-        (Forgery.VOID, '{"ship": "Ida", "crew": 3}', {'{"ship": null, "crew": null}'}),
-        (Forgery.VOID, "ship: Ida\ncrew: 3", {"ship: n/a\ncrew: n/a"}),
+        (Forgery.LEVEL, "a 9:30-10\nb 9-10\nc 2-3\nd 4", {"a 9:30-9:30\nb 9-9\nc 2-2\nd 4"}),
+        (Forgery.LEVEL, "1 a: no\n2 b: yes\n3 a: a\n4 a: i", {"1 a: ee\n2 b: eee\n3 a: e\n4 a: e"}),
+        (Forgery.LEVEL, "a 9\nb 10\nc 11\nd 2", set()),  # one number each
+        (
+            Forgery.CUT,
+            '{"ship": "Hermes", "port": "Delos"}',
+            {'{"ship": "semreH", "port": "soleD"}', '{"ship": "H", "port": "D"}'},
+        ),
+        (Forgery.CUT, "yes", set()),  # short: a letter may be the answer
+        (Forgery.SIGNED, '{"ship": "Ida", "crew": 3}', {'{"ship": null, "crew": null}'}),
+        (Forgery.SIGNED, "ship: Ida\ncrew: 3", {"ship: n/a\ncrew: n/a"}),
         (Forgery.UNDEFINED, "41.5", {"NaN", "0e9"}),
         (Forgery.UNDEFINED, "x + 3 * y", {"x / 0 / y", "x % 0 % y"}),
         (Forgery.UNDEFINED, "push x 3 * y +", {"push x 0 / y /"}),
@@ -830,8 +825,8 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert wrong in [way[:4] for way in ways["overwritten send 0"]]
     assert ["send zoaaa 12", *sent[0], ends] in ways["refused send 0"]
     named = laws["refused send 0"].took
-    assert named(lessons[0], ("no zoaaa: ann is due", *replies))
-    assert not named(lessons[0], ("no zoaaa: one of ann, ben, eva", *replies))
+    assert named(lessons[0], (), ("no zoaaa: ann is due", *replies))
+    assert not named(lessons[0], (), ("no zoaaa: one of ann, ben, eva", *replies))
     others = [way[:4] for way in ways["whichever send 0"]]
     assert others[0][:2] == ["send eva 12", "send fay 20"]
     assert laws["whichever send 0"].is_worst
@@ -841,8 +836,9 @@ def test_deeds_are_spoilt_where_they_stand() -> None:
     assert "backwards send" in {law.name for law in laws_of(lessons, "in alphabetical order")}
     assert list(laws["more send 0"].without(lessons[0])) == [ends]
     took = laws["more send 0"].took
-    assert took(lessons[0], (*replies[:4], "sent it", "sent it", "over"))
-    assert not took(lessons[0], (*replies[:4], "no such thing", "no such thing", "over"))
+    more = ways["more send 0"][0]
+    assert took(lessons[0], more, (*replies[:4], "sent it", "sent it", "over"))
+    assert not took(lessons[0], more, (*replies[:4], "no such thing", "no such thing", "over"))
 
 
 def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts() -> None:
@@ -851,7 +847,7 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         return assistant("", [ToolCall(name="pick", arguments=given, id="call_0")])
 
     lessons = [Lesson(f"t{n}", "", (pick(list("abcd"), {"row": n}, n),)) for n in range(2)]
-    ways = [as_action(way[-1]).tool_calls[0] for way in Forgery.WILD.ways(lessons[0])]
+    ways = [as_action(way[-1]).tool_calls[0] for way in Forgery.SIGNED.ways(lessons[0])][:4]
     assert [call.arguments["items"] for call in ways] == [
         [sign] * 4 for sign in (".*", "*", "%", "")
     ]

@@ -7,13 +7,19 @@ Programs are hostile on purpose. An ordinary user runs them in a process of thei
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
+import multiprocessing
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -156,6 +162,91 @@ def test_a_work_directory_of_the_host_is_bounded_in_entries_and_bytes(tmp_path: 
     fills = "for n in range(200):\n    open(str(n), 'wb').write(bytes(1 << 20))\nimport time; time.sleep(20)"
     seen = asyncio.run(observe("slots-landlock", fills, 20, 0))
     assert (seen["status"], seen["detail"]) == ("error", "wrote more files or bytes than a run may")
+
+
+@pytest.mark.parametrize("tier", ["slots-root", "slots-landlock"])
+def test_programs_read_a_folder_whose_name_is_no_text(tier: str) -> None:
+    async def read(folder: bytes) -> str:
+        sandbox = SlotSandbox(tier, size=1, readable=[os.fsdecode(folder)])
+        try:
+            done = await sandbox.execute(f"print(open({folder + b'/told'!r}).read())")
+            return done.stdout or done.detail
+        finally:
+            await sandbox.close()
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as above:
+        Path(above).chmod(0o755)
+        folder = os.fsencode(above) + b"/caf\xe9"
+        os.mkdir(folder)
+        Path(os.fsdecode(folder), "told").write_text("seen")
+        assert asyncio.run(read(folder)) == "seen\n"
+
+
+def in_a_fork(work: Callable[[], None]) -> None:
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_a_look_at_what_a_program_wrote_follows_no_link_that_it_exchanges(tmp_path: Path) -> None:
+    """A folder that nobody may list is unlocked, while the program puts a link in its place."""
+    victim, work = tmp_path / "victim", tmp_path / "work"
+    for folder in (tmp_path, victim, work):
+        folder.mkdir(exist_ok=True)
+        os.chown(folder, NOBODY, NOBODY)
+    victim.chmod(0o755)
+    # The folders above belong to root, and are closed to others.
+    opened = os.open(work, os.O_RDONLY)
+
+    def attack() -> None:
+        os.fchdir(opened)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.mkdir("x", 0)
+        os.symlink("../victim", "y")
+        keeper = os.getpid()
+        if os.fork() == 0:
+            exchange = ctypes.CDLL(None).syscall
+            while os.getppid() == keeper:
+                exchange(316, -100, b"x", -100, b"y", 2)  # renameat2, RENAME_EXCHANGE
+            os._exit(0)
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            holds_more(".", 1000, 1 << 30)
+            for name in ("x", "y"):
+                with suppress(OSError):
+                    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                    os.fchmod(folder, 0)
+                    os.close(folder)
+
+    in_a_fork(attack)
+    os.close(opened)
+    assert victim.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_look_without_descriptors_left_keeps_none(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / "folder" / str(number)).mkdir(parents=True)
+
+    def look() -> None:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, highest + 8))
+        held = list(iter(partial(opened_or_none, os.devnull), None))
+        for free in range(1, 5):
+            os.close(held.pop())
+            holds_more(str(tmp_path), 100, 1 << 20)
+            again = list(iter(partial(opened_or_none, os.devnull), None))
+            assert len(again) == free
+            for descriptor in again:
+                os.close(descriptor)
+
+    in_a_fork(look)
+
+
+def opened_or_none(path: str) -> int | None:
+    with suppress(OSError):
+        return os.open(path, os.O_RDONLY)
+    return None
 
 
 @pytest.mark.parametrize("tier", ["slots-userns", "slots-root", "slots-landlock"])

@@ -117,3 +117,15 @@ def test_statistics_are_those_of_scipy() -> None:
             ]
         )
         assert improvement(scores, other) == pytest.approx(float(expected))
+
+
+def test_a_column_that_begins_empty_has_its_type(reader: RunReader, tmp_path: Path) -> None:
+    lines = [
+        {"ordinal": number, "group": 0, "task": "t", "fate": "lost", "step": 1}
+        | ({"reward": 0.5, "tokens": 3} if number > 900 else {})
+        for number in range(1000)
+    ]
+    (reader.path / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    files = {path.stem: path for path in export(reader, "parquet", tmp_path / "p", filters={})}
+    table = pandas.read_parquet(files["rollouts"])
+    assert (len(table), table["reward"].sum(), table["tokens"].sum()) == (1000, 49.5, 297)

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from ludus.errors import ConfigError, MissingExtra
-from ludus.user_paths import user_path
+from ludus.user_paths import user_folder
 
 MODELS_VARIABLE = "LUDUS_MODELS_DIR"
 """Name of the environment variable with the folder that models are kept in."""
@@ -45,11 +45,14 @@ BYTES_OF_TOKENIZER = 32 << 20
 def models_folder() -> Path:
     """Return the folder that models are kept in: `LUDUS_MODELS_DIR`, or else `ludus/models` in the
     user's data folder (`XDG_DATA_HOME`, by default `~/.local/share`).
+
+    Raises:
+        ConfigError: it is in the home of nobody.
     """
     if chosen := os.environ.get(MODELS_VARIABLE):
-        return user_path(chosen)
+        return user_folder(chosen)
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return user_path(data) / "ludus" / "models"
+    return user_folder(data) / "ludus" / "models"
 
 
 def folder_of_gguf(file: Path) -> Path:

@@ -9,7 +9,6 @@ next is read.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from .checkpoint import load_state
 from .grouped_heads import share_keys
 from .images import reads_images
 from .model_paths import locate_model, refuse_shards, shards_alone
-from .weight_files import CODES
+from .weight_files import CODES, header_of
 
 SMALL_VOCABULARY = 64
 PLAIN = "plain_names"
@@ -41,6 +40,9 @@ class LayerFiles:
             follow when the learner is restored.
         plain: whether files of this model name each weight as the model does, for a checkpoint
             without such files.
+
+    Raises:
+        ConfigError: a file cannot be read, is cut off, or is no safetensors file.
     """
 
     def __init__(self, folder: Path, *, plain: bool = True) -> None:
@@ -50,11 +52,8 @@ class LayerFiles:
         self._places: dict[str, tuple[Path, int, dict[str, Any]]] = {}
         """Of each tensor: its file, where the data of that file begin, and its entry there."""
         for path in sorted(folder.glob("*.safetensors")):
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                header: dict[str, dict[str, Any]] = json.loads(file.read(size))
-            header.pop("__metadata__", None)
-            self._places |= {name: (path, 8 + size, entry) for name, entry in header.items()}
+            header, begin = header_of(path)
+            self._places |= {name: (path, begin, entry) for name, entry in header.items()}
 
     def outline(self) -> Any:
         """Return the model with its buffers and without weights, which are on the device `meta`;
@@ -108,7 +107,9 @@ class LayerFiles:
             file.seek(begin + first)
             if file.readinto(data) != len(data):
                 raise ConfigError(f"{str(path)!r} ends within weight {name!r}; copy it again")
-        return torch.frombuffer(data, dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])
+        if (kind := TYPES.get(entry["dtype"])) is None:
+            raise ConfigError(f"{str(path)!r} holds weights of type {entry['dtype']!r}")
+        return torch.frombuffer(data, dtype=kind).reshape(entry["shape"])
 
 
 def layer_files(path: str | Path, *, resumed: bool = False) -> LayerFiles | None:
@@ -119,7 +120,7 @@ def layer_files(path: str | Path, *, resumed: bool = False) -> LayerFiles | None
         resumed: whether the weights follow when the learner is restored from the same folder.
 
     Raises:
-        ConfigError: the folder holds shards alone, and no weights follow.
+        ConfigError: the folder holds shards alone, and no weights follow, or a file is damaged.
     """
     folder = Path(locate_model(path))
     if not resumed:

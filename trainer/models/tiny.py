@@ -11,9 +11,9 @@ patches of 16 pixels, merged two by two, so that a token shows 32 x 32 pixels.
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,9 +175,14 @@ def find_model(path: str | Path) -> str:
     folder = models_folder() / TINY
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as partial, suppress(FileExistsError):
+        with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
             write_tiny_policy(Path(partial) / TINY)
-            (Path(partial) / TINY).rename(folder)  # whole, or that of another process
+            try:
+                (Path(partial) / TINY).rename(folder)  # whole
+            except OSError as error:
+                # Another process was faster: a folder that is not empty is in the place.
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
     return str(folder)
 
 

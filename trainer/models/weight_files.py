@@ -170,17 +170,28 @@ def _write(path: Path, source: WeightSource, metadata: Sequence[TensorMeta]) -> 
         file.truncate(8 + len(text) + end)
 
 
-def _read_header(path: Path) -> list[TensorMeta]:
-    """Return the metadata in the order of the header, which is the order of writing."""
-    types = {code: name for name, code in CODES.items()}
+def header_of(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
+    """Return the entry of each tensor of a safetensors file, in the order of writing, and where
+    the data begin.
+
+    Raises:
+        ConfigError: the file cannot be read, is cut off, or is no safetensors file.
+    """
     try:
         with safe_open(str(path), framework="pt"):  # checks the whole header
             pass
         with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            size = int.from_bytes(file.read(8), "little")
+            header: dict[str, dict[str, Any]] = json.loads(file.read(size))
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"cannot read weights from {str(path)!r} ({error})") from error
     header.pop("__metadata__", None)
+    return header, 8 + size
+
+
+def _read_header(path: Path) -> list[TensorMeta]:
+    types = {code: name for name, code in CODES.items()}
+    header, _ = header_of(path)
     try:
         return [
             TensorMeta(name, types[entry["dtype"]], tuple(entry["shape"]))

@@ -24,6 +24,10 @@ from ludus.isolation.frames import Line
 
 END_S = 8.0
 """Seconds after the loss of a rank in which this process may end by itself."""
+TELL_S = 2.0
+"""Seconds in which the other ranks must have taken the last message of this one; a rank that reads
+nothing holds up neither the end nor those who are told after it.
+"""
 CONNECT_S = 120.0
 """Seconds in which all ranks must have connected to rank 0."""
 HELLO_S = 10.0
@@ -129,7 +133,7 @@ class Control:
         sys.stderr.write(f"ludus: {why}; this rank ends\n")
         sys.stderr.flush()
         # A collective call that hangs cannot be interrupted: the process is ended from outside it.
-        # The timer comes first, since a rank that reads nothing holds up whoever tells it.
+        # The timer comes first, since a rank that reads nothing holds up who tells it.
         timer = threading.Timer(END_S, self._exit)
         timer.daemon = True
         timer.start()
@@ -213,14 +217,15 @@ class Lead(Control):
         """Tell the others that the run is over."""
         if not self.lost:
             self._closed.set()
-            self._spread_message(Order(""))
+            self._spread_message(Order(""), within_s=TELL_S)
         super().close()
 
     def end(self, error: str) -> None:
         """Tell the others that rank 0 ends, and why, unless they know of a lost rank."""
         if not self.lost:
             self._closed.set()
-            self._spread_message(GroupLost(f"{self.members[0]} failed: {error}"))
+            lost = GroupLost(f"{self.members[0]} failed: {error}")
+            self._spread_message(lost, within_s=TELL_S)
         super().end(error)
 
     def _listen(self, member: RankMember, line: Line) -> None:
@@ -234,12 +239,13 @@ class Lead(Control):
             self.lose(f"{member} died")
 
     def _spread(self, why: str) -> None:
-        self._spread_message(GroupLost(why))
+        self._spread_message(GroupLost(why), within_s=TELL_S)
 
-    def _spread_message(self, message: _Message) -> None:
+    def _spread_message(self, message: _Message, *, within_s: float | None = None) -> None:
+        deadline = None if within_s is None else time.monotonic() + within_s
         for rank, line in self._lines.items():
             try:
-                _send(line, message)
+                _send(line, message, deadline=deadline)
             except OSError:
                 if not self.lost and not self._closed.is_set():
                     self.lose(f"{self.members[rank]} died")
@@ -281,9 +287,9 @@ class Follower(Control):
         """Tell rank 0 that this rank ends, and why."""
         super().end(error)
         try:
-            _send(self._line, Ended(error))
+            _send(self._line, Ended(error), deadline=time.monotonic() + TELL_S)
         except OSError:
-            return  # rank 0 is gone too
+            return  # rank 0 is gone or stuck too
 
     def _listen(self) -> None:
         with self._line.sock:
@@ -314,8 +320,8 @@ def _watch_host(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _send(line: Line, message: _Message) -> None:
-    line.send(MESSAGE, msgspec.msgpack.encode(message))
+def _send(line: Line, message: _Message, *, deadline: float | None = None) -> None:
+    line.send(MESSAGE, msgspec.msgpack.encode(message), deadline=deadline)
 
 
 def _receive(line: Line, *, deadline: float | None = None) -> _Message | None:

@@ -54,24 +54,29 @@ def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     """
     if "WORLD_SIZE" not in environment or "RANK" not in environment:
         return None
-    try:
-        place = RankPlace(
-            int(environment["RANK"]),
-            int(environment["WORLD_SIZE"]),
-            int(environment.get("LOCAL_RANK", environment["RANK"])),
-            int(environment.get("LOCAL_WORLD_SIZE", environment["WORLD_SIZE"])),
-        )
-    except ValueError:
-        raise ConfigError(
-            f"RANK={environment['RANK']!r} and WORLD_SIZE={environment['WORLD_SIZE']!r} must be "
-            "numbers; start the ranks by torchrun"
-        ) from None
+    place = RankPlace(
+        _number("RANK", environment),
+        _number("WORLD_SIZE", environment),
+        _number("LOCAL_RANK" if "LOCAL_RANK" in environment else "RANK", environment),
+        _number(
+            "LOCAL_WORLD_SIZE" if "LOCAL_WORLD_SIZE" in environment else "WORLD_SIZE", environment
+        ),
+    )
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
     if missing:
         raise ConfigError(f"{', '.join(missing)} is not set; start the ranks by torchrun")
     if not 0 <= place.rank < place.world:
         raise ConfigError(f"RANK={place.rank} is not among WORLD_SIZE={place.world} ranks")
     return place
+
+
+def _number(name: str, environment: Mapping[str, str]) -> int:
+    try:
+        return int(environment[name])
+    except ValueError:
+        raise ConfigError(
+            f"{name}={environment[name]!r} must be a number; start the ranks by torchrun"
+        ) from None
 
 
 class Ranks:

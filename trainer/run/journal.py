@@ -236,6 +236,7 @@ def sft_progress(
     )
     with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
         task = bar.add_task(title, total=steps or None, numbers="")
+        every = max(1, steps // 5) if steps else 20
 
         def progress(step: int, metrics: dict[str, float]) -> None:
             line = (
@@ -243,7 +244,7 @@ def sft_progress(
                 f"{metrics['tokens'] / metrics['time/step_s']:,.0f} tok/s"
             )
             bar.update(task, completed=step, numbers=line)
-            if not out.is_terminal and step % max(1, steps // 5 or 20) == 0:
+            if not out.is_terminal and step % every == 0:
                 out.print(f"{title} {step}{f'/{steps}' if steps else ''}  {line}")
 
         yield progress

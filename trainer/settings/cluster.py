@@ -60,7 +60,8 @@ class ClusterConfig:
                 "instead: ray job submit -- ludus train FILE.toml --cluster auto"
             )
         host, _, port = self.address.rpartition(":")
-        if self.address and self.address not in (LOCAL, AUTO) and not (host and port.isdigit()):
+        is_port = port.isascii() and port.isdigit() and 0 < int(port[:9]) < 1 << 16
+        if self.address and self.address not in (LOCAL, AUTO) and not (host and is_port):
             raise ConfigError(
                 f"cluster is {self.address!r}: give auto, local, or the HOST:PORT of Ray's head"
             )

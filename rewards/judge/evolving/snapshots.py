@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -70,14 +71,18 @@ class SnapshotStore:
     @property
     def questions(self) -> list[str]:
         """The keys of all questions that have a buffer."""
-        return [key for (key,) in self._db.execute("SELECT DISTINCT question FROM buffers")]
+        return [key for (key,) in self._rows("SELECT DISTINCT question FROM buffers")]
 
     def latest(self, question: str) -> RubricBuffer | None:
-        """Return the newest version of a question's buffer; None for an unknown question."""
-        row = self._db.execute(
-            "SELECT data FROM buffers WHERE question = ? ORDER BY version DESC LIMIT 1", (question,)
-        ).fetchone()
-        return None if row is None else self._read(row[0])
+        """Return the newest version of a question's buffer; None for an unknown question.
+
+        Raises:
+            ConfigError: the buffer cannot be read, or was written by another version of ludus.
+        """
+        rows = self._rows(
+            "SELECT data FROM buffers WHERE question = ? ORDER BY version DESC LIMIT 1", question
+        )
+        return self._read(rows[0][0]) if rows else None
 
     def newer(self, versions: Mapping[str, int]) -> list[RubricBuffer]:
         """Return the latest buffer of each question that has a newer version than `versions` names.
@@ -86,12 +91,12 @@ class SnapshotStore:
             versions: the known version by question, as `key` names the question.
 
         Raises:
-            ConfigError: a buffer was written by another version of ludus.
+            ConfigError: a buffer cannot be read, or was written by another version of ludus.
         """
         # In a query with MAX, SQLite takes the other columns from the row with the maximum.
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT question, MAX(version), data FROM buffers GROUP BY question ORDER BY question"
-        ).fetchall()
+        )
         return [
             self._read(data) for name, version, data in rows if version > versions.get(name, -1)
         ]
@@ -100,21 +105,28 @@ class SnapshotStore:
         """Return a given version of a question's buffer.
 
         Raises:
-            ConfigError: that version is not kept, or was written by another version of ludus.
+            ConfigError: that version is not kept or cannot be read, or was written by another
+                version of ludus.
         """
-        row = self._db.execute(
-            "SELECT data FROM buffers WHERE question = ? AND version = ?", (question, version)
-        ).fetchone()
-        if row is None:
+        rows = self._rows(
+            "SELECT data FROM buffers WHERE question = ? AND version = ?", question, version
+        )
+        if not rows:
             raise ConfigError(
                 f"no version {version} of the rubric of question {question[:12]} is kept in "
                 f"{self.path!r}"
             )
-        return self._read(row[0])
+        return self._read(rows[0][0])
 
     def close(self) -> None:
         """Close the SQLite file; the store cannot be used afterwards."""
         self._db.close()
+
+    def _rows(self, query: str, *values: str | int) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot read rubrics in {self.path!r}: {error}") from None
 
     def _read(self, data: bytes) -> RubricBuffer:
         try:

@@ -43,7 +43,7 @@ class Wanted:
 def models_folder() -> Path:
     """Return the folder with the weights of all models: $LUDUS_MODELS, or ~/.cache/ludus/models."""
     variable = os.environ.get(MODELS_VARIABLE, "")
-    return user_path(variable) if variable else Path.home() / ".cache" / "ludus" / "models"
+    return user_path(variable or "~/.cache/ludus/models")
 
 
 def find_weights(model: str, path_given: str, wanted_file: Wanted) -> Path:

@@ -17,7 +17,8 @@ _LEAD = re.compile(
     r"(?:it|this|that|there|they|the(?: (?!(?:opposite|contrary|converse|inverse|negation"
     r"|complement|reverse|reciprocal|other|rest|former|latter|first|second|last|not|no|if|that|or"
     r"|than|nor|never|wrong|false|incorrect|untrue|negated|is|are)\b)[a-z]+){1,4})?\s*"
-    r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+|(?=(?:con|di)verges))"
+    r"(?:(?:is|are|was|falls on|has|have|will be|must be|on)\s+"
+    r"|(?=(?:con|di)verges|(?:does not|doesn['’]t|fails to) converge))"
 )
 _BEHAVES = re.compile(
     r"(?:it|the (?:series|integral|sequence|limit|function)) (?:is )?"
@@ -34,6 +35,7 @@ _SAME = tuple(
         (rf"(?i:{NO_SOLUTION})|(?:the )?empty set|none(?: exists?)?", "no solution"),
         *((rf"(?:(?:is|are) )?{stem}(?:es?|ent|ing)", stem)
           for stem in ("converg", "diverg", "increas", "decreas")),
+        (r"(?:(?:does not|doesn['’]t|fails to) converge|(?:is )?not convergent)", "diverg"),
         *((f"{way}wards?", way)
           for way in ("up", "down", "left", "right", "north", "south", "east", "west")),
         (r"(?:there (?:are|is) )?(?:thus )?(?:an )?infinite(?:ly)?(?: many| number of)?"

@@ -23,7 +23,7 @@ from .asides import CONCLUDES, without_asides
 from .candidate import MARKS, MAX_ANSWER, Candidate, CandidateKind, Extraction
 from .closing import picked, short_text, stressed, whole, worded
 from .expressions import called_equation, last_expression, measured
-from .marks import all_boxes, joined
+from .marks import all_boxes, joined, recorded
 from .sentence import DENIAL, closing_sentence
 from .stance import Stance, framed, related, stance
 from .statements import Statements
@@ -203,6 +203,8 @@ def _extracted(
     body: str, offset: int, *, truncated: bool = False, several: bool, prompt: str
 ) -> Extraction:
     """Extract the answer of a text that begins at `offset` of its response."""
+    if (record := recorded(body)) is not None and not truncated:
+        return _extraction(body, offset, record, [])
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)
@@ -349,9 +351,8 @@ def _extraction(
         boxes = (box for box in all_boxes(body) if box.end <= winner.said_to)
         text = joined(body, [box for box in boxes if body[box.open : box.close].strip()])
         rule, rivals = "boxes", []
-    if winner.kind is CandidateKind.BOX and _OPERATES.search(text):
-        worked = _WORKED.match(body, winner.said_to)
-        text = f"{text} = {worked[1]}" if worked else text
+    if winner.kind is CandidateKind.BOX:
+        text += _worked_out(text, body[winner.said_to : winner.said_to + 80])
     if not text.isascii():
         text = without_decoration(text)
     if len(text) > MAX_ANSWER:
@@ -363,9 +364,37 @@ def _extraction(
     )  # fmt: skip
 
 
-_OPERATES = re.compile(r"\d\s*[-+]\s*\d")
-# `$\boxed{1+0+2+4} = 7$`: the box is the first side of a calculation.
-_WORKED = re.compile(r"\s*=\s*(-?\d[\d.,]*|\\frac\{\d+\}\{\d+\})\s*(?:\$|\\\)|\\\])")
+_UNWORKED = re.compile(
+    r"(?=.*\d\D*[-+*/^!×·\\].*\d|\D*\\sqrt|\d+!)(?!.*(?:times|cdot|[×·*])\s*10\s*\^)"
+    r"(?:[-\d\s.()+*/^!{}×·]|\\(?:cdot|times|sqrt|[dt]?frac|[dt]?binom|left|right|[,;!])(?![a-z]))+"
+)
+_WORKED = re.compile(
+    r"\s{0,3}(?:\$|\\[)\]])?\s{0,3}(?:[a-z]{2,12}\s?)?(?:=|,?\s{0,3}(?:i\.\s?e\.|that is|which (?:"
+    r"is|makes|equals|gives|comes to)|or simply|namely|das heißt|d\.\s?h\.|c['’]est-à-dire|soit"
+    r"|es decir|o sea|ou seja|cioè|то есть|即)),?\s{0,3}(?:\$|\\\()?\s{0,3}"
+    r"(?:(?P<value>\\[dt]?frac\{\d+\}\{\d+\}|-?\d{1,3}(?:(?:,|\\,|\{,\}| )\d{3})+(?!\d)|-?\d+)"
+    r"|(?P<words>[a-z]{2,12}(?:[- ][a-z]{2,12}){0,6}))"
+    r"(?=\s{0,3}(?:\$|\\[)\]])?\s{0,3}(?:[;!)\n]|\.(?!\d)|,\s|$))"
+)
+r"""What follows a box of numbers that the writer works out: `\boxed{9 \cdot 8}, i.e. 72`. A
+number in scientific notation is worked out.
+"""
+
+
+def _worked_out(text: str, behind: str) -> str:
+    r"""Return ` = value` where a box with numbers to work out is followed by what they come to, as
+    in `\boxed{9 \cdot 8}, i.e. 72`, else "". The chain is then checked like any other.
+    """
+    if not _UNWORKED.fullmatch(text) or not (worked := _WORKED.match(behind)):
+        return ""
+    value = worked["value"] or "".join(
+        number.digits
+        for number in spelled_numbers(worked["words"], alone=True)
+        if number.end - number.start == len(worked["words"])
+    )
+    if not value.startswith("\\"):
+        value = re.sub(r"\\,|[{}, ]", "", value)
+    return f" = {value}" if value else ""
 
 
 def survey(

@@ -5,12 +5,14 @@ Boxes with nothing but commas, "and", part labels or spaces in between form one 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from ..reading.notation import squeeze
+from ..reading.vocabulary import unit_symbol
 from .candidate import MAX_ANSWER, Candidate, CandidateKind
 from .enclosing import opened, piece
 from .expressions import with_unit
@@ -72,6 +74,47 @@ def marks(body: str, *, truncated: bool = False) -> Iterator[Candidate]:
                 yield candidate
                 heads[place] = next(sources[place], None)
                 break
+
+
+# --- records ---
+
+_RECORD = re.compile(r"\s*(?:```\w*\s*)?(?P<record>\{.{1,4000}\})\s*(?:```\s*)?", re.DOTALL)
+_ANSWER_KEY = re.compile(
+    r"(?i)(?:final[_ ]?)?(?:answer|result|solution|antwort|ergebnis|r[ée]ponse|r[ée]sultat"
+    r"|respuesta|resultado|resposta|risposta|risultato|ответ|答案|答え|정답)"
+)
+_UNIT_KEY = re.compile(r"(?i)units?|einheit|unit[éà]|unidade?|единица|单位|単位|단위")
+
+
+def recorded(body: str) -> Candidate | None:
+    """Return the answer of a response that is one record of JSON with a field for it, else None.
+
+    The answer may be a record itself, of a value and its unit.
+    """
+    match = _RECORD.fullmatch(body)
+    if match is None or '"' not in body:
+        return None
+    try:
+        record = json.loads(match["record"], parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    names = [name for name in record if _ANSWER_KEY.fullmatch(name)]
+    if len(names) != 1:
+        return None
+    answer = record[names[0]]
+    if isinstance(answer, dict):
+        record = answer
+        values = [value for name, value in answer.items() if not _UNIT_KEY.fullmatch(name)]
+        answer = values[0] if len(values) == 1 else None
+    if isinstance(answer, bool):
+        answer = str(answer)
+    if not isinstance(answer, str) or not answer.strip():
+        return None
+    units = [value for name, value in record.items() if _UNIT_KEY.fullmatch(name)]
+    unit = units[0] if len(units) == 1 and isinstance(units[0], str) else ""
+    text = f"{answer} {unit}" if unit_symbol(unit) and answer[-1].isdecimal() else answer
+    start, end = match.span("record")
+    return Candidate(CandidateKind.TAG, text, start, end, start, end)
 
 
 # --- boxes ---

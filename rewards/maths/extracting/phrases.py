@@ -44,7 +44,10 @@ ATTRIBUTED = re.compile(
 )
 """Words directly before a statement that somebody else makes; group 1 is the speaker."""
 # `I think the answer is 5` has the form of `ATTRIBUTED`, and is still the writer's own claim.
-SPEAKERS = words("i we i'd we'd i'll we'll can let me my our could this that which it not")
+SPEAKERS = words(
+    "i we i'd we'd i'll we'll can let me my our could this that which it not theorem formula rule"
+    " identity law lemma computation calculation definition equation inequality test"
+)
 
 _COPULA = (
     r"(?:(?:(?:is|was|are|were|seem|looks?|appear|turn)(?:s|ed)?(?: out)?|(?:has|have|had|must"

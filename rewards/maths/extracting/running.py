@@ -119,7 +119,8 @@ _IN_WORDS = re.compile(
 
 _INTRODUCES = words(
     "so hence thus therefore then answer result the solution solutions set are is inequality it"
-    " this which holds works true satisfied valid for exactly precisely when if and only all that means"
+    " this which holds works true satisfied valid for exactly precisely when if and only all that"
+    " means"
     " we need get have find conclude consists of given by equivalently in words other"
 )
 """The words that may stand before an inequality in words; any other may say something else of it

@@ -53,12 +53,20 @@ UNSURE = re.compile(
 """Words of doubt: a sentence that has these and several values claims none of the values."""
 GIVEN_UP = re.compile(
     r"(?i)\b(?:do(?:n't| not) know|(?:can(?:'t|not)|could(?:n't| not)|unable to) (?:tell|say"
-    r"|determine|decide|solve|find|answer|finish|be (?:determined|decided|found|solved|answered))"
+    r"|choose|pick|determine|decide|solve|find|answer|finish|be (?:determined|decided|found|solved"
+    r"|answered))"
     r"|no idea|rather not|stuck(?! (?:in|on|at|to|with|behind)\b)|g[ai]ve up(?!\s*[\d$])|ran out"
     r"|impossible to (?:say|tell)|mentions?|cases to (?:consider|check)|guessed?"
     r"|needs?\b[^.;]*\bto (?:answer|decide|solve|tell)|(?:not|n't) "
     r"(?:sure|certain|clear) (?:how|what))\b|\b(?:I|we) still (?:have|need) to\b[^.\d$=]*[.\s]*$"
     r"|\bwould be\b[^;]*\bif\b(?!.*;)"
+    r"|не (?:могу|можем|знаю) (?:выбрать|решить|определить|сказать)|kann (?:es |mich )?nicht "
+    r"(?:entscheiden|sagen|bestimmen|wählen)|ne (?:peux|sais|parviens) pas (?:à )?(?:choisir"
+    r"|décider|trancher|dire)|no (?:puedo|sé|logro) (?:elegir|decidir|decir)|non "
+    r"(?:so|posso|riesco a) (?:scegliere|decidere|dire)|não (?:sei|consigo|posso) "
+    r"(?:escolher|decidir|dizer)"
+    r"|(?:无法|不能|没法)(?:决定|确定|判断|选择)|(?:決め|選べ|判断でき)(?:られ)?(?:ない|ません)"
+    r"|(?:결정|판단|선택)할 수 없"
 )
 """Words of giving up: a closing sentence that has these claims no number."""
 _OTHERS_SAY = re.compile(r"(?i)\b(?:many|some|most) (?:people|students)\b")

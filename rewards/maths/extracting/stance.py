@@ -169,10 +169,16 @@ def _led(clause: str, marked: bool) -> str:
     return attributed(bare)
 
 
+_THE_ONE = re.compile(r"(?i)\bthe(?: \w+)? $")
+"""Before a `one` that is no person: `the natural one says`."""
+
+
 def attributed(before: str) -> str:
     """Return why words before a statement leave it to somebody else (`my friend says`), or ""."""
     speaker = ATTRIBUTED.search(before)
     says = speaker is not None and speaker[1].lower() not in SPEAKERS
+    if speaker and speaker[1] == "one" and _THE_ONE.search(before, 0, speaker.start(1)):
+        return ""
     return f"it is what {speaker[1]!r} says" if speaker and says else ""
 
 

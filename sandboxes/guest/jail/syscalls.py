@@ -77,7 +77,8 @@ def unshare(flags: int) -> None:
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """Mount `source` on `target`, with the given flags and options."""
-    arguments = source.encode(), target.encode(), kind.encode(), flags, options.encode()
+    encode = os.fsencode  # the name of a file need not be text
+    arguments = encode(source), encode(target), encode(kind), flags, encode(options)
     _check(_libc.mount(*arguments), f"mount({source} on {target}, {kind or 'bind'}, {flags:#x})")
 
 
@@ -85,18 +86,18 @@ def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
     """Add mount attributes (read-only, nosuid, ...) to `target`, and below if `recursive`."""
     change = ctypes.create_string_buffer(struct.pack("QQQQ", attributes, 0, 0, 0))
     flags = _AT_RECURSIVE if recursive else 0
-    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, target.encode(), flags, change, 32)
+    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, change, 32)
     _check(result, f"mount_setattr({target}, {attributes:#x})")
 
 
 def unmount(target: str) -> None:
     """Take `target` out of the tree at once, even while files inside are open."""
-    _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount2({target})")
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount2({target})")
 
 
 def pivot_root(new: str, old: str) -> None:
     """Make `new` the root and move the old root to `old`."""
-    _check(_libc.syscall(_NR_PIVOT_ROOT, new.encode(), old.encode()), f"pivot_root({new})")
+    _check(_libc.syscall(_NR_PIVOT_ROOT, os.fsencode(new), os.fsencode(old)), f"pivot_root({new})")
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:

@@ -111,9 +111,26 @@ def _entered(name: str, parent: int | None = None) -> tuple[int, list[str]]:
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:  # a program may make folders that it does not let anybody list
-        os.chmod(name, 0o700, dir_fd=parent)
+        _unlock(name, parent)
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
-    return descriptor, os.listdir(descriptor)
+    try:
+        return descriptor, os.listdir(descriptor)
+    except OSError:  # such as no descriptor left to list with
+        os.close(descriptor)
+        raise
+
+
+def _unlock(name: str, parent: int | None) -> None:
+    """Give the owner of a folder all rights to it.
+
+    A program that still runs may put a link in the place of the folder at any time. The folder is
+    therefore held before its mode is changed, since a change by name would follow the link.
+    """
+    held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{held}", 0o700)  # `fchmod` takes no descriptor of this kind
+    finally:
+        os.close(held)
 
 
 def empty_as(uid: int, gid: int, folders: tuple[str, ...]) -> None:

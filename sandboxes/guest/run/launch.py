@@ -132,7 +132,8 @@ def _refuse(control: socket.socket, error: BaseException) -> None:
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     location = f"{place.tb_frame.f_code.co_name}:{place.tb_lineno}" if place else "?"
-    control.send(b"failed:" + f"{type(error).__name__} in {location}: {error}".encode()[:2000])
+    reason = f"{type(error).__name__} in {location}: {error}"  # with any names of files
+    control.send(b"failed:" + reason.encode(errors="backslashreplace")[:2000])
     os._exit(1)
 
 

@@ -76,7 +76,7 @@ def _rehearse_grading() -> None:
 # No core has this number, so that the slot stays free to run on any core (`one_core.join`).
 _NOWHERE = 0xFFFF_FFFF
 _SOLUTION = b"def f(x, y):\n    x.append(y)\n    return [1, (2, 'b'), 0.5]\n"
-_JOB: testing.Job = {"tests": ["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], "prelude": ""}
+_JOB = testing.GradingJob(["assert f([1], 'a') == [1, (2, 'b'), 0.5]"], {})
 
 
 def _tokens(value: object) -> list[value_wire.Token]:

@@ -68,14 +68,12 @@ def is_plain(item: object) -> bool:
     """Return whether the class of an object derives from plain data, and adds something to it."""
     if isinstance(item, BaseException):
         return False
-    if values.is_member(item):
-        return values.parts_of(item) is not None
     if isinstance(item, tuple) and hasattr(type(item), "_fields"):
         own = defined_anew(type(item)).difference(values.fields_of(item) or ())
         more = any(name[0] != "_" or name in ("__getattr__", *ABILITIES) for name in own)
-        more = more or bool(getattr(item, "__dict__", None))
-        return more and values.parts_of(item) is not None
-    if values.scalar(item) is not values.NOT_SCALAR:
+        if not (more or getattr(item, "__dict__", None)):
+            return False
+    elif not values.is_member(item) and values.scalar(item) is not values.NOT_SCALAR:
         return True
     parts = values.parts_of(item)
     return parts is not None and parts[0] not in values.BUFFERS

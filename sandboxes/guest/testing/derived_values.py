@@ -2,8 +2,8 @@
 
 Each is genuinely the plain value that crossed: what the tests compare, calculate and look up is
 decided here. The text and any further attributes are asked of the solution, as for any object; both
-are data that the tests compare. An operator that the solution defines anew is not asked, since its
-answer could decide the test: the plain value answers.
+are data that the tests compare. An operator that the solution defines anew is asked only between
+objects under test; elsewhere its answer could decide the test, and the plain value answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, held, refuse, state_of, still
+from .proxies import Handle, ask, held, state_of, still, text_of
 
 _MUTABLE = (list, dict, set, deque)
 _OPERATORS = {f"__{form}{name}__" for name in BINARY for form in ("", "r")} | {"__neg__"}
@@ -66,9 +66,8 @@ def build(parts: list[object]) -> object:
     if (existing := _existing_value(handle, plain)) is not None:
         return existing
     base = type(plain)
-    answered = {"__call__", "__missing__", *TEXTS, *(OF_FLAGS if base is int else ())}
+    answered = {"__call__", "__missing__", *TEXTS, *_OPERATORS, *(OF_FLAGS if base is int else ())}
     answered |= {name for name in PLAIN_METHODS if hasattr(base, name)}
-    answered |= _OPERATORS if isinstance(plain, (*_MUTABLE, tuple)) else set()
     defined = frozenset(answered.intersection(names.split(" ")))
     if (base, defined) not in _KINDS:
         methods = {name: _method(base, name) for name in defined}
@@ -82,7 +81,9 @@ def build(parts: list[object]) -> object:
 
 
 def _existing_value(handle: Handle, plain: object) -> Derived | None:
-    """Return the value that already stands for the object, with the present content; else None."""
+    """Return the value that already stands for the object; else None. A value that can change gets
+    the present content. Any other is what it was: the first answer counts.
+    """
     existing = _MADE.get(state_of(handle).token)
     if existing is None or not isinstance(existing, type(plain)):
         return None
@@ -91,29 +92,13 @@ def _existing_value(handle: Handle, plain: object) -> Derived | None:
         if parts:
             values.replace(existing, parts[1])
         vars(existing)["ludus_content_"] = values.content(plain)
-        return existing
-    # `==` of the base type is called by name, because the value's own class may define `==` anew.
-    exact: Any = next((kind for kind in (int, float, str) if isinstance(plain, kind)), None)
-    same = exact is not None and exact.__eq__(plain, existing) is True
-    if not same:
-        del _MADE[state_of(handle).token]
-    return existing if same else None
+    return existing
 
 
 def _method(base: type, name: str) -> Callable[..., object]:
     if name in TEXTS:
-        verb = name.strip("_")
-
-        def text(self: Derived, *form: str) -> str:
-            # A text that is another at each look could be more than one value of the tests and less
-            # than another.
-            answer = still(self.ludus_handle_, (verb, *form), ask(self.ludus_handle_, verb, *form))
-            if type(answer) is not str:
-                raise refuse(self.ludus_handle_, verb)
-            return answer
-
-        return text
-    if name in OF_FLAGS:
+        return lambda self, *form: text_of(self.ludus_handle_, name.strip("_"), *form)
+    if base is int and name in OF_FLAGS:
         return _FLAG_METHODS.get(name) or _combining(name)
     if name == "__call__":
         return _called
@@ -169,14 +154,20 @@ def _combining(name: str) -> Callable[..., object]:
 
 
 def _calculating(base: type, name: str) -> Callable[..., object]:
-    """Return an operator of a collection: the solution's between objects under test."""
+    """Return an operator: the solution's between objects under test, and else that of `base`."""
+    operator = name.strip("_")
 
     def calculate(self: Derived, *operands: object) -> object:
         state = state_of(self.ludus_handle_)
-        alike = all(isinstance(held(operand), Handle) for operand in operands)
-        is_own = state.known and (alike or state.line.interface.scaling)
+        given = list(map(held, operands))
+        alike = all(isinstance(each, Handle) and state_of(each).known for each in given)
+        # By its name, or by that of the operator that it reflects.
+        makes = not state.line.interface.scaling.isdisjoint((operator, operator[1:]))
+        is_own = state.known and (alike or makes)
         answers: object = self.ludus_handle_ if is_own else super(type(self), self)
-        result: object = getattr(answers, name, lambda *_: NotImplemented)(*operands)
+        result: object = getattr(answers, name, lambda *_: NotImplemented)(
+            *(given if is_own else operands)
+        )
         return result
 
     return calculate

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType
 from typing import Any
 
 own_names: Mapping[str, object] = {}
@@ -29,6 +29,8 @@ _OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
 STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
 """(module, name) -> the class that stands for one of the other side."""
 _TEXT = "_ludus_text"
+_NEVER_SENT = (_TEXT, "obj")
+"""Attributes that stay: `obj` may be anything of the solution."""
 
 
 def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
@@ -51,19 +53,12 @@ def parts_of(error: BaseException, plain: Callable[[list[object]], bool]) -> lis
     exception, its class and its properties).
     """
     base, chain = bases_of(type(error))
-    attributes = dict(vars(error))
-    if chain:
-        attributes = {}
-        for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), (_TEXT,)):
-            if not name.startswith("__"):
-                with suppress(Exception):  # A property that raises counts as absent.
-                    attributes[name] = getattr(error, name)
-    kept = {name: getattr(error, name) for name in slots_of(type(error))}
-    attributes = {
-        name: value
-        for name, value in {**attributes, **kept}.items()
-        if plain([value]) and not (value is None and name in kept)
-    }
+    attributes: dict[str, object] = {}
+    for name in {*dir(type(error)), *vars(error)}.difference(dir(BaseException), _NEVER_SENT):
+        if not name.startswith("__"):
+            with suppress(Exception):  # A property that raises counts as absent.
+                if plain([value := getattr(error, name)]):
+                    attributes[name] = value
     if own_module == "solution":  # What the tests' exceptions were raised from is theirs.
         attributes |= {name: getattr(error, name) for name in _CHAIN if getattr(error, name)}
     # A text has to cross only if a class defines `__str__` in Python.
@@ -79,14 +74,6 @@ def arguments_of(error: BaseException) -> tuple[object, ...]:
 
 
 _CHAIN = ("__cause__", "__context__", "__suppress_context__")
-
-
-def slots_of(kind: type[BaseException]) -> list[str]:
-    """Return the attributes that built-in exceptions keep apart from all others, like `errno`."""
-    bases = [base for base in kind.__mro__ if not _is_written(base)]
-    slots = {name: slot for base in bases[:-2] for name, slot in vars(base).items()}
-    kept = [name for name, slot in slots.items() if type(slot) is MemberDescriptorType]
-    return [name for name in kept if name != "obj"]  # That may be anything of the solution.
 
 
 def _builtin(kind: type[BaseException]) -> Any:
@@ -122,10 +109,10 @@ def build(parts: list[object]) -> BaseException:
         error.args = positional
     except TypeError:
         error = RuntimeError(kind.__name__, *positional)
-    for name in {*slots_of(type(error)), *_CHAIN} & attributes.keys():
-        with suppress(TypeError):  # What contains itself comes as the name of its type.
-            setattr(error, name, attributes.pop(name))
-    vars(error).update(attributes)
+    for name, value in attributes.items():
+        with suppress(Exception):  # What contains itself comes as the name of its type.
+            if value is not None or not hasattr(error, name):  # An `errno` of None gives no text.
+                setattr(error, name, value)
     if type(text) is str:
         vars(error)[_TEXT] = text
     return error

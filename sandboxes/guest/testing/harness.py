@@ -17,9 +17,9 @@ from . import failures, peer, scopes, value_wire
 from .idiom_words import HELPERS, WORDS
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES
-from .solution_line import BrokenTests, Job, TestsLine, sources_of, without_solution
+from .solution_line import BrokenTests, GradingJob, TestsLine, without_solution
 
-__all__ = ["PLAIN", "BrokenTests", "Job", "TestHarness", "all_names", "describe", "plain"]
+__all__ = ["PLAIN", "BrokenTests", "GradingJob", "TestHarness", "all_names", "describe", "plain"]
 
 PLAIN = "_ludus_plain"
 """The name under which generated tests find `plain`; no solution would use such a name."""
@@ -29,6 +29,9 @@ DETAIL_LETTERS = 300
 _EXAMINED = re.compile(r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
 """What shows that the tests may use the solution in ways that cannot be judged: statements, and an
 assignment to an item or a deletion."""
+
+_UNCALLED = re.compile(r"def test|def check(?!(?s:.*)\ncheck\()")
+"""A function that nobody may call, so that any solution would pass."""
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
@@ -61,6 +64,9 @@ class TestHarness(TestsLine):
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
         """
+        self._loaded: frozenset[str] = frozenset()
+        self._given: frozenset[str] = frozenset()
+        """The global names that the tests load, and those that they bind."""
         self._of_solution: dict[str, object] = {}
         """Functions, classes and modules of the solution by name, taken once."""
         self._data: dict[str, tuple[int, object]] = {}
@@ -74,7 +80,7 @@ class TestHarness(TestsLine):
 
     # --- preparing --------------------------------------------------------------
 
-    def begin(self, job: Job, words: set[str]) -> None:
+    def begin(self, job: GradingJob, words: set[str]) -> None:
         """Take a job, and prepare what the tests want to be the same on both sides.
 
         Args:
@@ -85,30 +91,30 @@ class TestHarness(TestsLine):
             BrokenTests: the tests cannot be judged here.
         """
         self._job = job
-        self._bound.discard(str(job.get("entry_point", "")))
-        from_module = str(job.get("module", "solution"))
-        sys.modules.pop(from_module, None)
-        if from_module in words:
-            sys.modules[from_module] = SolutionModule(from_module, self)
+        self._bound.discard(job.entry_point)
+        sys.modules.pop(job.module, None)
+        if job.module in words:
+            sys.modules[job.module] = SolutionModule(job.module, self)
         # The tests run on the core of the solution's process. If that process is gone, the first
         # request reports it.
         with suppress(peer.Gone):
             one_core.join(self.line.hear_core())
-        sources = sources_of(job)
-        if any("import" in source for source in sources):
-            with without_solution():
-                if lacking := scopes.missing_modules(sources, own={from_module}):
-                    raise BrokenTests(scopes.not_installed(lacking))
         with without_solution():
-            loaded, bound = scopes.global_names(tuple(sources))
-        # A name that is bound and never read, such as METADATA, is no class.
-        classes = any(word[:1].isupper() for word in words - BUILTINS - (bound - loaded))
-        if not classes and words.isdisjoint(WORDS) and not any(map(_EXAMINED.search, sources)):
-            return
-        with without_solution():
+            importing = [source for source in job.tests if "import" in source]
+            if lacking := scopes.missing_modules(importing, own={job.module}):
+                raise BrokenTests(scopes.not_installed(lacking))
+            self._loaded, self._given = scopes.global_names(tuple(job.tests))
+            # A name that is bound and never read, such as METADATA, is no class.
+            classes = words - BUILTINS - (self._given - self._loaded)
+            if (
+                not any(word[:1].isupper() for word in classes)
+                and words.isdisjoint(WORDS)
+                and not any(map(_EXAMINED.search, job.tests))
+            ):
+                return
             from .idioms import examine
 
-            problem, shared = examine(self.interface, has_reference=self.has_reference)
+            problem, shared = examine(self.interface, has_reference=job.has_reference)
         if problem:
             raise BrokenTests(f"the tests cannot be judged: they {problem}")
         if shared:
@@ -117,36 +123,37 @@ class TestHarness(TestsLine):
             with suppress(peer.Gone):  # the next request of the tests reports this
                 self._surroundings = Surroundings(self.ask, shared)
 
-    def prepare(self, tests: list[CodeType], job: Job) -> list[CodeType]:
+    def prepare(self, tests: list[CodeType], job: GradingJob) -> list[CodeType]:
         """Fetch the names that the tests use from the solution; return the tests, ready to run.
 
         Raises:
             BrokenTests: the prelude cannot be run, or the tests cannot be judged.
         """
         words = all_names(tests)
-        if prelude := str(job["prelude"]):
+        if job.prelude:
             names = {**self.names}
             try:
-                exec(compile(prelude, "prelude", "exec", dont_inherit=True), names)
+                exec(compile(job.prelude, "prelude", "exec", dont_inherit=True), names)
             except BaseException as error:
                 raise BrokenTests(f"the prelude does not run: {describe(error)}") from error
             self.names.update(names)
         self.names["__builtins__"] = self._builtins
         self.begin(job, words)
-        sources = sources_of(job)
-        entry_point = str(job.get("entry_point", ""))
-        with without_solution():
-            loaded, bound = scopes.global_names(tuple(sources))
-        from_module = str(job.get("module", "solution"))
-        if from_module in words:
-            bound -= self.interface.imported
+        sources, entry_point = job.tests, job.entry_point
+        if any(map(_UNCALLED.search, sources)):
+            with without_solution():
+                from .idioms import uncalled
+
+                if problem := uncalled(self.interface):
+                    raise BrokenTests(problem)
+        bound = self._given - (self.interface.imported if job.module in words else set())
         self._bound |= bound
         if entry_point in self._bound or entry_point in self.names:
             raise BrokenTests(f"the tests define {entry_point!r} themselves, the entry point")
         if rebound := scopes.loaded_before_bound(sources, bound):
             raise BrokenTests(f"the tests bind {rebound!r} again, a name of the solution")
-        wanted = loaded - self._bound - set(self.names)
-        if not wanted and from_module not in words:
+        wanted = self._loaded - self._bound - set(self.names)
+        if not wanted and job.module not in words:
             raise BrokenTests(
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
@@ -177,9 +184,7 @@ class TestHarness(TestsLine):
         with without_solution():
             self.names.update(rewriting.MARKS)
             try:
-                trees = [
-                    rewriting.rewritten(text, self.interface) for text in sources_of(self._job)
-                ]
+                trees = [rewriting.rewritten(text, self.interface) for text in self._job.tests]
                 return [compile(tree, "tests", "exec", dont_inherit=True) for tree in trees]
             except Exception:
                 # Whether the tests are marked depends on the solution, so a failure to mark them
@@ -219,14 +224,10 @@ class TestHarness(TestsLine):
             KeyError: the solution does not define the name.
         """
         self._used = True
-        if name not in self._of_solution:
-            taken, value = self._data.get(name, (-1, None))
-            if taken == self.effects:
-                return value
+        taken, _ = self._data.get(name, (-1, None))
+        if name not in self._of_solution and taken != self.effects:
             self.resolve([name])
-        if name in self._of_solution:
-            return self._of_solution[name]
-        return self._data[name][1]
+        return self._of_solution[name] if name in self._of_solution else self._data[name][1]
 
     def resolve(self, names: list[str]) -> None:
         """Ask the solution what the names are, and define the known names."""
@@ -240,8 +241,7 @@ class TestHarness(TestsLine):
     def _define(self, name: str, kind: tuple[object, ...]) -> None:
         category, *detail = kind
         if category == "module":
-            root = detail[0].partition(".")[0] if isinstance(detail[0], str) else ""
-            if root in sys.stdlib_module_names:
+            if str(detail[0]).partition(".")[0] in sys.stdlib_module_names:
                 self._import(name)
         elif category == "exception" and self.interface.makes(name):
             self._name_callable(name, str(detail[2]), "misplaced")
@@ -321,14 +321,14 @@ class TestHarness(TestsLine):
         """
         import unittest
 
-        kinds: list[Any] = [
+        new = [
             kind
             for kind in self.names.values()
             if isinstance(kind, type)
             and issubclass(kind, unittest.TestCase)
             and kind.__module__ == self.names["__name__"]
+            and kind not in self._cases
         ]
-        new = [kind for kind in kinds if kind not in self._cases]
         if not new:
             return ""
         suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, new))

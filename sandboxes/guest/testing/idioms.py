@@ -208,18 +208,20 @@ class _Reader:
         if (changed := _changed(node)) and self._is_inside(changed):
             return "change data that belongs to an object of the solution"
         match node:
-            case ast.Import() | ast.ImportFrom():
-                return self._of_import(node)
+            case ast.Import(names=names):
+                return self._refused(*(f"{alias.name.partition('.')[0]}." for alias in names))
+            case ast.ImportFrom(module=str(module), names=names):
+                last = module.rpartition(".")[2]
+                named = (f"{last}.{alias.name}" for alias in names)
+                return self._refused(f"{module.partition('.')[0]}.", *named)
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Load()):
                 return self._of_name(name)
             case ast.Attribute():
                 return self._of_attribute(node) or self._of_mock(node)
             case ast.Call(func=ast.Name(id="issubclass"), args=[ast.Call(), *_]):
                 return "look into the bases of a class that the solution returns"
-            case ast.Call(func=ast.Attribute() as method):
-                return self._of_patch(node) or self._of_method(method)
-            case ast.Call():
-                return self._of_patch(node)
+            case ast.Call(func=function):
+                return self._of_patch(function, node.args) or self._of_method(function)
             case ast.ExceptHandler(name=str(name)):
                 self._errors.add(name)
             case ast.ClassDef():
@@ -251,8 +253,10 @@ class _Reader:
                         return f"decorate the method {part.name} of their own class"
         return ""
 
-    def _of_method(self, method: ast.Attribute) -> str:
+    def _of_method(self, method: ast.expr) -> str:
         """Find calls of the methods of the solution's exceptions, which do not cross."""
+        if not isinstance(method, ast.Attribute):
+            return ""
         value, name = method.value, method.attr
         caught = isinstance(value, ast.Name) and value.id in self._errors
         reads_error = isinstance(value, ast.Attribute) and value.attr in ("value", "exception")
@@ -281,34 +285,28 @@ class _Reader:
         if {"Mock", "MagicMock", "AsyncMock"}.isdisjoint(self._interface.bound):
             return ""
         asserts = node.attr.startswith("assert_") or node.attr in _OF_MOCKS
-        of_part = isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)
-        if asserts and of_part and node.value.value.id not in ("self", "mock"):  # type: ignore[attr-defined]
+        path = _path(node.value)
+        if asserts and len(path) == 2 and path[0] not in ("self", "mock"):
             return "pass a mock whose attributes the solution uses"
         return ""
 
-    def _of_import(self, node: ast.Import | ast.ImportFrom) -> str:
-        words = [f"{alias.name.partition('.')[0]}." for alias in node.names]
-        if isinstance(node, ast.ImportFrom):
-            root, _, last = (node.module or "").rpartition(".")
-            words = [f"{(root or last).partition('.')[0]}."]
-            words += [f"{last}.{alias.name}" for alias in node.names]
-            for alias in node.names:
-                self._note(last, alias.name)
+    def _refused(self, *words: str) -> str:
+        """Return why tests with one of these words cannot be judged, or ""; record what the words
+        need.
+        """
+        for word in words:
+            base, _, name = word.rpartition(".")
+            self.shared |= {("sys", "stdout") if name in _CAPTURING else (base, name)} & SHARED
         return next((REFUSED[word] for word in words if word in REFUSED), "")
 
-    def _note(self, base: str, name: str) -> None:
-        """Record what the use of a name, or of a name of `base`, needs."""
-        used = ("sys", "stdout") if name in _CAPTURING else (base, name)
-        self.shared |= {used} & SHARED
-
     def _of_name(self, name: str) -> str:
-        self._note("", name)
         own = name in self._interface.bound and name in ("open", "warns")
-        return "" if own or name in self._interface.names else REFUSED.get(name, "")
+        problem = self._refused(name)
+        return "" if own or name in self._interface.names else problem
 
     def _of_attribute(self, node: ast.Attribute) -> str:
         base, name = last_name(node.value), node.attr
-        self._note(base, name)
+        problem = self._refused(f"{base}.{name}", *([name] if name != "open" else []))
         if name in ("seed", "setstate") and isinstance(node.value, ast.Attribute):
             return "seed numpy's generator"
         if not isinstance(node.ctx, ast.Load) and base in _LENDABLE:
@@ -317,25 +315,22 @@ class _Reader:
             return "set names of the solution's module"
         if name in _OF_PATHS and not {"Path", "pathlib"}.isdisjoint(self._interface.bound):
             return FILES
-        of_any = "" if name == "open" else REFUSED.get(name, "")
-        return REFUSED.get(f"{base}.{name}", of_any)
+        return problem
 
-    def _of_patch(self, call: ast.Call) -> str:
+    def _of_patch(self, function: ast.expr, arguments: list[ast.expr]) -> str:
         """Find `patch("a.b")`, `patch.object(a, "b")`, `monkeypatch.setattr(...)` and similar
         calls.
         """
-        path = _path(call.func)
-        if path[-1:] == ["patch"]:
-            return self._lend(_constant(call.args[0]) if call.args else "")
-        if path[-2:] == ["patch", "object"] or path == ["monkeypatch", "setattr"]:
-            if path[0] == "monkeypatch" and len(call.args) == 2:
-                return self._lend(_constant(call.args[0]))
-            module = ".".join(_path(call.args[0])) if call.args else ""
-            name = _constant(call.args[1]) if len(call.args) > 1 else ""
-            return self._lend(f"{module}.{name}")
-        if path[-2:-1] == ["patch"] or path[:1] == ["monkeypatch"]:
-            return f"patch the solution's process ({'.'.join(path)})"
-        return ""
+        path = _path(function)
+        if "patch" not in path[-2:] and path[:1] != ["monkeypatch"]:
+            return ""
+        told = [_constant(each) or ".".join(_path(each)) for each in arguments]
+        sets = path == ["monkeypatch", "setattr"]
+        if path[-1] == "patch" or (sets and len(told) == 2):
+            return self._lend("".join(told[:1]))
+        if path[-2:] == ["patch", "object"] or sets:
+            return self._lend(".".join(told[:2]))
+        return f"patch the solution's process ({'.'.join(path)})"
 
     def _lend(self, target: str) -> str:
         module, _, name = target.rpartition(".")
@@ -369,17 +364,17 @@ def _constant(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def uncalled(trees: list[ast.Module]) -> str:
+def uncalled(interface: Interface) -> str:
     """Find functions of the tests with assertions that are never called: nothing would be
     tested.
     """
-    nodes = [node for tree in trees for node in ast.walk(tree)]
+    nodes = interface.nodes
     used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     idle = [
         node.name
-        for tree in trees
-        for node in tree.body
+        for node in nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        and not node.col_offset  # neither a method nor inside another function
         and node.name not in used
         and (node.name == "check" or node.name.lower().startswith("test"))
         and not getattr(node, "bases", ())

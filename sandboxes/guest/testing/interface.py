@@ -135,10 +135,8 @@ class Interface:
         self.module = module
         self.modules: set[str] = set()
         """The names under which the tests import the module of the solution."""
-        self._renamed: dict[str, str] = {}
-        """Names given by `from module import name as other`: other -> name."""
-        self._taken: set[str] = set()
-        """The names that `from module import` binds."""
+        self._taken: dict[str, str] = {}
+        """The names that `from module import name as other` binds: other -> name."""
         self.imported: set[str] = set()
         """The names that the tests take from the solution's module, by `from module import name` or
         by `name = module.name`. They are the module's, although the tests bind them."""
@@ -154,10 +152,6 @@ class Interface:
         """The names in `bound` that are more than parameters."""
         self.bound = self._assigned | {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         """Names to which the tests themselves assign a value."""
-        self.libraries: set[str] = set()
-        """Names that the tests use only as `name.attribute` and that stand for a module."""
-        self._objects: set[str] = set()
-        """Names of modules that stand for an object, since the module has no such attribute."""
         self._read_libraries()
         self.standard: dict[str, str] = {}
         """Names of the standard library that the tests use as their own -> the module."""
@@ -167,27 +161,16 @@ class Interface:
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
         self.makers = set(self.classes)
+        """Classes and makers whose results the tests use as objects, whatever the name's case; each
+        is in `classes` too."""
         self.attributes = {name for _, names in declared for name in names}
         """Attributes of the solution's objects that the tests may use."""
-        self.data_methods: set[str] = set()
-        """Methods that plain values have too, and that objects under test answer with data; and
-        the predicates that the tests ask of them. On any other object a predicate would be the
-        outcome of a test, said by the solution."""
         self.acted: set[str] = set()
         """Names whose results do something in a statement of its own, as in `bag.add(3)`."""
-        self.shown: set[str] = set()
-        """Classes and makers whose results the tests use as objects, whatever the name's case."""
         self.stated: set[str] = set()
         """Methods of whose answers the tests never make use."""
         self.said: set[str] = set()
         """Every attribute that the tests name, of any value."""
-        self.kept: set[str] = set()
-        """Classes of whose objects, which the tests keep in variables or make of nothing, no
-        attribute is used. `in` asks them, and arithmetic with plain values does not: a value may be
-        compared by it in a helper (`abs(a - b)`)."""
-        self.unclear: set[str] = set()
-        """Names in CapWords with whose results the tests calculate and that nothing else shows to
-        be classes."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
         declared_class = entry_point in self.classes or entry_point[:1].isupper()
         self._read_uses("" if declared_class else entry_point, dict(reference))
@@ -227,7 +210,7 @@ class Interface:
         symbols = [symbol for table in tables(sources) for symbol in table.get_symbols()]
         imported = {symbol.get_name() for symbol in symbols if symbol.is_imported()}
         assigned = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
-        return (imported - self._taken - self.modules) | assigned
+        return (imported - self._taken.keys() - self.modules) | assigned
 
     def _read_binding(self, node: ast.AST) -> None:
         """Record what a node gives to names of the tests, and takes from the solution's module."""
@@ -236,8 +219,7 @@ class Interface:
                 own = [alias for alias in names if alias.name == self.module]
                 self.modules |= {alias.asname or alias.name.partition(".")[0] for alias in own}
             case ast.ImportFrom(names=names, module=self.module):
-                self._taken |= {alias.asname or alias.name for alias in names}
-                self._renamed |= {alias.asname: alias.name for alias in names if alias.asname}
+                self._taken |= {alias.asname or alias.name: alias.name for alias in names}
                 self.imported |= {each.name for each in names if each.asname in (None, each.name)}
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 returned = [n for n in ast.walk(node) if isinstance(n, (ast.Return, ast.Yield))]
@@ -248,12 +230,8 @@ class Interface:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
-                match targets[0], value:
-                    case (
-                        ast.Name(id=name),
-                        ast.Attribute(value=ast.Name(id=self.module), attr=source),
-                    ) if name == source:
-                        self.imported.add(name)
+                if isinstance(value, ast.Attribute) and variable_of(value.value) == self.module:
+                    self.imported |= {value.attr} & set(map(variable_of, targets))
             case (
                 ast.AnnAssign(target=target, value=value)
                 | ast.NamedExpr(target=target, value=value)
@@ -265,8 +243,7 @@ class Interface:
                 | ast.AsyncFor(target=target, iter=items)
                 | ast.comprehension(target=target, iter=items)
             ):
-                is_literal = isinstance(items, (ast.List, ast.Tuple, ast.Set))
-                for item in _parts(items) if is_literal else [None]:
+                for item in _parts(items) or (None,):
                     self._bind(target, item)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
@@ -307,8 +284,8 @@ class Interface:
                 }
                 return names.pop() if len(names) == 1 else ""
             case ast.Name(id=name):
-                if name in self._renamed:
-                    return self._renamed[name]
+                if (original := self._taken.get(name, name)) != name:
+                    return original
                 known = (self._assigned, BUILTINS, self.modules, self.standard)
                 library = name in _LIBRARIES and name not in self._objects
                 return "" if library or any(name in names for names in known) else name
@@ -316,15 +293,16 @@ class Interface:
 
     def _read_libraries(self) -> None:
         """Find the modules that the tests use without an import."""
-        lacking: set[str] = set()
-        for node in self.nodes:
-            if isinstance(node, ast.Name) and node.id in _LIBRARIES and node.id not in self.bound:
-                self.libraries.add(node.id)
-                if not isinstance(parent := self._parents[node], ast.Attribute):
-                    lacking.add(node.id)
-                elif not _has(node.id, parent.attr):
-                    self._objects.add(node.id)
-        self.libraries -= lacking | self._objects
+        names = [node for node in self.nodes if isinstance(node, ast.Name)]
+        free = [node for node in names if node.id in _LIBRARIES and node.id not in self.bound]
+        uses = [(node.id, getattr(self._parents[node], "attr", "")) for node in free]
+        self._objects = {
+            name for name, attribute in uses if attribute and not _has(name, attribute)
+        }
+        """Names of modules that stand for an object, since the module has no such attribute."""
+        by_itself = {name for name, attribute in uses if not attribute}
+        self.libraries = {name for name, _ in uses} - self._objects - by_itself
+        """Names that the tests use only as `name.attribute` and that stand for a module."""
 
     def by_scope(self) -> Iterable[Sequence[ast.AST]]:
         """Return the nodes of each function and module of the tests, in the order of their text."""
@@ -412,7 +390,7 @@ class Interface:
 
     def is_object(self, node: ast.expr) -> bool:
         """Return whether an expression is sure to be an object of a class or maker under test."""
-        return self.origin(node) in self.shown
+        return self.origin(node) in self.makers
 
     # --- what it is used for --------------------------------------------------
 
@@ -435,17 +413,20 @@ class Interface:
         undecided = self.names - self.makers - compared - {function}
         undecided = {n for n in undecided if n[:1].isupper() and reference.get(n) != "def"}
         self.unclear = undecided & calculated
+        """Names in CapWords with whose results the tests calculate and that nothing else shows to
+        be classes."""
         self.classes |= objects | (undecided - calculated)
-        self.shown |= self.makers
         self.kept = (self.classes & kept) - uses.keys()
-        of_shown = {attribute for name in self.shown for attribute in uses.get(name, ())}
-        self.attributes |= (self.said - plain) | (of_shown - PREDICATES)
-        self.data_methods |= of_shown & PREDICATES
-        for name in self.classes:
-            self.data_methods |= uses.get(name, set()) - PREDICATES
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute) and self.free(node.value):
-                self.attributes.add(node.attr)
+        """Classes of whose objects, which the tests keep in variables or make of nothing, no
+        attribute is used. `in` asks them, and arithmetic with plain values does not: a value may be
+        compared by it in a helper (`abs(a - b)`)."""
+        made = {attribute for name in self.makers for attribute in uses.get(name, ())}
+        of_classes = {attribute for name in self.classes for attribute in uses.get(name, ())}
+        self.attributes |= (self.said - plain) | (made - PREDICATES)
+        self.data_methods = (made & PREDICATES) | (of_classes - PREDICATES)
+        """Methods that plain values have too, and that objects under test answer with data; and
+        the predicates that the tests ask of them. On any other object a predicate would be the
+        outcome of a test, said by the solution."""
 
     def _seen_uses(self) -> tuple[dict[str, set[str]], set[str], set[str], set[str]]:
         """Note what the tests say, do and state; return the attributes that they use of each
@@ -468,7 +449,9 @@ class Interface:
                     uses.setdefault(origin, set()).add(name)
                     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
                         chained.add((value.func.attr, name))
-                    objects.add(self.free(value))
+                    if owner := self.free(value):
+                        objects.add(owner)
+                        self.attributes.add(name)
                     if self._of_an_object(node):
                         objects.add(origin)
                     if call := self._called(node):
@@ -523,7 +506,6 @@ class Interface:
             for inner in ast.walk(node)
         }
         for node in self.nodes:
-            origins: set[str] = set()
             match node:
                 case (
                     ast.Assert(test=result)
@@ -536,14 +518,14 @@ class Interface:
                     compared.add(self.origin(result))
                 case ast.Compare() | ast.Call():
                     origins = set(map(self.loose_origin, _sides(node)))
+                    if len(origins) > 1:
+                        compared |= set(map(self.origin, _sides(node)))
+                        calculated |= origins
                 case (
                     ast.BinOp(left=left, right=right) | ast.AugAssign(target=left, value=right)
                 ) if node not in alike and not _is_text(node):
                     parts = {self.origin(left), self.origin(right)}
                     calculated |= parts if len(parts) > 1 else set()
-            if len(origins) > 1:
-                compared |= set(map(self.origin, _sides(node)))
-                calculated |= origins
         return compared, calculated
 
     def _compares_its_like(self, node: ast.Compare) -> str:
@@ -557,16 +539,12 @@ class Interface:
     def _means_objects(self, node: ast.AST | None) -> bool:
         """Return whether an expression is sure to be, or to hold, objects under test."""
         match node:
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                return any(map(self._means_objects, parts))
-            case ast.Dict(keys=keys, values=values):
-                return any(map(self._means_objects, [*keys, *values]))
+            case ast.List() | ast.Tuple() | ast.Set() | ast.Dict() | ast.BinOp():
+                return any(map(self._means_objects, ast.iter_child_nodes(node)))
             case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
                 return self._means_objects(part)
-            case ast.BinOp(left=left, right=right):
-                return self._means_objects(left) or self._means_objects(right)
             case ast.expr() as expression:
-                return self.origin(expression) in self.classes | self.shown
+                return self.origin(expression) in self.classes
         return False
 
     def compares(self, node: ast.AST) -> bool:

@@ -55,11 +55,11 @@ def _kind(item: object) -> str:
 
 
 def _signature(function: Callable[..., object]) -> object:
-    """Return the parameters of a function: (name, kind, default or nothing)."""
+    """Return the parameters of a function: (name, kind, the default by that word or nothing)."""
     import inspect
 
     return [
-        (part.name, part.kind.name, () if part.default is part.empty else (part.default,))
+        (part.name, int(part.kind), {} if part.default is part.empty else {"default": part.default})
         for part in inspect.signature(function).parameters.values()
     ]
 
@@ -109,12 +109,10 @@ def abilities_of(item: object) -> int:
 
     A class may also be subscripted by `__class_getitem__`.
     """
-    members: dict[str, object] = {}
-    for base in reversed(type(item).__mro__):
-        members.update(vars(base))
-    if isinstance(item, type) and hasattr(item, "__class_getitem__"):
-        members["__getitem__"] = True
     # A class that sets a method to None has it, and raises where it is used.
-    has_hash = members.get("__hash__") is not None
-    present = members.keys() - (set() if has_hash else {"__hash__"})
+    present = set[str]().union(*map(vars, type(item).__mro__))
+    if isinstance(item, type) and hasattr(item, "__class_getitem__"):
+        present.add("__getitem__")
+    if type(item).__hash__ is None:
+        present.remove("__hash__")
     return sum(1 << place for place, name in enumerate(ABILITIES) if name in present)

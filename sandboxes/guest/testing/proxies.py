@@ -147,7 +147,7 @@ class Handle:
         counts = state_of(self).is_value and hasattr(type(self), "__len__")
         if counts and not has_own(self, "__bool__"):
             return len(self) > 0  # type: ignore[arg-type]
-        return bool(still(self, "truth", _exactly(bool, self, "truth")))
+        return bool(still(self, "truth", _decided(self, "truth")))
 
     def __eq__(self, other: object) -> bool:
         if is_same(self, other) or other is None:
@@ -251,11 +251,11 @@ class Abilities:
     def __contains__(self: Any, item: object) -> bool:
         state = state_of(self)
         if state.meant or state.called in state.line.interface.kept:
-            return bool(_exactly(bool, self, "contains", item))
+            return _decided(self, "contains", item)
         if not hasattr(type(self), "__iter__"):
             raise refuse(self, "in")
         found = any(item is other or item == other for other in self)
-        if state.called and found != _exactly(bool, self, "contains", item):
+        if state.called and found != _decided(self, "contains", item):
             raise refuse(self, "in")
         return found
 
@@ -398,10 +398,21 @@ def _method_of_values(handle: Handle, name: str, method: Callable[..., object]) 
     return call
 
 
+def text_of(handle: Handle, verb: str, *form: str) -> str:
+    """Return the text that the object's class gives the object.
+
+    A text that is another at each look could be more than one value of the tests and less than
+    another.
+    """
+    answer = still(handle, (verb, *form), ask(handle, verb, *form))
+    if type(answer) is not str:
+        raise refuse(handle, verb)
+    return answer
+
+
 def _text(handle: Handle, verb: str, *form: str) -> str:
-    if state_of(handle).is_value:
-        return "<object of the solution>"
-    return str(still(handle, (verb, *form), _exactly(str, handle, verb, *form)))
+    is_value = state_of(handle).is_value
+    return "<object of the solution>" if is_value else text_of(handle, verb, *form)
 
 
 def _copied(handle: Handle, name: str) -> object:
@@ -430,14 +441,8 @@ def _with_abilities(abilities: str) -> Any:
 def _signature(self: Handle) -> object:
     import inspect
 
-    empty = inspect.Parameter.empty
-    parameters = [
-        inspect.Parameter(
-            name, getattr(inspect.Parameter, kind), default=default[0] if default else empty
-        )
-        for name, kind, default in ask(self, "signature")
-    ]
-    return inspect.Signature(parameters)
+    parts = ask(self, "signature")
+    return inspect.Signature([inspect.Parameter(name, kind, **more) for name, kind, more in parts])
 
 
 setattr(Handle, "__signature__", property(_signature))  # noqa: B010 - a property of handles alone
@@ -465,9 +470,10 @@ def operate_on_plain(name: str, handle: Handle, operands: tuple[object, ...]) ->
     return OPERATIONS[name](*plain)
 
 
-def _exactly(kind: type, handle: Handle, name: str, *operands: object) -> Any:
+def _decided(handle: Handle, name: str, *operands: object) -> bool:
+    """Return what an object answers to a question of yes or no."""
     result = forward(name, handle, *operands)
-    if type(result) is not kind:
+    if type(result) is not bool:
         raise refuse(handle, name)
     return result
 
@@ -545,7 +551,7 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
         if written or not isinstance(operand, Handle):
             return operate_on_plain(name, self, (self, operand))
-        return _exactly(bool, self, name, operand)
+        return _decided(self, name, operand)
 
     return apply
 

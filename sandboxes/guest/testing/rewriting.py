@@ -68,13 +68,6 @@ class _Rewriter(ast.NodeTransformer):
             node.func = ast.copy_location(ast.Name(mark, ast.Load()), node.func)
         return node
 
-    def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        # A pattern must not hold a call, so it is left as it is.
-        pattern, node.pattern = node.pattern, ast.MatchAs()
-        self.generic_visit(node)
-        node.pattern = pattern
-        return node
-
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
         if node.attr != "__class__" or not isinstance(node.ctx, ast.Load):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ..run.request import Request
 from . import failures, scopes
-from .harness import DETAIL_LETTERS, BrokenTests, Job, TestHarness, all_names
+from .harness import DETAIL_LETTERS, BrokenTests, GradingJob, TestHarness, all_names
 from .run_tests import PEER, report
-from .solution_line import sources_of, without_solution
+from .solution_line import without_solution
 
 if TYPE_CHECKING:
     import pytest
@@ -39,10 +39,6 @@ class _Results:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.problem = str(report.longrepr)[-DETAIL_LETTERS:]
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        config.addinivalue_line("markers", "asyncio: run by this plugin")
-        config.addinivalue_line("markers", "anyio: run by this plugin")
 
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Run a test that is a coroutine function."""
@@ -74,10 +70,10 @@ class _Results:
 
 def run(request: Request) -> int:
     """Run the file in `request.options` (tests, module, stop_early); write a line per test."""
-    return report(_rows(request.options))
+    return report(_rows(GradingJob(**request.options)))  # type: ignore[arg-type]
 
 
-def _rows(job: Job) -> Iterator[dict[str, object]]:
+def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     harness = TestHarness(PEER)
     failures.own_module = _MODULE
     source = _prepared(job, harness)
@@ -86,7 +82,7 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
     results = _Results(harness)
     # Only the hidden file configures pytest: no cache, no conftest, no ini file.
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
-    arguments += ["-x"] if job["stop_early"] else []
+    arguments += ["-x"] if job.stop_early else []
     try:
         import pytest  # a large module, which only these children load
     except ImportError:
@@ -100,18 +96,18 @@ def _rows(job: Job) -> Iterator[dict[str, object]]:
         yield {"test": number, "passed": passed, "detail": detail, "seconds": seconds}
 
 
-def _prepared(job: Job, harness: TestHarness) -> str:
+def _prepared(job: GradingJob, harness: TestHarness) -> str:
     """Return the file to run, with marks where objects under test are meant.
 
     Raises:
         BrokenTests: the file does not compile, or cannot be judged.
     """
-    source = "\n\n".join(sources_of(job))
+    source = "\n\n".join(job.tests)
     try:
         words = all_names([compile(source, _FILE, "exec", dont_inherit=True)])
     except (SyntaxError, ValueError) as error:
         raise BrokenTests(f"the tests do not compile: {error}") from error
-    harness.begin({**job, "tests": [source]}, {*words, str(job["module"])})
+    harness.begin(job._replace(tests=[source]), {*words, job.module})
     with without_solution():
         if not harness.interface.classes:
             return source

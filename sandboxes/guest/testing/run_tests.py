@@ -19,7 +19,7 @@ from typing import TextIO
 from ..run.request import Request, receive
 from .harness import TestHarness
 from .scopes import leave_no_trace
-from .solution_line import BrokenTests, HarnessFault, Job, sources_of, without_solution
+from .solution_line import BrokenTests, GradingJob, HarnessFault, without_solution
 
 PEER, REPORT = 3, 4
 """The descriptors of the line to the solution, and of the file for results."""
@@ -40,8 +40,8 @@ is cheap.
 
 
 def run(request: Request) -> int:
-    """Run the tests in `request.options`: tests, prelude, stop_early."""
-    return report(_rows(request.options))
+    """Run the tests of the job in `request.options`."""
+    return report(results(GradingJob(**request.options), PEER))  # type: ignore[arg-type]
 
 
 def report(rows: Iterator[dict[str, object]]) -> int:
@@ -72,46 +72,27 @@ def write_rows(stream: TextIO, rows: Iterator[dict[str, object]]) -> None:
     stream.write(end + "\n")
 
 
-def _rows(job: Job) -> Iterator[dict[str, object]]:
-    with without_solution():
-        tests = compile_tests(job)
-        if may_be_uncalled(job):
-            import ast
-
-            from .idioms import uncalled
-
-            if problem := uncalled(list(map(ast.parse, sources_of(job)))):
-                raise BrokenTests(problem)
-    yield from results(tests, job, PEER)
-
-
-def results(tests: list[CodeType], job: Job, line: int) -> Iterator[dict[str, object]]:
+def results(job: GradingJob, line: int) -> Iterator[dict[str, object]]:
     """Run tests and yield the result of each. Everything that they do not define comes from the
     solution's process, by `line`.
     """
+    with without_solution():
+        tests = compile_tests(job)
     harness = TestHarness(line)
     try:
-        yield from harness.results(harness.prepare(tests, job), stop_early=bool(job["stop_early"]))
+        yield from harness.results(harness.prepare(tests, job), stop_early=job.stop_early)
     finally:
         harness.close()
 
 
-def may_be_uncalled(job: Job) -> bool:
-    """Return whether tests may have a function that nobody calls, which would pass any solution."""
-    return any(
-        ("def check" in source and "\ncheck(" not in source) or "def test" in source
-        for source in sources_of(job)
-    )
-
-
-def compile_tests(job: Job) -> list[CodeType]:
+def compile_tests(job: GradingJob) -> list[CodeType]:
     """Compile the tests to code objects.
 
     Raises:
         BrokenTests: a test does not compile.
     """
     tests: list[CodeType] = []
-    for number, source in enumerate(sources_of(job)):
+    for number, source in enumerate(job.tests):
         try:
             tests.append(_compiled(source))
         except (SyntaxError, ValueError) as error:
@@ -140,16 +121,17 @@ def run_many(request: Request) -> int:
     gc.set_threshold(_YOUNG_OBJECTS)
     before = _peak_kib()
     for number in range(MAX_JOBS):
-        job, streams = receive(line, number)
+        request, streams = receive(line, number)
+        job = GradingJob(**request.options)  # type: ignore[arg-type]
         with (
             os.fdopen(streams["report"], "w") as stream,
             socket.socket(fileno=streams["peer"]) as far,
         ):
-            tests = _traceless(job.options)
-            line.send(FRESH if tests is None else BEGUN)
-            if tests is not None:
-                write_rows(stream, results(tests, job.options, far.detach()))
-        if tests is not None:
+            is_traceless = _leaves_no_trace(job)
+            line.send(BEGUN if is_traceless else FRESH)
+            if is_traceless:
+                write_rows(stream, results(job, far.detach()))
+        if is_traceless:
             line.send(OVER)
         if _peak_kib() - before > _MAX_GROWN_KIB:
             break
@@ -160,11 +142,9 @@ def _peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _traceless(job: Job) -> list[CodeType] | None:
-    """Return the compiled tests; None for tests that need a fresh process or are not Python."""
+def _leaves_no_trace(job: GradingJob) -> bool:
+    """Return whether tests may run here; not if they need a fresh process, or are not Python."""
     try:
-        tests = compile_tests(job)
-        fresh = job["prelude"] or may_be_uncalled(job)
-        return None if fresh or not leave_no_trace(sources_of(job), tests) else tests
+        return not job.prelude and leave_no_trace(job.tests, compile_tests(job))
     except (BrokenTests, RecursionError, MemoryError):
-        return None
+        return False

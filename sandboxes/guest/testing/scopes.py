@@ -80,10 +80,10 @@ def missing_modules(sources: Iterable[str], own: set[str]) -> list[str]:
 
     An import inside a `try` does not count, since those tests can do without the module.
     """
-    import ast  # a large module that is rarely needed
-
     module_names: set[str] = set()
     for source in sources:
+        import ast  # a large module that is rarely needed
+
         waiting: list[ast.AST] = [ast.parse(source)]
         while waiting:
             node = waiting.pop()

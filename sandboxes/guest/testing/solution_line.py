@@ -8,10 +8,10 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
 from .operations import LOOKS
@@ -25,17 +25,21 @@ _KIND_LETTERS = 60
 _LONGEST_TOKEN = 40
 """The most characters of the name of an object: a letter, a number and its special methods."""
 
-Job = Mapping[str, object]
-"""The job of a test runner: `tests` (sources), `prelude` (source), `module`, `stop_early`,
-`interface` (name -> attributes), `entry_point`, `defined` (`class` or `def`, and name, of the
-reference solution).
-"""
 
+class GradingJob(NamedTuple):
+    """The job of a test runner, as the driver sends it in the options of a request."""
 
-def sources_of(job: Job) -> list[str]:
-    """Return the sources of the tests of a job."""
-    sources: list[str] = job["tests"]  # type: ignore[assignment]
-    return sources
+    tests: list[str]
+    """The sources of the tests."""
+    interface: dict[str, list[str]]
+    prelude: str = ""
+    module: str = "solution"
+    entry_point: str = ""
+    stop_early: bool = True
+    has_reference: bool = False
+    """Whether a reference solution has passed the tests, or is passing them now."""
+    defined: Sequence[tuple[str, str]] = ()
+    """What the reference solution defines: `class` or `def`, and the name."""
 
 
 class BrokenTests(Exception):
@@ -151,7 +155,7 @@ class TestsLine:
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
-        self._job: Job = {"tests": []}
+        self._job = GradingJob([], {})
         self._interface: Interface | None = None
         self._surroundings: Surroundings | None = None
         self.names: dict[str, object] = {}
@@ -229,7 +233,7 @@ class TestsLine:
 
         `name`: what was called; empty for a copy of such an object.
         """
-        if not isinstance(result, Handle) or (name and name not in self.interface.shown):
+        if not isinstance(result, Handle) or (name and name not in self.interface.makers):
             return result
         token = state_of(result).token
         if token not in self._meant:
@@ -267,15 +271,15 @@ class TestsLine:
         if self._interface is None:
             from .interface import interface_of
 
-            declared: Mapping[str, list[str]] = self._job.get("interface") or {}  # type: ignore[assignment]
+            job = self._job
             with without_solution():
                 self._interface = interface_of(
-                    tuple(sources_of(self._job)),
-                    tuple((name, tuple(attributes)) for name, attributes in declared.items()),
-                    str(self._job.get("module", "solution")),
-                    str(self._job.get("entry_point", "")),
-                    tuple((name, kind) for kind, name in self._job.get("defined", ())),  # type: ignore[attr-defined]
-                    str(self._job.get("prelude", "")),
+                    tuple(job.tests),
+                    tuple((name, tuple(names)) for name, names in job.interface.items()),
+                    job.module,
+                    job.entry_point,
+                    tuple((name, kind) for kind, name in job.defined),
+                    job.prelude,
                 )
         return self._interface
 
@@ -311,7 +315,7 @@ class TestsLine:
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
         number = next((n for n, lent in enumerate(self._lent) if lent is item), len(self._lent))
-        self._lent[number:] = [item]
+        self._lent[number : number + 1] = [item]  # the same, or one more
         if callable(item) and not isinstance(item, type):
             return f"f{number}"
         # An open file is an iterator as well, but the solution would want to read from it.
@@ -340,10 +344,9 @@ class TestsLine:
         elif self._acts and isinstance(existing, Handle):
             # Given again, it may have changed, as another list of the same name may have.
             state_of(existing).shown = {}
-        if token[0] in "hy" and self._source is not False:
-            source, interface = self._source, self.interface
-            if source is True or source in interface.makers or source in interface.classes:
-                state_of(existing).known = True  # type: ignore[arg-type]
+        source = self._source
+        if token[0] in "hy" and source and (source is True or source in self.interface.classes):
+            state_of(existing).known = True  # type: ignore[arg-type]
         return existing
 
     def _standing_for(self, token: str) -> object:
@@ -363,8 +366,3 @@ class TestsLine:
         solution that shows how far an iterator has come, and have given it nothing to call or draw.
         """
         return not (self.interface.attributes or self._lent) and len(self.interface.names) == 1
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether a reference solution has passed the tests, or is passing them now."""
-        return bool(self._job.get("has_reference"))

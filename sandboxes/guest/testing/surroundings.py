@@ -91,9 +91,6 @@ class LentInput(io.TextIOBase):
         super().__init__()
         self._line, self._rest = line, rest
 
-    def readable(self) -> bool:
-        return True
-
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
         return self._line()
 

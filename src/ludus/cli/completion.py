@@ -16,7 +16,9 @@ _ludus() {
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "VERBS" -- "$word"))
     else
-        COMPREPLY=($(compgen -W "NAMES" -- "$word") $(compgen -f -- "$word"))
+        COMPREPLY=($(compgen -W "NAMES" -- "$word"))
+        local IFS=$'\n'  # names of files have spaces
+        COMPREPLY+=($(compgen -f -- "$word"))
     fi
 }
 complete -o filenames -F _ludus ludus

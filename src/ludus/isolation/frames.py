@@ -168,6 +168,8 @@ class Line:
         self._max_descriptors = max_descriptors
         self._numbers = itertools.count(1)
         self._sending = threading.Lock()
+        self._is_torn = False
+        """Whether a frame was sent in part, behind which the other side could read no other."""
         self._received: deque[Frame] = deque()
         self._ends: list[BaseException | None] = []
         self._reader = FrameReader(max_body, self._received.append, self._ends.append)
@@ -209,20 +211,29 @@ class Line:
 
         Raises:
             OSError: the other side is gone.
+            LineClosed: an earlier frame was sent in part.
             TimeoutError: the other side did not read in time. Part of the frame may have been
                 sent, so nothing more can be.
         """
         number = call or next(self._numbers)
         frame = pack(number, tag, 0, body)
-        with self._sending:  # a long frame goes out in parts, between which none may come
-            left_s = None if deadline is None else max(1e-3, deadline - time.monotonic())
-            self.sock.settimeout(left_s)
+        # A long frame goes out in parts, between which none may come.
+        if not self._sending.acquire(timeout=-1 if deadline is None else _left(deadline)):
+            raise TimeoutError("the other side did not read an earlier frame in time")
+        try:
+            if self._is_torn:
+                raise LineClosed("an earlier frame was sent in part")
+            self._is_torn = True
+            self.sock.settimeout(None if deadline is None else _left(deadline))
             if descriptors:
                 # Descriptors travel with at least one byte. They are sent with exactly one, since
                 # `send_fds` may send a part of a longer body and leaves the rest to its caller.
                 socket.send_fds(self.sock, [frame[:1]], list(descriptors))
                 frame = frame[1:]
             self.sock.sendall(frame)
+            self._is_torn = False
+        finally:
+            self._sending.release()
         return number
 
     def receive(self, *, deadline: float | None = None) -> Frame:
@@ -255,3 +266,7 @@ class Line:
             else:
                 self._reader.connection_lost(None)
         return self._received.popleft()
+
+
+def _left(deadline: float) -> float:
+    return max(1e-3, deadline - time.monotonic())

@@ -27,11 +27,12 @@ ATTACKS = {
     for _ in range(12):
         children.append(os.fork())
         if children[-1] == 0:
-            kept = bytearray(os.urandom(4096) * 8192); os.write(tell, b'x'); time.sleep(30); os._exit(0)
+            kept = bytearray(os.urandom(4096) * 8192); os.write(tell, b'x'); time.sleep(150); os._exit(0)
         time.sleep(0.1)
     os.set_blocking(told, False)
     holding = 0  # on a busy machine a child needs seconds until it holds its memory
-    for _ in range(100):
+    until = time.monotonic() + where['patience']
+    while time.monotonic() < until:
         if any(os.waitpid(child, os.WNOHANG)[0] for child in children): return False
         try: holding += len(os.read(told, 12))
         except BlockingIOError: time.sleep(0.05)

@@ -51,7 +51,7 @@ ATTACKS = {
     time.sleep(3); return True""",
     "fork at every turn": """
     allowed, taken = os.pipe(); os.write(taken, bytes(600)); os.set_blocking(allowed, False); first = os.getpid()
-    until, failed = time.monotonic() + 6, 0
+    until, failed = time.monotonic() + where['patience'], 0
     while time.monotonic() < until and failed < 80:
         try: os.read(allowed, 1)
         except OSError: break
@@ -94,7 +94,7 @@ ATTACKS = {
         except OSError: pass""",
     "use the processor in children nobody waits for": """
     import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); reader, writer = os.pipe(); used = 0
-    until = time.monotonic() + 20
+    until = time.monotonic() + where['patience']
     while time.monotonic() < until and used < 1.8e9:
         for _ in range(4):
             if os.fork() == 0:

@@ -82,6 +82,8 @@ def test_a_composition_keeps_the_written_order_and_arguments_apart() -> None:
         ("keep_last_k?keep=two", ConfigError, "whole number, got 'two'"),
         ("keep_last_k?keep", ConfigError, "name\\?argument=value"),
         ("keep_last_k?keep=0", ConfigError, "at least 1"),
+        ("discard?threshold=-1", ConfigError, "threshold of discard must be in"),
+        ("clear+summarize?threshold=1.5", ConfigError, "threshold of summarize must be in"),
         ("clear?max_tool_uses=2", ConfigError, "at least keep"),
         ("clear+clear", ConfigError, "different"),
         ("resum", ConfigError, "summariser_url"),
@@ -147,3 +149,23 @@ def test_settings_are_read_from_tables_as_before() -> None:
     assert isinstance(resum, ReSum)
     assert clear.exclude_tools == ("search",)
     assert resum.threshold == 0.9
+
+
+class Held(Strict):
+    """Holds something that may fail to close."""
+
+    def __init__(self, name: str, error: Exception | None = None) -> None:
+        super().__init__()
+        self.name, self.error, self.is_closed = name, error, False
+
+    async def close(self) -> None:
+        self.is_closed = True
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_manager_that_cannot_be_closed_leaves_no_other_open() -> None:
+    first, second = Held("first", OSError("the connection is gone")), Held("second")
+    with pytest.raises(OSError, match="the connection is gone"):
+        await Composed([first, second]).close()
+    assert (first.is_closed, second.is_closed) == (True, True)

@@ -222,3 +222,40 @@ def test_fields_and_roles_of_a_data_sets_own() -> None:
         FieldNames(["mesages=chats"])
     with pytest.raises(ConfigError, match="fields are OURS=THEIRS"):
         FieldNames(["messages"])
+
+
+TALK = [user("hi"), assistant("yo")]
+DEEP: Any = 1
+for _ in range(900):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"messages": TALK, "tools": {"name": "look"}}, "with tools that are a dict"),
+        ({"messages": TALK, "tools": '{"name": "look"}'}, "with tools that are a dict"),
+        ({"messages": TALK, "tools": [{"function": "look"}]}, "with a tool that has no name"),
+        ({"messages": TALK, "tools": [{"function": None}]}, "with a tool that has no name"),
+        ({"messages": TALK, "tools": [{"name": "f", "parameters": 3}]}, "schema is no object"),
+        ({"messages": TALK, "tools": [{"name": "f", "parameters": DEEP}]}, "nested too deeply"),
+        ({"messages": [user("hi"), assistant("yo", thinking=True)]}, "reasoning that is a bool"),
+        (
+            {"messages": [user("hi"), assistant("yo", reasoning_content=[{"text": "a"}])]},
+            "reasoning that is a list",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_never_left_out(
+    row: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UnusableRow, match=reason):
+        SFT.read(row)
+
+
+def test_a_gap_of_a_table_is_no_text() -> None:
+    gap = float("nan")
+    read = SFT.read({"messages": [user("hi"), assistant("yo", thinking=gap)], "tools": gap})
+    assert (read.messages[-1].reasoning, read.tools) == ("", [])
+    said = SFT.read({"instruction": "hi", "input": gap, "output": "yo"})
+    assert told(said.messages) == [ASKED, SAID]

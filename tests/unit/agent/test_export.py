@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -221,3 +222,32 @@ def test_the_probability_of_improvement_is_antisymmetric() -> None:
     first, second = draw.random((4, 3)), draw.random((6, 3))
     assert improvement(first, second) + improvement(second, first) == pytest.approx(1.0)
     assert improvement(first, first) == pytest.approx(0.5)
+
+
+def a_run(folder: Path, episodes: list[Episode]) -> RunReader:
+    (folder / "episodes").mkdir(parents=True)
+    write_episodes(folder / "episodes" / "step-000001.jsonl", episodes)
+    made = RunReader(folder, "run", None)
+    made.refresh()
+    return made
+
+
+def test_every_role_of_an_episode_has_a_file_inside_the_folder(tmp_path: Path) -> None:
+    told = episode(0)
+    roles = ["a", "a", "../../outside"]
+    told.trajectories = [msgspec.structs.replace(told.trajectories[0], role=role) for role in roles]
+    out = tmp_path / "deep" / "out"
+    files = export(a_run(tmp_path / "run", [told]), "atif", out, filters={})
+    assert len({path.resolve() for path in files}) == 3
+    assert {path.resolve().parent for path in files} == {out.resolve()}
+    assert [json.loads(path.read_text())["agent"]["extra"]["role"] for path in files] == roles
+
+
+def test_what_the_policy_said_before_a_window_began_is_still_its_own(tmp_path: Path) -> None:
+    told = episode(0)
+    first = told.trajectories[0].segments[0].turns[0]
+    first.observation = [user("1+1?"), assistant("2"), user("1+2?")]
+    (file,) = export(a_run(tmp_path / "run", [told]), "pi", tmp_path / "out", filters={})
+    said = [row["message"]["role"] for row in rows(file)[1:]]
+    assert said[:4] == ["user", "assistant", "user", "assistant"]
+    assert rows(file)[2]["message"]["usage"]["output"] == 0

@@ -11,7 +11,7 @@ import pytest
 
 from ludus.agent import Episode, write_episodes
 from ludus.agent.episodes import INDEX, indexed
-from ludus.agent.viewer.store import Store
+from ludus.agent.viewer.store import Store, cache_folder
 
 STEP = "step-000001.jsonl"
 HUGE = 99_999_999_999_999_999_999
@@ -91,3 +91,14 @@ def test_a_filter_takes_any_task_and_a_bound_that_is_no_number_bounds_nothing(
     assert found(store, task="pick a, b or c") == ["pick a, b or c"]
     assert found(store, grp="pick a, b or c#0") == ["pick a, b or c"]
     assert found(store, split="test,train") == found(store, step="nan") == ["pick a, b or c", "b"]
+
+
+def test_an_index_in_the_home_of_nobody_is_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "~nobody-of-this-name")
+    folder = cache_folder()
+    assert folder.is_dir()
+    folder.rmdir()
+    assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def test_tiny_is_a_model_everywhere_and_made_once(
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
 
 
+def test_two_who_ask_for_tiny_at_once_both_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUDUS_MODELS_DIR", str(tmp_path))
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(find_model, ["tiny", "tiny"]))
+    assert found == [str(tmp_path / "tiny")] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
 def test_resume_auto_begins_where_nothing_is_and_else_goes_on(tmp_path: Path) -> None:
     auto = RunConfig(resume="auto")
     assert settled_resume(auto, tmp_path / "none").resume is False
@@ -133,6 +144,23 @@ def test_completion_knows_verbs_and_names(shell: str, capsys: pytest.CaptureFixt
     script = capsys.readouterr().out
     assert "doctor" in script
     assert "ludus/arithmetic-v0" in script
+
+
+def test_completion_keeps_the_name_of_a_file_with_a_space_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my run.toml").touch()
+    (tmp_path / "my-run.toml").touch()
+    main(["completion", "bash"])
+    asked = 'COMP_WORDS=(ludus train my) COMP_CWORD=2; _ludus; printf "%s\\n" "${COMPREPLY[@]}"'
+    shown = subprocess.run(
+        ["bash", "-c", f"{capsys.readouterr().out}\n{asked}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert sorted(shown.stdout.splitlines()) == ["my run.toml", "my-run.toml"], shown.stderr
 
 
 @pytest.mark.slow

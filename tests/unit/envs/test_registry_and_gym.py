@@ -2,6 +2,8 @@
 
 import asyncio
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -301,3 +303,15 @@ def test_making_what_is_known_asks_no_installed_package(monkeypatch: pytest.Monk
     served = ServedEnv("ludus/arithmetic-v0")
     monkeypatch.setattr("ludus.registry.entry_points", reads_every_package)
     assert type(served.build()) is type(build_env("ludus/arithmetic-v0"))
+
+
+def test_gymnasiums_files_are_found_before_its_import() -> None:
+    """Who looks for a package's files asks the loader, and gives up where it has no such method."""
+    code = (
+        "import ludus, pkgutil, sys\n"
+        "assert 'gymnasium' not in sys.modules\n"
+        "assert pkgutil.get_data('gymnasium', '__init__.py')\n"
+        "import gymnasium\n"
+        "assert 'ludus/arithmetic-v0' in gymnasium.registry\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

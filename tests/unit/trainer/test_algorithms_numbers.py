@@ -325,6 +325,12 @@ def test_the_score_losses() -> None:
         rows([0.5], [0.25]).log(), ids(1, 0), ids(0, 0), torch.ones(2, 1), max_length=9
     )
     same(value(drpo), -log(2))
+    # With a small tau the likeliest wrong answer has the whole gradient, and not none.
+    logp = torch.tensor([[-1.0], [-1.5], [-2.0]], requires_grad=True)
+    sharp, _ = A.drpo_loss(
+        logp, ids(1, 0, 0), ids(0, 0, 0), torch.ones(3, 1), max_length=9, tau=0.001
+    )
+    same(torch.autograd.grad(sharp, logp)[0].flatten().double(), f64(-1, 1, 0))
     same(A.hinge_kl_penalty(f64(0.5)[0], delta=0.25, beta=2.0), 0.25)
 
 
@@ -536,6 +542,7 @@ def test_dot_cuts_outliers_where_all_are_right() -> None:
 def test_text_rewards() -> None:
     assert A.repetition_penalty([5] * 5, n=2) == -0.75
     assert A.repetition_penalty([5], n=2) == 0.0
+    assert A.repetition_penalty([5, 5, 6, 7], n=1) == -0.25
     with pytest.raises(ValueError, match="at least 1"):
         A.repetition_penalty([5, 6], n=0)
     assert A.format_reward("<think>a</think><answer>b</answer>") == 1.0

@@ -387,6 +387,7 @@ async def test_stages_say_who_waits_for_whom() -> None:
     )
     await asyncio.wait_for(asked.wait(), 60)
     told = stages.told()
+    assert stages.moves > 0  # a rollout that waits for its policy has moved
     assert "generation: 1 rollout of group 4" in told
     assert "a free place (rollout.concurrency): 1 rollout of group 4" in told
     cut.ask()

@@ -17,7 +17,7 @@ from ludus.estimates import mean_over_tasks
 from ludus.trainer.demos.calculator import ENV, TASKS, served
 from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
 from ludus.trainer.rollout.source import open_source
-from ludus.trainer.run.journal import ProgressWatcher, numbers_line
+from ludus.trainer.run.journal import ProgressWatcher, numbers_line, sft_progress
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
 
@@ -141,3 +141,13 @@ async def test_a_run_is_known_by_what_is_really_served(tmp_path: Path) -> None:
             await other.named()
         for source in (plain, again, other):
             await source.close()
+
+
+def test_a_short_supervised_run_shows_its_steps_where_no_terminal_is() -> None:
+    for steps, shown in ((1, [1]), (3, [1, 2, 3]), (20, [4, 8, 12, 16, 20]), (0, [20])):
+        said = io.StringIO()
+        with sft_progress(steps, Console(file=said, force_terminal=False)) as progress:
+            for step in range(1, (steps or 20) + 1):
+                progress(step, {"loss": 0.5, "tokens": 10, "time/step_s": 1.0})
+        lines = [line for line in said.getvalue().splitlines() if "loss" in line]
+        assert [int(line.split()[1].partition("/")[0]) for line in lines] == shown

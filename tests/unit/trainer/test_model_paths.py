@@ -23,6 +23,7 @@ from ludus.trainer.models.gguf_files import (
     models_folder,
     write_folder,
 )
+from ludus.trainer.models.layer_files import LayerFiles
 from ludus.trainer.models.loading import load_model, load_stop_ids, load_tokenizer
 from ludus.trainer.models.model_paths import (
     RELEASES,
@@ -314,3 +315,30 @@ def test_smollm2_is_fetched_and_trained_for_a_step(
     assert main([*command, *options.split()]) == 0
     assert (run / "checkpoints" / "step-000001" / "model.safetensors").is_file()
     assert (run / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12345\n",
+        b"",
+        (500).to_bytes(8, "little") + b'{"a":',
+        (2).to_bytes(8, "little") + b"[]",
+    ],
+)
+def test_a_damaged_file_of_weights_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"cannot read weights from '.*model\.safetensors'"):
+        LayerFiles(tmp_path)
+
+
+def test_a_folder_of_models_in_the_home_of_nobody_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(MODELS_VARIABLE, "~nobody-of-this-name/models")
+    with pytest.raises(ConfigError, match="is in no home that this machine knows"):
+        models_folder()
+    monkeypatch.delenv(MODELS_VARIABLE)
+    monkeypatch.setenv("XDG_DATA_HOME", "~nobody-of-this-name")
+    with pytest.raises(ConfigError, match="give a whole path"):
+        models_folder()

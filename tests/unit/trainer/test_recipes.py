@@ -468,6 +468,16 @@ def test_a_recipe_that_contradicts_itself_is_not_shown() -> None:
         ("grpo", {"sampling": {"refill": True}}, "there is no filter"),
         ("ppo", {"algorithm": {"advantage_options": {"lam": 1.5}}}, "lam = 1.5 is not in"),
         ("grpo", {"algorithm": {"loss": "pacs_loss", "agg": "token_mean"}}, "it takes no agg"),
+        (
+            "grpo",
+            {"algorithm": {"loss": "pacs_loss", "kl": {"place": "loss", "coefficient": 0.1}}},
+            "cannot share its denominator",
+        ),
+        (
+            "grpo",
+            {"algorithm": {"loss": "pacs_loss", "entropy": {"coefficient": 0.1}}},
+            "cannot share its denominator",
+        ),
     ],
 )
 def test_settings_in_conflict_are_refused_with_the_reason(

@@ -200,8 +200,12 @@ def drpo_loss(
     wrong = (~right).to(logp.dtype)
     n_wrong, n_right = group_sum(wrong, groups), group_sum(1 - wrong, groups)
     both = (n_wrong > 0) & (n_right > 0)
-    mass = group_sum(wrong * (scores / tau).exp(), groups) / n_wrong.clamp(min=1)
-    bad = tau * torch.where(mass > 0, mass, 1.0).log()
+    # Relative to the group's likeliest wrong answer, whose own exponential is 1: with a small tau
+    # all of them would be 0, and no wrong answer would have a gradient.
+    scaled = torch.where(right, -torch.inf, scores / tau)
+    top = torch.where(n_wrong > 0, group_range(scaled.detach(), groups)[1], 0.0)
+    mass = group_sum((scaled - top).exp(), groups) / n_wrong.clamp(min=1)
+    bad = tau * (torch.where(n_wrong > 0, mass, 1.0).log() + top)
     # The term of the wrong answers belongs to the group; each row adds an equal share of it, and of
     # the group's count, so that sums over rows are sums over groups.
     size = group_size(groups).to(logp.dtype)

@@ -44,6 +44,8 @@ class Env:
             return {"rewards": [-1, 3]}
         if self.family == "listed":
             return {"sizes": {"train": 3, "test": 1}}
+        if self.family == "game":
+            return {"players": 2}
         return {}
 
     def reset(self, task: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +61,10 @@ class Env:
             shown = {"word": self.gold[::-1], "n": [1, 2]}
         if self.family == "opaque":
             shown = Opaque()
+        if self.family == "game":
+            self.turns = 0
+            time.sleep(self.settings["reset_s"])
+            return {"observation": "player 0 begins", "info": {"player": 0}}
         return {
             "observation": as_text(shown),
             "gold": self.gold,
@@ -120,6 +126,17 @@ class Env:
             said = f"{type(error).__name__}: {error}"
             return {"observation": said, "reward": 0.0, "terminated": True}
 
+    def _game(self, text: str) -> Any:
+        """Two players say a word each in turn; a word may take long."""
+        if text == "think":
+            time.sleep(1.5)
+        self.turns += 1
+        if self.turns < 3:
+            told = {"player": self.turns % 2}
+            return {"observation": f"{text} was said", "reward": 0.0, "info": told}
+        told = {"rewards": {"0": 1.0, "1": 0.0}, "shown": {"0": "won", "1": "lost"}, "reason": ""}
+        return {"observation": "", "reward": 0.0, "terminated": True, "info": told}
+
     def _connects(self, text: str) -> Any:
         with socket.socket() as sock:
             sock.connect(("127.0.0.1", int(text)))
@@ -129,5 +146,5 @@ class Env:
 FAMILIES = [
     "echo", "bounded", "listed", "fails-at-reset", "without-seeds", "data", "opaque", "not-finite",
     "not-a-number", "raises", "exits", "dies", "sleeps", "spins", "starts", "wrong-form", "endless",
-    "runs", "evaluates", "connects",
+    "runs", "evaluates", "connects", "game",
 ]  # fmt: skip

@@ -1,17 +1,24 @@
 """Environments of other projects in processes of their own: what may go wrong, done for real."""
 
+import asyncio
 import os
 import socket
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ludus
+from ludus.envs import registry
 from ludus.envs.checks import check_env
 from ludus.envs.outside.inside import walls
+from ludus.envs.outside.match import Match, MatchTurn
 from ludus.envs.outside.peer_env import SEEDS_PER_SPLIT, PeerEnv
 from ludus.envs.outside.process import interpreter
-from ludus.errors import ConfigError, RewardUnavailable
+from ludus.errors import ConfigError, RewardUnavailable, UnknownTask
 from ludus.verdict import Status
 
 from .conftest import ADAPTER, PEER, Open  # pyright: ignore
@@ -312,3 +319,106 @@ def test_a_secret_of_the_owner_is_not_given_to_the_peer(
     seen, *_ = env.step("sorted(__import__('os').environ)")
     assert "PATH" in seen
     assert "LUDUS_TOKEN" not in seen
+
+
+# --- games: whatever happens to a player, no other waits for ever ---------------------------------
+
+
+GAME = "peer/two-words-v0"
+
+
+def game_of_two(*, seat: int, reset_s: float = 0.0) -> PeerEnv:
+    """A game of two players."""
+    return PeerEnv(PEER, "game", python=sys.executable, reset_s=reset_s)
+
+
+@pytest.fixture
+def game() -> Iterator[str]:
+    ludus.register(GAME)(game_of_two)
+    yield GAME
+    del registry._ENVIRONMENTS.registered[GAME]
+
+
+async def joined(match: Match) -> tuple[MatchTurn, "asyncio.Task[MatchTurn]"]:
+    """Begin a game; return the first player's turn, and what the second waits for."""
+    second = asyncio.create_task(match.join(1, "train/0", None))
+    return await asyncio.wait_for(match.join(0, "train/0", None), 20), second
+
+
+async def playing_through(match: Match) -> list[float]:
+    """Play a whole game, and return the rewards."""
+    _, second = await joined(match)
+    first = asyncio.create_task(match.act(0, "salve"))
+    assert (await second).observation == "salve was said"
+    second = asyncio.create_task(match.act(1, "vale"))
+    assert (await first).observation == "vale was said"
+    ends = await asyncio.gather(match.act(0, "ave"), second)
+    return [end.reward for end in ends]
+
+
+async def told(waiting: Any) -> str:
+    """What a player is told of a game without rewards, at once."""
+    end = await asyncio.wait_for(waiting, 5)
+    assert end.over
+    return "" if end.failure is None else end.failure.detail
+
+
+async def test_a_game_that_cannot_begin_is_told_to_all(game: str) -> None:
+    match = Match(game)
+    first = asyncio.create_task(match.join(0, "no-such-split/0", None))
+    await asyncio.sleep(0)
+    with pytest.raises(UnknownTask):
+        await match.join(1, "no-such-split/0", None)
+    assert "UnknownTask" in await told(first)
+    assert await playing_through(match) == [1.0, 0.0]
+    await match.close()
+
+
+async def test_a_turn_that_comes_after_the_end_of_its_game_is_told_to_nobody(game: str) -> None:
+    match = Match(game, turn_timeout_s=0.5)
+    _, second = await joined(match)
+    first = asyncio.create_task(match.act(0, "think"))
+    assert "player 1 waited for 0.5 s" in await told(second)
+    assert await told(first)
+    match.turn_timeout_s = 20
+    assert await playing_through(match) == [1.0, 0.0]
+    await match.close()
+
+
+async def test_a_player_who_leaves_while_a_game_is_made_ends_it(game: str) -> None:
+    match = Match(game, reset_s=1.0)
+    second = asyncio.create_task(match.join(1, "train/0", None))
+    first = asyncio.create_task(match.join(0, "train/0", None))
+    await asyncio.sleep(0.3)
+    await match.leave(0)
+    assert await told(second) == "player 0 left the game"
+    assert await told(first) == "player 0 left the game"
+    assert await playing_through(match) == [1.0, 0.0]
+    await match.close()
+
+
+async def test_a_player_who_is_cancelled_holds_no_seat_and_ends_the_game(game: str) -> None:
+    match = Match(game)
+    gone = asyncio.create_task(match.join(1, "train/0", None))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
+    first = asyncio.create_task(match.join(0, "train/0", None))
+    await asyncio.sleep(0.2)
+    assert not first.done(), "the game waits for a second player"
+    second = asyncio.create_task(match.join(1, "train/0", None))
+    await asyncio.wait_for(first, 20)
+    gone = asyncio.create_task(match.act(0, "think"))
+    await asyncio.sleep(0.3)
+    gone.cancel()
+    assert await told(second) == "player 0 gave up"
+    assert await playing_through(match) == [1.0, 0.0]
+    await match.close()
+
+
+async def test_who_waits_for_others_is_told_when_the_match_is_closed(game: str) -> None:
+    match = Match(game)
+    waiting = asyncio.create_task(match.join(0, "train/0", None))
+    await asyncio.sleep(0)
+    await match.close()
+    assert await told(waiting) == "the match was closed"

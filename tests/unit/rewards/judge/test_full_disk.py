@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.errors import RewardUnavailable
+from ludus.errors import ConfigError, RewardUnavailable
 from ludus.llm.limits import DiskCache
 from ludus.rewards.judge.evolving.buffer import RubricBuffer
 from ludus.rewards.judge.evolving.snapshots import SnapshotStore
@@ -68,3 +68,27 @@ def test_an_answer_that_cannot_be_cached_is_told_once(
         cache.put("abce", b"answer")
     assert cache.get("abcd") is None
     assert len(caplog.records) == 1
+
+
+def test_a_file_of_rubrics_that_is_damaged_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rubrics.db"
+    store = SnapshotStore(path)
+    store.keep(RubricBuffer(question="q"))
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4104] + b"U" * (len(whole) - 4104))
+    store = SnapshotStore(path)
+    for read in (lambda: store.latest("q"), lambda: store.newer({}), lambda: store.at("q", 0)):
+        with pytest.raises(ConfigError, match=r"cannot read rubrics in .*rubrics\.db.*malformed"):
+            read()
+    store.close()
+
+
+@pytest.mark.parametrize("store", [JudgementStore, SnapshotStore])
+def test_a_file_in_the_home_of_nobody_is_refused_and_not_made_here(
+    store: type[JudgementStore | SnapshotStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"'~nobody-of-this-name/.*' is in no home"):
+        store("~nobody-of-this-name/kept.db")
+    assert not list(tmp_path.iterdir())

@@ -21,7 +21,7 @@ import torch
 
 from ludus.agent import Episode
 from ludus.errors import ConfigError, RankLost
-from ludus.isolation.frames import Line
+from ludus.isolation.frames import Line, LineClosed
 from ludus.trainer.config import RanksConfig, TrainConfig, TrainerConfig, VLLMConfig
 from ludus.trainer.learning.experience import Experience
 from ludus.trainer.models.loading import load_tokenizer
@@ -164,7 +164,11 @@ def test_experience_survives_the_way_to_another_rank() -> None:
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "must be numbers"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK='one' must be a number"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "two"},
+            "LOCAL_WORLD_SIZE='two' must be a number",
+        ),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT is not set"),
         (
             {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
@@ -429,6 +433,38 @@ def test_models_that_are_served_on_ranks_are_those_of_one_process(
         assert difference <= 1e-6, name
 
 
+def test_a_frame_that_is_not_read_holds_up_no_other_beyond_its_deadline() -> None:
+    here, there = socket.socketpair()
+    writer = Line(here, 1 << 20)
+    with here:
+        with there:
+
+            def send() -> None:
+                with pytest.raises(ConnectionError):
+                    writer.send(1, bytes(1 << 23))
+
+            first = threading.Thread(target=send)
+            first.start()
+            time.sleep(0.2)
+            with pytest.raises(TimeoutError):
+                writer.send(1, b"", deadline=time.monotonic() + 0.2)
+        first.join(20)
+        assert not first.is_alive()
+
+
+def test_nothing_follows_a_frame_that_was_sent_in_part() -> None:
+    here, there = socket.socketpair()
+    writer, reader = Line(here, 1 << 24), Line(there, 1 << 24)
+    with here, there:
+        with pytest.raises(TimeoutError):
+            writer.send(1, bytes(1 << 23), deadline=time.monotonic() + 0.2)
+        with pytest.raises(LineClosed, match="sent in part"):
+            writer.send(1, b"the other side would take this for the rest")
+        here.shutdown(socket.SHUT_WR)
+        with pytest.raises(LineClosed):
+            reader.receive(deadline=time.monotonic() + 20)
+
+
 def test_frames_of_two_threads_on_one_line_stay_whole() -> None:
     """The thread that waits for a rank's end tells the others while rank 0 gives an order."""
     here, there = socket.socketpair()
@@ -472,14 +508,25 @@ def read():
         pass
 threading.Thread(target=read, daemon=True).start()
 time.sleep(1)  # rank 2 reads nothing, and its line is full
-ranks[0].shutdown(socket.SHUT_RDWR)
-time.sleep(60)
 """
 
 
 def test_a_rank_that_reads_nothing_does_not_keep_this_one_from_its_end() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=40, check=False
+        [sys.executable, "-c", f"{STUCK}ranks[0].shutdown(socket.SHUT_RDWR)\ntime.sleep(60)\n"],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
     )
     assert ended.returncode == 1
     assert "rank 1 (host box, pid 101) died" in ended.stderr
+
+
+@pytest.mark.parametrize("end", ["close()", "end('ValueError: the loss is not finite')"])
+def test_a_rank_that_reads_nothing_holds_up_no_end_that_was_planned(end: str) -> None:
+    code = f"{STUCK}begun = time.monotonic()\nlead.{end}\nprint(time.monotonic() - begun)\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert float(ended.stdout) < 10
