@@ -616,6 +616,13 @@ _BOUNDED = (
 )  # fmt: skip
 
 
+_UNBOUNDED = (
+    "So the inequality fails when x is {}.", "It is false for all numbers {}.",
+    "The expression is undefined if x is {}.", "So there is no solution unless x is {}.",
+    "Not all x {} are solutions.",
+)  # fmt: skip
+
+
 def bounds_in_words(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield an inequality in words; the same bound turned round is another."""
     for _ in range(count):
@@ -627,6 +634,8 @@ def bounds_in_words(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("bounds in words", problem, f"x {sign} {value}", text, True)
         yield Row("bounds in words, other", problem, f"x {turned} {value}", text, False)
         yield Row("bounds in words, other", problem, f"x {sign} {value + 1}", text, False)
+        text = rng.choice(_UNBOUNDED).format(f"{said} {written}")
+        yield Row("bounds in words, of another", problem, f"x {sign} {value}", text, False)
 
 
 _NO_LIMIT = (

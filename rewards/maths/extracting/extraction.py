@@ -171,8 +171,6 @@ def extract(
     if not body.strip():
         reason = "nothing follows the thoughts" if offset else "the response is empty"
         return Extraction(None, "empty", offset, offset, reason)
-    if (record := recorded(body)) is not None and not truncated:
-        return _extraction(body, offset, record, [])
     if not truncated and (repeated := _repeated(body, offset, several=several, prompt=prompt)):
         return repeated
     return _extracted(body, offset, truncated=truncated, several=several, prompt=prompt)
@@ -205,6 +203,8 @@ def _extracted(
     body: str, offset: int, *, truncated: bool = False, several: bool, prompt: str
 ) -> Extraction:
     """Extract the answer of a text that begins at `offset` of its response."""
+    if (record := recorded(body)) is not None and not truncated:
+        return _extraction(body, offset, record, [])
     statements = Statements(body, truncated=truncated)
     if statements.last is not None:
         return _extraction(body, offset, statements.last, statements.rivals, several=several)

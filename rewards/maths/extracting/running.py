@@ -10,7 +10,8 @@ import re
 from typing import NamedTuple
 
 from ..reading.plain import formulas
-from .sentence import DENIAL, denied, governed
+from ..reading.vocabulary import words
+from .sentence import denied, governed
 from .surface import clause_before
 
 _BOUND = re.compile(r"[<>≤≥≠≡∈⩽⩾]|\\(?:leq?|geq?|lt|gt|neq?|in|equiv)(?![A-Za-z])")
@@ -116,10 +117,24 @@ _IN_WORDS = re.compile(
 """An inequality in words: `all numbers smaller than -4`, `x must be at least 3`."""
 
 
+_INTRODUCES = words(
+    "so hence thus therefore then answer result the solution solutions set are is inequality it"
+    " this which holds works true satisfied valid for exactly precisely when if and only all that"
+    " means"
+    " we need get have find conclude consists of given by equivalently in words other"
+)
+"""The words that may stand before an inequality in words; any other may say something else of it
+(`it fails when t is greater than 3`).
+"""
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
 def bound_in_words(body: str, start: int, end: int) -> Plain | None:
     """Return the inequality that a closing sentence says in words, or None."""
     said = _IN_WORDS.search(body, start, end)
-    if said is None or DENIAL.search(body, start, said.start()):
+    if said is None or not _INTRODUCES.issuperset(
+        _LETTERS.findall(body[start : said.start()].lower())
+    ):
         return None
     sign, value = _BOUNDS[said["bound"].lower()], said["value"].rstrip(".")
     letter = said["every"] or said["letter"]
