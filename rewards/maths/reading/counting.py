@@ -215,8 +215,8 @@ def in_digits(answer: str) -> str:
 
     >>> in_digits(r"\text{sechs Nullen}"), in_digits("三十一个"), in_digits("x = sechs")
     ('\\text{6 Nullen}', '31', 'x = 6')
-    >>> in_digits("sechs Drittel"), in_digits("没有六个")
-    ('sechs Drittel', '没有六个')
+    >>> in_digits("sechs Drittel"), in_digits("sechs Dutzend"), in_digits("没有六个")
+    ('6/3', 'sechs Dutzend', '没有六个')
     """
     head, sign, said = answer.rpartition("=")
     first = _FIRST.match(said)
