@@ -997,12 +997,34 @@ def undecided(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("undecided, then decided", "How many are there?", str(values[0]), last, True)
 
 
+_AND_A_HALF = (
+    "{} and a half", "{} und ein halb", "{} et demi", "{} y medio", "{} e mezzo", "{} e meio",
+    "{} с половиной", "{} heures et demie", "{} horas y media", "{}个半",
+)  # fmt: skip
+_BELOW_ZERO = ("minus", "moins", "menos", "минус", "minus")
+_SIX = (("six", 6), ("six", 6), ("seis", 6), ("шесть", 6), ("sieben", 7))
+
+
+def halves(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield numbers with a half in words, and negative numbers in words: neither is the number
+    without these words.
+    """
+    for _ in range(count):
+        number = rng.randrange(2, 60)
+        said = rng.choice(_AND_A_HALF).format(number)
+        yield Row("halves", "How long?", f"{number}.5", f"\\boxed{{{said}}}", True)
+        yield Row("halves, without", "How long?", str(number), f"\\boxed{{{said}}}", False)
+        place = rng.randrange(5)
+        below = f"{_BELOW_ZERO[place]} {_SIX[place][0]}"
+        yield Row("below zero, without", "What is it?", str(_SIX[place][1]), below, False)
+
+
 DRAWS = (
     counts, digits_beside_words, values_in_words, decimal_marks, shares, joined_lists, counted_nouns,
     quantities_of, asked_kinds,
     durations, asked_names,
     predicates, named_pairs, rival_names, unit_sizes, compound_units, counters,
     headed_values, apart, lines_asked, constants, money, shown_last, signed_units,
-    next_questions, compounds, records, boxes_worked_out, undecided,
+    next_questions, compounds, records, boxes_worked_out, undecided, halves,
 )  # fmt: skip
 """Every law of this file, as a function of a generator and the number of draws."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from ..reading.counting import spelled
+from ..reading.counting import MINUS, spelled
 from ..reading.labels import labelled
 from ..reading.vocabulary import NO_SOLUTION, NUMBER_WORDS, unit_symbol, words
 from .candidate import Candidate, CandidateKind
@@ -613,6 +613,8 @@ def _count_in_words(body: str, start: int, end: int) -> Candidate | None:
     # `1800/12 = 150 minutes, which is two and a half hours`: the last clause says it again.
     again = [clause.end() for clause in _AGAIN.finditer(body, start, begin)]
     if _STATED.search(body, (again or [start])[-1], begin):
+        return None
+    if MINUS.search(body, start, begin):
         return None
     behind = phrase[length:]
     alone = _NOT_ALONE.fullmatch(phrase[:length].strip())

@@ -164,7 +164,8 @@ _CHANGES = (
     | {phrase for phrase, number in NUMERALS.items() if number != 1 and len(phrase) > 1}
     | words(
         "zu maximal minimal quadrat ou or à plus maximum minimum cube tiers quart quarts cents "
-        "mille o u coma cubo medio media mil cientos centos alla 반 정도 분의 천 만 억"
+        "mille o u coma cubo medio media mil cientos centos alla половиной целых 반 정도 "
+        "분의 천 만 억"
     )
 )
 MAX_WORDS = 9
@@ -291,7 +292,7 @@ def spelled_numbers(
         first, last = pieces[place], pieces[place + max(length, 1) - 1]
         ahead = max(start, first.start() - 24), first.start()
         if value and not (_SPOKEN_OF.search(text, *ahead) or _SCALED.search(text, *ahead)):
-            sign = _MINUS.search(text, max(start, first.start() - 12), first.start())
+            sign = MINUS.search(text, max(start, first.start() - 12), first.start())
             begin = sign.start() if sign else first.start()
             yield Spelled(f"-{value}" if sign else value, begin, last.end())
         place += max(length, 1)
@@ -355,7 +356,7 @@ _PIECE = re.compile(
 )
 _SIGNS = re.compile(r"[零〇一二两兩三四五六七八九十百千]{2,}")
 _SCALED = re.compile(r"(?:\d|\b(?:por|pour|per))\s?$")  # `2.5 million`, `7 por cento`
-_MINUS = re.compile(r"(?i)(?<!\w)(?:minus|negative|moins|menos|meno|минус)\s$")
+MINUS = re.compile(r"(?i)(?<!\w)(?:minus|negative|moins|menos|meno|минус)\s$")
 _SPOKEN_OF = re.compile(
     r"(?i)(?:(?<!\w)(?:the|these|those|all|both|his|her|its|their|our|only|first|last|next|any|each"
     r"|every|other|die|den|diese|les|ces|los|las|estos|estas|os|as|i|gli|le|все|эти)(?: only)?"

@@ -66,7 +66,7 @@ _NAMES = {
     "week": "недел[яьию]|semanas?|semaines?|Wochen?|settiman[ae]",
     "h": "ч|час(?:а|ов)?|小时|小時|時間|시간|horas?|heures?|Stunden?|or[ae]|घंट[ेा]|ساع(?:ة|ات)",
     "min": "мин(?:ут(?:а|ы)?)?|分钟|分鐘|분|minutos?|minut[oi]|Minuten?|मिनट|دقيقة|دقائق",
-    "s": "с|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?"
+    "s": "с(?! половин)|сек(?:унд(?:а|ы)?)?|秒|초|segundos?|secondes?|second[oi]|Sekunden?"
     "|सेकंड|सेकेंड|ثانية|ثوان[ٍي]?",
 }
 _SPELLINGS = {name: re.compile(spellings) for name, spellings in _NAMES.items()}

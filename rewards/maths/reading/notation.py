@@ -210,6 +210,12 @@ def _bounded_too(phrase: str) -> str:
     )
 
 
+_HALVES = (
+    (" half", "and (?:a|one)[- ]half"), (" halb", "und ein(?:e|en)? halb[a-z]{0,2}"),
+    (" demi", "et demie?"), (" medi", "y medi[oa]"), (" mezz", "e mezz[oa]"), (" mei", "e mei[oa]"),
+    (" половиной", "с половиной"),
+)  # fmt: skip
+"""Words for one half behind a number and its unit: `6 heures et demie`."""
 _SAID = tuple(
     (sign, re.compile(pattern, re.IGNORECASE), meaning)
     for sign, pattern, meaning in (
@@ -218,6 +224,11 @@ _SAID = tuple(
         (" of ", r"^(-?\d+) out of (\d+)$", r"\1/\2"),
         (" in ", r"^(-?\d+) in (\d+)$", r"\1/\2"),
         ("per cent", r"\bper cent\b", "percent"),
+        *(
+            (sign, rf"^(-?\d+)( [^\W\d_]+)? {half}(?![^\W\d_])", r"\1.5\2")
+            for sign, half in _HALVES
+        ),
+        ("半", r"^(-?\d+)\s?([^\W\d_]{0,3})半$", r"\1.5 \2"),
         *((sign, _bounded(phrase), rf"\1 {relation} ") for sign, phrase, relation in _BOUNDS),
         *(
             (sign, _bounded_too(phrase), rf"\1 \2 \3 \4 \1 {relation} ")
