@@ -10,14 +10,12 @@ import asyncio
 import ctypes
 import json
 import logging
-import multiprocessing
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from itertools import product
@@ -182,11 +180,56 @@ def test_programs_read_a_folder_whose_name_is_no_text(tier: str) -> None:
         assert asyncio.run(read(folder)) == "seen\n"
 
 
-def in_a_fork(work: Callable[[], None]) -> None:
-    child = multiprocessing.get_context("fork").Process(target=work)
-    child.start()
-    child.join(60)
-    assert child.exitcode == 0
+def in_a_process(work: str, folder: Path) -> None:
+    """Do what a function of this module does with a folder, in an interpreter without threads."""
+    code = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.spec_from_file_location('tiers', sys.argv[1])\n"
+        "tiers = importlib.util.module_from_spec(spec); spec.loader.exec_module(tiers)\n"
+        "getattr(tiers, sys.argv[2])(sys.argv[3])\n"
+    )
+    command = [sys.executable, "-c", code, __file__, work, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def look_while_links_are_exchanged(work: str) -> None:
+    """Look again and again, as an ordinary user, at a folder that a program exchanges for a link."""
+    opened = os.open(
+        work, os.O_RDONLY
+    )  # the folders above belong to root, and are closed to others
+    os.fchdir(opened)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.mkdir("x", 0)
+    os.symlink("../victim", "y")
+    keeper = os.getpid()
+    if os.fork() == 0:
+        exchange = ctypes.CDLL(None).syscall
+        while os.getppid() == keeper:
+            exchange(316, -100, b"x", -100, b"y", 2)  # renameat2, RENAME_EXCHANGE
+        os._exit(0)
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        holds_more(".", 1000, 1 << 30)
+        for name in ("x", "y"):
+            with suppress(OSError):
+                folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                os.fchmod(folder, 0)
+                os.close(folder)
+
+
+def look_with_few_descriptors(folder: str) -> None:
+    """Look at a folder while 1 to 4 descriptors are free: all of them are free again."""
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, highest + 8))
+    held = list(iter(partial(opened_or_none, os.devnull), None))
+    for free in range(1, 5):
+        os.close(held.pop())
+        holds_more(folder, 100, 1 << 20)
+        again = list(iter(partial(opened_or_none, os.devnull), None))
+        assert len(again) == free
+        for descriptor in again:
+            os.close(descriptor)
 
 
 def test_a_look_at_what_a_program_wrote_follows_no_link_that_it_exchanges(tmp_path: Path) -> None:
@@ -196,51 +239,14 @@ def test_a_look_at_what_a_program_wrote_follows_no_link_that_it_exchanges(tmp_pa
         folder.mkdir(exist_ok=True)
         os.chown(folder, NOBODY, NOBODY)
     victim.chmod(0o755)
-    # The folders above belong to root, and are closed to others.
-    opened = os.open(work, os.O_RDONLY)
-
-    def attack() -> None:
-        os.fchdir(opened)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-        os.mkdir("x", 0)
-        os.symlink("../victim", "y")
-        keeper = os.getpid()
-        if os.fork() == 0:
-            exchange = ctypes.CDLL(None).syscall
-            while os.getppid() == keeper:
-                exchange(316, -100, b"x", -100, b"y", 2)  # renameat2, RENAME_EXCHANGE
-            os._exit(0)
-        end = time.monotonic() + 4
-        while time.monotonic() < end:
-            holds_more(".", 1000, 1 << 30)
-            for name in ("x", "y"):
-                with suppress(OSError):
-                    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-                    os.fchmod(folder, 0)
-                    os.close(folder)
-
-    in_a_fork(attack)
-    os.close(opened)
+    in_a_process("look_while_links_are_exchanged", work)
     assert victim.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_look_without_descriptors_left_keeps_none(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / "folder" / str(number)).mkdir(parents=True)
-
-    def look() -> None:
-        highest = max(map(int, os.listdir("/proc/self/fd")))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, highest + 8))
-        held = list(iter(partial(opened_or_none, os.devnull), None))
-        for free in range(1, 5):
-            os.close(held.pop())
-            holds_more(str(tmp_path), 100, 1 << 20)
-            again = list(iter(partial(opened_or_none, os.devnull), None))
-            assert len(again) == free
-            for descriptor in again:
-                os.close(descriptor)
-
-    in_a_fork(look)
+    in_a_process("look_with_few_descriptors", tmp_path)
 
 
 def opened_or_none(path: str) -> int | None:
