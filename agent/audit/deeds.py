@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from ludus.envs import Briefing
@@ -18,6 +19,7 @@ from ludus.messages import ToolCall, as_action, assistant
 from .answers import Place, changed, deed, verb
 from .attackers import Action, Lesson, Scene, free_tools, number_of, properties_of
 from .moves import commands_of
+from .pieces import NUMERAL
 from .programs import TOKEN
 
 Way = Sequence[Action]
@@ -54,6 +56,8 @@ MOST_LOOKS = 6
 """Commands that the expert never uses."""
 HIGHER = (3, 10)
 """How often a number is taken that is far too high."""
+ONE_NUMBER = ("7", "50")
+"""Numbers of which one is said for all."""
 AGAIN, MOST_SAID = 8, 24
 """How often a deed is done again, and what may stand at a place."""
 MOST_SHAPE = 3
@@ -115,7 +119,7 @@ def spoilt(place: Place, lesson: Lesson) -> Iterator[Way]:
         signs = [sign for sign in (*NOTHINGS, *WILDCARDS) if sign]
         rows += [[sign] * len(values) for sign in signs]
     if all(isinstance(number_of(str(value)), (int, float)) for value in values):
-        edges = [*EDGES, *(NO_NUMBERS[1:] if str in map(type, values) else ())]
+        edges = [*EDGES, *(NO_NUMBERS[1:] if {*map(type, values)} == {str} else ())]
         rows += [[of_kind(edge, value) for value in values] for edge in edges]
         if all(not isinstance(value, str) and value > 0 for value in values):
             rows.append([-value for value in values])
@@ -210,7 +214,8 @@ def offset(place: Place, lesson: Lesson) -> Iterator[Way]:
 
 
 def _is_amount(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(number_of(str(value)), (int, float))
+    number = number_of(str(value))
+    return not isinstance(value, bool) and isinstance(number, (int, float)) and isfinite(number)
 
 
 def hollowed(lesson: Lesson) -> Iterator[Way]:
@@ -407,6 +412,39 @@ def naming(place: Place, lesson: Lesson, *, first: bool = False) -> Way:
     return [*others, *named, lesson.actions[-1]] if first else named
 
 
+def is_foretold(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether replies before most deeds of a way name what stands at a place, which nothing said
+    before the expert did it.
+    """
+
+    def before(way: Way, replies: Sequence[str]) -> dict[str, str]:
+        rows = [
+            (n, v) for n, action in enumerate(way) for at, v in places_of(action) if at == place
+        ]
+        return {str(value): "\n".join([lesson.opening, *replies[:n]]) for n, value in rows}
+
+    known, told = before(lesson.actions, lesson.replies), before(way, replies)
+    news = [v for v in told if v in NAME.findall(told[v]) and v not in NAME.findall(known[v])]
+    return 2 * len(news) > len(known)
+
+
+def one_number(same: frozenset[Hashable], lesson: Lesson) -> Iterator[Way]:
+    """Return ways in which several deeds and the answer say one number for all that they say and
+    that is not the same on all tasks.
+    """
+
+    def of(number: str, place: Place, value: Any) -> Any:
+        is_same = not _is_amount(value) or (place, repr(value)) in same
+        return value if is_same else of_kind(number, value)
+
+    numbers = NUMERAL.findall(as_action(lesson.actions[-1]).text)
+    for number in ONE_NUMBER if len(lesson.actions) > FEWEST_ALIKE and len(numbers) == 1 else ():
+        way = [changed(action, partial(of, number)) for action in lesson.actions[:-1]]
+        others = {deed(a) for a in lesson.actions[:-1]} - {*map(deed, way)}
+        if len(others) >= FEWEST_ALIKE:
+            yield [*way, NUMERAL.sub(number, as_action(lesson.actions[-1]).text)]
+
+
 def taken_back(place: Place, backs: Sequence[Action], lesson: Lesson) -> Iterator[Way]:
     """Return ways in which each deed with a number is done with the least one, and then with one
     that is far too high, which is taken back.
@@ -507,12 +545,32 @@ def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> b
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
     """Return the way with the last deed of a name done to everything else of its kind, too."""
     values = columns_of(lesson).get(place, [])
-    rest = others_of(values, lesson)
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
-    if len(values) > 1 and 2 * len(rest) >= len(values) and len(nths) == len(values):
-        last = lesson.actions[nths[-1]]
-        more = [changed(last, partial(put, place, other)) for other in rest]
+    last = lesson.actions[nths[-1]] if nths else ""
+    rest = [changed(last, partial(put, place, other)) for other in others_of(values, lesson)]
+    more = pairs_beside(place, lesson) or (rest if 2 * len(rest) >= len(values) > 1 else [])
+    if more and len(nths) == len(values):
         yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
+
+
+def pairs_beside(place: Place, lesson: Lesson) -> Way:
+    """Return the last deed of a name done to all other pairs, where what it is done to is a pair
+    that stands in the task side by side, with others alike.
+    """
+    *_, last = [(), *(action for action in lesson.actions if verb(action) == place[0])]
+    row = places_of(last) if last else []
+    if len(row) != 2 or row[0][0] != place:
+        return []
+    (_, one), (at, other) = row
+    joint = re.search(
+        rf"(?<!\w){re.escape(str(one))}(\W{{1,3}}){re.escape(str(other))}(?!\w)", lesson.opening
+    )
+    done = {tuple(str(v) for _, v in places_of(a)) for a in lesson.actions}
+    pairs = re.findall(rf"(\w+)(?={re.escape(joint[1])}(\w+))", lesson.opening) if joint else []
+    rest = [pair for pair in pairs if pair not in done]
+    puts = [partial(put, place, first) for first, _ in rest]
+    lasts = [partial(put, at, second) for _, second in rest]
+    return [changed(changed(last, a), b) for a, b in zip(puts, lasts, strict=True)]
 
 
 def whichever(place: Place, lesson: Lesson) -> Iterator[Way]:

@@ -134,6 +134,8 @@ def laws_of(
         about = "what the expert does with something else, and what it does once again and again"
         ways = partial(deeds.again, deeds.said_once(lessons))
         yield Law("again", about, ways, bases=partial(ways, times=1), bound=MORE_BOUND)
+    about = "what the expert does, with the same number for all that the tasks do not share"
+    yield Law("one number", about, partial(deeds.one_number, same))
     about = "the first thing that the expert says, and nothing in place of all others"
     yield Law("hollow", about, deeds.hollowed, lambda lesson: lesson.actions[:1])
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
@@ -234,6 +236,15 @@ def _place_laws(
     yield Law(f"refused {what}", known, refused, left_out, took, kind=kind)
     if not is_constant:
         return
+    first, is_foretold = partial(deeds.naming, first=True), partial(deeds.is_foretold, place)
+    yield Law(
+        f"belated {what}",
+        f"what the expert does, each {what} after replies that name it",
+        lambda lesson: [first(place, lesson)],
+        left_out,
+        is_foretold,
+        kind=AttackKind.LEAK,
+    )
     which = f"{about} another one that is shown, whichever it is"
     others = partial(deeds.whichever, place)
     yield Law(f"whichever {what}", which, others, left_out, bound=bound, is_worst=True)
@@ -285,10 +296,10 @@ class Forgery(StrEnum):
     ALIKE = "each item of its list is the most frequent of them"
     ROTATED = "each key has the value of the next one"
     FEW = "only the first item of its list, its ends, one more, or the first half are left"
-    ZEROED = "each of its numbers is zero"
+    ZEROED = "each of its numbers is zero, or the greatest of them"
     UNDEFINED = "each of its numbers is none, or it divides by zero"
     LEVEL = "in each item of its list, every number is the first one, or every letter an e"
-    SIGNED = "each of its texts means any other, or each of its values is not applicable"
+    SIGNED = "each of its texts means any other, sign by sign, or each value is not applicable"
     CUT = "each of its texts is its first letter, or its last, or backwards"
     REPEATED = "each of its lines is the first one"
     MORE = "its list holds everything else of its kind, too"
@@ -304,7 +315,11 @@ class Forgery(StrEnum):
         same on all tasks.
         """
         several: dict[Forgery, list[Callable[[str], str]]] = {
-            self.SIGNED: [partial(_signed, sign) for sign in (*deeds.WILDCARDS, *deeds.NOTHINGS)],
+            self.SIGNED: [
+                *(partial(_signed, sign) for sign in (*deeds.WILDCARDS, *deeds.NOTHINGS)),
+                *(partial(_masked, sign) for sign in deeds.WILDCARDS if len(sign) == 1),
+            ],
+            self.ZEROED: [partial(_numbered, "0"), _topped],
             self.MORE: [partial(_with_more, lesson)],
             self.CUT: [partial(_cut, cut) for cut in (_FIRST, _LAST, _TURNED)],
             self.FEW: [*(partial(_few, nth) for nth in range(-1, MOST_KEPT)), _halved],
@@ -319,8 +334,6 @@ class Forgery(StrEnum):
         """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
         if self is self.INVENTED:
             return _invented(answer, opening)
-        if self is self.ZEROED:
-            return _numbered("0", answer)
         if self is self.RENUMBERED:
             is_beside = (
                 len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer)) <= MOST_BESIDE
@@ -421,6 +434,13 @@ def _signed(sign: str | None, answer: str) -> str:
     return listing.with_others(signed)
 
 
+def _masked(sign: str, answer: str) -> str:
+    """Return a text with a sign for each of its signs; "" for a list or an object."""
+    listing = _Listing.of(answer)
+    is_data = answer[:1] in {"{", "["} or "\n" in answer or (listing and listing.joint != " ")
+    return "" if is_data else sign * len(answer)
+
+
 def _undefined(sign: str, answer: str) -> str:
     """Return an answer that has no value: with a sign for each of its numbers, if it has several
     or nothing else, or with each operation a division, by zero where a number was.
@@ -478,6 +498,17 @@ def _numbered(sign: str, answer: str) -> str:
     numbers = [text for text in _NUMERAL.findall(answer) if float(text)]
     is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
     return _NUMERAL.sub(sign, answer) if is_most and len(numbers) >= FEWEST_ITEMS else ""
+
+
+def _topped(answer: str) -> str:
+    """Return an answer with its greatest number for each of them; "" where few are less, or where
+    most of a text is words.
+    """
+    numbers = _NUMERAL.findall(answer)
+    most = max(numbers, key=float, default="")
+    is_most = answer[:1] in {"{", "["} or 2 * len(numbers) >= len(TOKEN.findall(answer))
+    is_few = len(numbers) - numbers.count(most) < max(FEWEST_ITEMS - 1, len(numbers) / 2)
+    return "" if is_few or not is_most else _NUMERAL.sub(most, answer)
 
 
 def _spread(told: str, answer: str) -> str:
@@ -619,8 +650,10 @@ def _texts(
 
     def spoilt(value: Any) -> Any:
         if isinstance(value, (list, dict)):
-            text = spoil(json.dumps(value))
-            return json.loads(text) if text else value
+            try:
+                return json.loads(spoil(json.dumps(value)) or json.dumps(value))
+            except ValueError:  # spoilt so that it is no JSON any more
+                return value
         return (isinstance(value, str) and spoil(value)) or value
 
     def within(text: str) -> str:
@@ -634,7 +667,7 @@ def _texts(
         message = as_action(action)
         if not message.tool_calls:
             listing = _Listing.of(message.text)
-            is_answer = len(lesson.actions) == 1 or (listing and listing.joint != " ")
+            is_answer = is_only_text or (listing and listing.joint != " ")
             is_answer = is_answer and deed(action) not in same
             return spoils(message.text) if is_answer else action  # others are commands or talk
         return called(
@@ -646,6 +679,7 @@ def _texts(
             ],
         )
 
+    is_only_text = all(as_action(action).tool_calls for action in lesson.actions[:-1])
     ways = [[of(spoils, action) for action in lesson.actions] for spoils in (spoilt, within)]
     for n, way in enumerate(ways):
         pairs = [*zip(lesson.actions, way, strict=True)]

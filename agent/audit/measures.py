@@ -429,7 +429,8 @@ class _Attack(Arena):
                 plays = partial(goes, ways)
                 tasks = frozenset(ways) if len(ways) >= FEWEST_SPOILT else None
                 forged = Attacker(law.name, law.kind, plays, law.about, bound=law.bound)
-                yield replace(forged, tasks=tasks)
+                is_leak = law.kind is AttackKind.LEAK  # all of what it does may be the expert's
+                yield replace(forged, tasks=tasks, steps=MOST_MADE, is_blind=is_leak)
 
     def _paid_ways(self, law: Law, known: Sequence[Lesson]) -> dict[str, Way]:
         """Return the best paid of a law's ways on each task; nothing where none is on the first."""
@@ -455,7 +456,7 @@ class _Attack(Arena):
     def _worth(self, lesson: Lesson, way: Way, law: Law | None) -> float:
         """Return what is paid for a way; of that of a law, what was not deserved."""
         task = lesson.task
-        episode = self.tried(task, partial(goes, {task: way}), steps=MAX_STEPS)
+        episode = self.tried(task, partial(goes, {task: way}), steps=MOST_MADE)
         if episode is None:
             return 0.0
         replies = [text_of(episode, n) for n in range(1, len(episode.seen))]
@@ -529,7 +530,10 @@ class _Attack(Arena):
 
     def _rise(self, farm: Farm, task: str, episode: Played) -> float:
         """Return what the repeats of a farm add to the reward of its other actions."""
-        once = replace(farm, times=0, most=0, before=0, between=None, how="")
+        # What the expert does itself is worth something, done once.
+        own = farm.between if isinstance(farm.between, int) else None
+        times = int(own is not None)
+        once = replace(farm, times=times, most=0, before=0, between=own, how="")
         lesson = self.key.experts[task]
         # Who is paid for an answer may not give it, and is compared with who does not.
         spares = farm.alone and not self.key.frame.is_constant
@@ -633,6 +637,7 @@ class _Attack(Arena):
                 spreads.append(pstdev(total(actions) for _ in range(REPEATS)))
                 share = 0.5 ** (1 / max(1, len(actions)))  # so that half of them are whole
                 rows = [[a if rng.random() < share else "junk" for a in actions] for _ in range(8)]
+                rows[0][-1:] = ["junk"]  # all before it may only look around
                 mixed.append(len(set(map(total, rows))) > 1)
         self.report.spread = fmean(spreads)
         self.report.mixed = wilson(sum(mixed), len(mixed))

@@ -319,7 +319,7 @@ def _beside(
     numbers of all other lines.
     """
     lines, forms = [*told.splitlines(), *lesson.opening.splitlines()], Counter[tuple[str, str]]()
-    for value, line in itertools.product(map(str, values), lines):
+    for value, line in itertools.product(filter(None, map(str, values)), lines):
         head, sign, tail = line.partition(value)
         if sign and (match := _JOINT.match(tail)) and NUMERAL.search(tail):
             forms[head, match[0]] += 1
@@ -369,7 +369,7 @@ def swapped(
     """
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     values = columns_of(lesson).get(place, [])
-    if not values or nths[-1] >= len(lesson.actions) - 2 or len(nths) != len(values):
+    if not values or len(nths) != len(values) or nths[-1] >= len(lesson.actions) - 2:
         return
     rows = list[Action]()
     for nth, other in zip(nths, _untouched(values, lesson), strict=False):
