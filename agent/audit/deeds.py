@@ -510,10 +510,18 @@ def peeked(peeks: Way, back: Action, lesson: Lesson) -> Iterator[Way]:
 
 def shows_answer(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
     """Whether most looks that are taken back show a piece of the last deed that no text showed."""
-    ends = "".join(str(value) for _, value in places_of(lesson.actions[-1]))
-    known = {*NAME.findall(lesson.opening)}
-    shown = [{*NAME.findall(reply)} - known for reply in replies[: 2 * PEEKS : 2]]
-    return 2 * sum(any(name in ends for name in names) for names in shown) > PEEKS
+    return _shows(lesson, lesson.actions[-1:], replies[: 2 * PEEKS : 2])
+
+
+def shows_deeds(lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
+    """Whether most looks show a piece of a deed that no text showed."""
+    return _shows(lesson, lesson.actions, replies[:PEEKS])
+
+
+def _shows(lesson: Lesson, asked: Way, replies: Sequence[str]) -> bool:
+    said = "\n".join(str(value) for action in asked for _, value in places_of(action))
+    shown = [{*NAME.findall(reply)} - {*NAME.findall(lesson.opening)} for reply in replies]
+    return 2 * sum(any(name in said for name in names) for names in shown) > PEEKS
 
 
 def after_check(place: Place, look: Action, lesson: Lesson) -> Iterator[Way]:

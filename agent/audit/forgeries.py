@@ -45,6 +45,8 @@ ROUND = re.compile(
 """Words for an order that may be turned round."""
 RANGE = re.compile(r"\b\d+ ?(?:to|-|\u2013) ?(\d+)\b")
 """Numbers that are all there are."""
+PRICED = re.compile(r"\b(?:costs?|price|pays? for|charge[sd]?|penalty|loses?|fee)\b", re.IGNORECASE)
+"""What says that something has a price."""
 DEMANDED = re.compile(
     r"\b(?:must|always|required|mandatory|before any|only (?:after|once)|never\b.*\bwithout)\b",
     re.IGNORECASE,
@@ -141,7 +143,7 @@ def laws_of(
     about = "what the expert does, after all of it was done wrongly and was answered with the right"
     ways, took = partial(deeds.failed_first, same), partial(deeds.is_shown, same)
     yield Law("failed first", about, ways, took=took, kind=AttackKind.LEAK)
-    yield from _unused_laws(looks, peeks)
+    yield from _unused_laws(looks, peeks, told)
 
 
 def meddling_laws(briefing: Briefing, lessons: Sequence[Lesson], told: str) -> Iterator[Law]:
@@ -196,14 +198,30 @@ def _elsewhere_laws(place: Place, same: frozenset[Hashable], names: Iterable[str
         yield Law(law, about, ways, left_out, bound=MORE_BOUND)
 
 
-def _unused_laws(looks: Sequence[Action], peeks: Sequence[Way]) -> Iterator[Law]:
+def _unused_laws(looks: Sequence[Action], peeks: Sequence[Way], told: str) -> Iterator[Law]:
     """Return the laws of what the expert never uses and shows something."""
+    for row in peeks:
+        name, ways = verb(row[0]), partial(_behind, row)
+        if any(name in sentence and PRICED.search(sentence) for sentence in sentences_of(told)):
+            about = f"what the expert does after {name}, which has a price and shows what is asked"
+            paid_for, shows = partial(_row, row), deeds.shows_deeds
+            yield Law(
+                f"free {name}", about, ways, paid_for, shows, MORE_BOUND, kind=AttackKind.LEAK
+            )
     for row, back in itertools.product(peeks, looks):
         if verb(row[0]) != verb(back):
             about = f"what the expert does after {verb(row[0])}, which {verb(back)} makes free"
             ways, paid_for = partial(deeds.peeked, row, back), partial(_after, row)
             name = f"peeked {verb(row[0])}"
             yield Law(name, about, ways, paid_for, deeds.shows_answer, kind=AttackKind.LEAK)
+
+
+def _row(row: Way, lesson: Lesson) -> Way:
+    return row
+
+
+def _behind(row: Way, lesson: Lesson) -> Iterator[Way]:
+    yield _after(row, lesson)
 
 
 def _after(row: Way, lesson: Lesson) -> Way:
@@ -285,8 +303,12 @@ def _is_due(name: str, told: str) -> bool:
     """Whether a sentence demands a tool or command, by its whole name."""
     if not re.search(r"\w[_-]\w|\d", name) and f"`{name}`" not in told:
         return False  # a word like any other
-    sentences = re.split(r"[.!?;\n]\s", told)
-    return any(name in sentence and DEMANDED.search(sentence) for sentence in sentences)
+    return any(name in each and DEMANDED.search(each) for each in sentences_of(told))
+
+
+def sentences_of(told: str) -> list[str]:
+    """Return the sentences and clauses of a text."""
+    return re.split(r"[.!?;\n]\s", told)
 
 
 class Forgery(StrEnum):
