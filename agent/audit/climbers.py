@@ -245,8 +245,8 @@ def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterat
     """Return who may be told by replies what the expert knows, on several tasks."""
     signs = [*itertools.product((1, -1), (-1, 0))]
     is_short = all(len(lesson.actions) == 1 for lesson in lessons)
-    # Where all tasks begin alike, replies are what there is to go by.
-    is_told = 2 * len({lesson.opening for lesson in lessons}) > len(lessons)
+    # Where the expert begins all tasks alike, it goes by replies, too.
+    is_told = 2 * len({deed(lesson.actions[0]) for lesson in lessons}) > len(lessons)
     if is_told and (is_short or is_form(lessons)):
         yield from itertools.starmap(Spelling, signs)
     if is_short:

@@ -260,7 +260,10 @@ def _separation(audit: Audit) -> CheckResult:
 
 
 def _headroom(audit: Audit) -> CheckResult:
-    room = 1.0 - max(tally.gain.value for tally in audit.tallies)
+    winners = audit.winners
+    # Who spoils what the expert does on a task has its understanding.
+    blind = (t for t in audit.tallies if t in winners or t.attacker.kind is not AttackKind.FORGED)
+    room = 1.0 - max(tally.gain.value for tally in blind)
     remedy = "a strategy without understanding is near the expert"
     return _judged(room >= HEADROOM, remedy=remedy, headroom=room)
 
