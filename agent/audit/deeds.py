@@ -551,14 +551,17 @@ def is_told(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> b
 
 
 def done_to_more(place: Place, lesson: Lesson) -> Iterator[Way]:
-    """Return the way with the last deed of a name done to everything else of its kind, too."""
+    """Return the ways with the last deed of a name done to everything else of its kind, too, or to
+    all other pairs.
+    """
     values = columns_of(lesson).get(place, [])
     nths = [n for n, action in enumerate(lesson.actions) if verb(action) == place[0]]
     last = lesson.actions[nths[-1]] if nths else ""
     rest = [changed(last, partial(put, place, other)) for other in others_of(values, lesson)]
-    more = pairs_beside(place, lesson) or (rest if 2 * len(rest) >= len(values) > 1 else [])
-    if more and len(nths) == len(values):
-        yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
+    rest = rest if 2 * len(rest) >= len(values) > 1 else []
+    for more in (rest, pairs_beside(place, lesson)):
+        if more and len(nths) == len(values):
+            yield [*lesson.actions[: nths[-1] + 1], *more, *lesson.actions[nths[-1] + 1 :]]
 
 
 def pairs_beside(place: Place, lesson: Lesson) -> Way:

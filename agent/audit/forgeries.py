@@ -341,7 +341,7 @@ class Forgery(StrEnum):
                 *(partial(_signed, sign) for sign in (*deeds.WILDCARDS, *deeds.NOTHINGS)),
                 *(partial(_masked, sign) for sign in deeds.WILDCARDS if len(sign) == 1),
             ],
-            self.ZEROED: [partial(_numbered, "0"), _topped],
+            self.ZEROED: [lambda text: self.of(text, lesson.opening), _topped],
             self.MORE: [partial(_with_more, lesson)],
             self.CUT: [partial(_cut, cut) for cut in (_FIRST, _LAST, _TURNED)],
             self.FEW: [*(partial(_few, nth) for nth in range(-1, MOST_KEPT)), _halved],
@@ -356,6 +356,8 @@ class Forgery(StrEnum):
         """Return the spoilt answer to a task, or "" where nothing in the answer can be spoilt."""
         if self is self.INVENTED:
             return _invented(answer, opening)
+        if self is self.ZEROED:
+            return _numbered("0", answer)
         if self is self.RENUMBERED:
             is_beside = (
                 len(_NUMERAL.findall(answer)) == 1 < len(TOKEN.findall(answer)) <= MOST_BESIDE
