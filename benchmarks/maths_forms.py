@@ -70,8 +70,8 @@ def complex_forms(rng: random.Random, count: int) -> Iterator[Row]:
         for form, spellings in forms.items():
             said = shape.format(rng.choice(spellings))
             # A number in exponential form is one in polar form.
-            in_form = form == asked or ({form, asked} == {"polar", "exponential"} and "rigon" not in prompt
-                                        and asked == "polar" and "三角" not in prompt)  # fmt: skip
+            in_functions = any(word in prompt for word in ("rigon", "тригон", "三角"))
+            in_form = form == asked or (asked, form, in_functions) == ("polar", "exponential", False)
             yield Row("complex forms" if in_form else "complex forms, another", prompt, gold, said, in_form)
             free = "Solve for $z$."
             yield Row("complex forms, none asked", free, gold, said, True)
