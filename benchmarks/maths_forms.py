@@ -154,6 +154,8 @@ def cycles(rng: random.Random, count: int) -> Iterator[Row]:
             law = "cycles" if paid else "cycles, another"
             yield Row(law, prompt, written(parts, " "), shape.format(written(said)), paid)
             yield Row(law, prompt, written(parts, "\\ "), shape.format(written(said)), paid)
+            chain = shape.format(f"{written(said)} = {written(parts)}")
+            yield Row(law, prompt, written(parts, " "), chain, paid)
 
 
 # --- matrices and vectors ---

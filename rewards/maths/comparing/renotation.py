@@ -137,16 +137,24 @@ def in_sequence(text: str) -> str:
 
 # --- permutations and cycles ---
 
-_CYCLES = re.compile(rf"(?:\(\s*\d++(?:{GAP},?{GAP}\d++)*+\s*\)(?:{GAP}(?:\\circ|\\cdot))*+{GAP})+")
+_CYCLES = re.compile(
+    rf"(?:\(\s*\d++(?:{GAP},?{GAP}\d++)*+\s*\)(?:{GAP}(?:\\circ|\\cdot|[∘·]))*+{GAP})+"
+)
 
 
 def _cycles(text: str) -> str:
-    """Return disjoint cycles in one order, each from its least number: `(1 3 2)` for `(3 2 1)`."""
-    bare = text.replace("\\left", "").replace("\\right", "").strip(" $.")
-    if not _CYCLES.fullmatch(bare):
-        return text
+    """Return disjoint cycles in one order, each from its least number: `(1 3 2)` for `(3 2 1)`, and
+    for a chain of such (`\\sigma = (3 2 1) = (1 3 2)`) that all its sides are.
+    """
+    sides = text.replace("\\left", "").replace("\\right", "").strip(" $.").split("=")
+    turned = [_turned(side.strip(" \\")) for side in (sides if "(" in sides[0] else sides[1:])]
+    return turned[0] if len({*turned}) == 1 and turned[0] else text
+
+
+def _turned(product: str) -> str:
+    """Return a product of disjoint cycles in one order, else ""."""
     turned: list[list[int]] = []
-    for cycle in re.findall(r"\(([^()]*)\)", bare):
+    for cycle in re.findall(r"\(([^()]*)\)", product) if _CYCLES.fullmatch(product) else ():
         numbers = [int(number) for number in re.findall(r"\d+", cycle)]
         if len(numbers) == 1 and numbers[0] > 9:  # `(132)`, whose numbers have one digit
             numbers = [int(digit) for digit in str(numbers[0])]
@@ -154,7 +162,7 @@ def _cycles(text: str) -> str:
         turned.append(numbers[first:] + numbers[:first])
     moved = [number for cycle in turned for number in cycle]
     if len({*moved}) < len(moved):
-        return text
+        return ""
     return "".join(f"({' '.join(map(str, cycle))})" for cycle in sorted(turned) if len(cycle) > 1)
 
 
@@ -388,10 +396,10 @@ def _squares(text: str) -> str:
 _ALWAYS = (_permuted, _integers, _dotted)
 _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
-        "cycl zykl",
+        "cycl zyk cicl цикл 轮换 輪換 巡回",
         re.compile(
-            r"(?is)\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
-            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl"
+            r"(?is)\A(?=.*(?:cycl|zyk|cicl|цикл|轮换|輪換|巡回))(?=.*(?:permut|S_|notation|disj"
+            r"|schreibweise|подстановк|перестановк|[置轮輪]换|置換))"
         ),
         _cycles,
     ),
