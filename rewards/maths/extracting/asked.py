@@ -40,7 +40,7 @@ _BREAKS = (
     r"|und|et|y|e|и)\b"
 )
 _NOUN = rf"(?!{_BREAKS})[^\W\d_]+(?:[ -](?!{_BREAKS})[^\W\d_]+){{0,2}}"
-_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?P<name>{_NOUN})")
+_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?![ijk]\b)(?P<name>{_NOUN})")
 # What a name has of its own, such as its share; any other possession is another owner.
 _OWN = (
     r"(?:share|part|portion|total|amount|number|count|score|sum|age|height|weight|length|speed|time"
