@@ -71,11 +71,51 @@ def surface(body: str) -> str:
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
+    if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
+        body = _PUNCTURED.sub(_punctured, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_EXCEPT = (
+    r"(?:\b(?:ex(?:cept|cluding|cepté|cepto|ceto)|other than|apart from|außer|ohne|sauf|salvo"
+    r"|tranne|eccetto|кроме)\b|除了|除去)(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+)
+_EXCLUDES = re.compile(_EXCEPT)
+_WITH = (
+    r"with|and|where|but|mit|und|aber|wobei|avec|et|où|mais|con|y|donde|pero|com|e|mas|onde|dove|ma"
+    r"|при|и|где|но|并且|且|其中|但|ただし|かつ|で|단|그리고"
+)
+_PUNCTURED = re.compile(
+    rf"(?P<close>\$?)(?:\s?[,;、]\s?|\s)(?:\\text\s*\{{\s*)?(?:(?P<but>{_EXCEPT})|(?:{_WITH})?)"
+    r"[:,]?\s?\}?\s?(?P<open>\$?)(?:(?P<letter>[a-z])\s?(?P<sign>=|\\neq?(?![a-z])|≠)\s?)?"
+    r"(?P<value>-?[\d.]*\d|-?\\[dt]?frac\{\d+\}\{\d+\})(?![\w.^]*\d|\s?[-+*/^<>=])"
+)
+_REGION = re.compile(
+    r"(?:(?<![A-Za-z\\])(?P<letter>[a-z])\s?(?:[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in)(?![a-z]))[^$\n.;]*"
+    r"|(?<![A-Za-z])\([^()$\n]{1,20},[^()$\n]{1,20}\))$"
+)
+"""An inequality or an interval, which a point may be taken out of."""
+
+
+def _punctured(match: re.Match[str]) -> str:
+    """Return a point that is taken out of the region before it (`0 < x < 36 with x ≠ 9`) as a part
+    of that formula, at the same length.
+    """
+    region = _REGION.search(match.string, max(0, match.start() - 60), match.start())
+    letter = match["letter"]
+    if region is None or (letter and region["letter"] not in {None, letter}):
+        return match[0]
+    if not match["but"] and (not letter or match["sign"] == "="):
+        return match[0]
+    letter = letter or region["letter"]
+    out = f", {letter}≠{match['value']}" if letter else rf"∖\{{{match['value']}\}}"
+    end = "$" if match["close"] and not match["open"] else ""
+    room = len(match[0]) - len(out) - len(end)
+    return out + " " * room + end if room >= 0 else match[0]
 
 
 _SIGNS = "零一二三四五六七八九"
