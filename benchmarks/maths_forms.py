@@ -336,9 +336,9 @@ def all_reals(rng: random.Random, count: int) -> Iterator[Row]:
 
 _BOOLEAN = (
     # (gold, spellings, other formulas)
-    ("A \\lor B", ("A OR B", "A ∨ B", "$A \\lor B$", "$A + B$", "A + B", "A or B", "$A \\vee B$", "B OR A",
+    ("A \\lor B", ("A OR B", "A ∨ B", "$A \\lor B$", "$A + B$", "A + B", "$A \\vee B$", "B OR A",
                    "$A\\ \\text{OR}\\ B$"), ("A AND B", "A ∧ B", "$A \\land B$", "AB", "A XOR B", "A OR NOT B")),
-    ("A \\land B", ("A AND B", "A ∧ B", "$A \\land B$", "$AB$", "$A \\cdot B$", "A · B", "A and B"),
+    ("A \\land B", ("A AND B", "A ∧ B", "$A \\land B$", "$AB$", "$A \\cdot B$", "A · B"),
      ("A OR B", "$A + B$", "A ∨ B", "NOT A AND B")),
     ("\\lnot A \\lor B", ("NOT A OR B", "¬A ∨ B", "$\\lnot A \\lor B$", "$\\bar A + B$", "$\\overline{A} + B$",
                           "$A' + B$", "(NOT A) OR B"), ("NOT A AND B", "A OR B", "$A + B$", "NOT (A OR B)")),

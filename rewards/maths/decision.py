@@ -19,6 +19,7 @@ from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_ord
 from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
+from .comparing.logic import same_logic
 from .comparing.many import is_another
 from .comparing.naming import is_curve
 from .comparing.positive import over_positive, positive_letters
@@ -237,6 +238,8 @@ def _right_for(prompt: str, gold: str, answer: str) -> PairDecision | None:
         return PairDecision(True, "verdict", f"the answer says {said!r}")
     if _counts_none(gold, answer) and question(prompt).counts:
         return PairDecision(True, "count", "none is a count of zero")
+    if same_logic(prompt, unboxed(gold), answer_alone(answer)):
+        return PairDecision(True, "logic", "the same formula of logic in other signs")
     if _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer))):

@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
-    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾∧∨¬⊕]"
     r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(

@@ -73,11 +73,31 @@ def surface(body: str) -> str:
         body = _STRUCK.sub(_blank, body)
     if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
         body = _PUNCTURED.sub(_punctured, body)
+    if _GATED.search(body):
+        body = _GATED.sub(_in_signs, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_GATES = {
+    word: sign
+    for sign, words in (("∨", "OR ODER OU ИЛИ"), ("∧", "AND UND ET И"), ("¬", "NOT NICHT NON НЕ"), ("⊕", "XOR"))
+    for word in words.split()
+}
+_GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
+_OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) )*[A-Za-z]['′]?(?!\w)\)*"
+_GATED = re.compile(
+    rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+"
+)
+"""A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
+
+
+def _in_signs(match: re.Match[str]) -> str:
+    """Return a formula of logic with its signs, at the same length."""
+    return _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), match[0])
 
 
 _EXCEPT = (
