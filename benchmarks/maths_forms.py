@@ -252,6 +252,8 @@ def printed_matrices(rng: random.Random, count: int) -> Iterator[Row]:
         for matrix, paid in ((cells, True), (changed, False), ([*cells[1:], cells[0]], cells[0] == cells[1] == cells[-1])):
             joint = rng.choice((",\n ", ", ")) if shape.startswith("```") else ", "
             text = "[" + joint.join("[" + ", ".join(map(str, row)) + "]" for row in matrix) + "]"
+            if "\n" in joint and rng.random() < 0.4:  # as numpy prints it
+                text = text.replace(",", "")
             law = "printed matrices" if paid else "printed matrices, another"
             yield Row(law, "Find the inverse of the matrix.", gold, lead + shape.format(text), paid)
 

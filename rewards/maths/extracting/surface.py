@@ -75,11 +75,24 @@ def surface(body: str) -> str:
         body = _PUNCTURED.sub(_punctured, body)
     if _GATED.search(body):
         body = _GATED.sub(_in_signs, body)
+    if "[[" in body:
+        body = _PRINTED.sub(_in_line, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_PRINTED = re.compile(r"\[\[[^\[\]]{1,200}\](?:[\s,]{1,20}\[[^\[\]]{1,200}\]){1,12}\s{0,20}\]")
+
+
+def _in_line(match: re.Match[str]) -> str:
+    """Return a matrix that a program prints, in rows with or without commas, in one line of the
+    same length.
+    """
+    gap = r"(?<=[\d.\]])\s+(?=[-\d.\[])"
+    return re.sub(gap, lambda space: ",".ljust(len(space[0])), match[0]).replace("\n", " ")
 
 
 _GATES = {
