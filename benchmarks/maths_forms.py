@@ -62,7 +62,10 @@ def complex_forms(rng: random.Random, count: int) -> Iterator[Row]:
                 f"{modulus}\\left(\\cos({180 // part}^\\circ)+i\\sin({180 // part}^\\circ)\\right)",
                 f"{modulus}\\operatorname{{cis}}\\frac{{\\pi}}{{{part}}}",
             ),
-            "exponential": (f"{modulus}e^{{i\\pi/{part}}}", f"{modulus}e^{{\\frac{{i\\pi}}{{{part}}}}}"),
+            "exponential": (
+                f"{modulus}e^{{i\\pi/{part}}}",
+                f"{modulus}e^{{\\frac{{i\\pi}}{{{part}}}}}",
+            ),
         }
         asked = rng.choice(list(forms))
         prompt = rng.choice(_COMPLEX_ASKED[asked]).replace("\\#", "w").replace("#", "$w$")
@@ -71,8 +74,18 @@ def complex_forms(rng: random.Random, count: int) -> Iterator[Row]:
             said = shape.format(rng.choice(spellings))
             # A number in exponential form is one in polar form.
             in_functions = any(word in prompt for word in ("rigon", "тригон", "三角"))
-            in_form = form == asked or (asked, form, in_functions) == ("polar", "exponential", False)
-            yield Row("complex forms" if in_form else "complex forms, another", prompt, gold, said, in_form)
+            in_form = form == asked or (asked, form, in_functions) == (
+                "polar",
+                "exponential",
+                False,
+            )
+            yield Row(
+                "complex forms" if in_form else "complex forms, another",
+                prompt,
+                gold,
+                said,
+                in_form,
+            )
             free = "Solve for $z$."
             yield Row("complex forms, none asked", free, gold, said, True)
 
@@ -93,7 +106,12 @@ def simplified(rng: random.Random, count: int) -> Iterator[Row]:
         m, n = rng.randrange(2, 9), rng.randrange(2, 9)
         if rng.random() < 0.5:
             question, gold = f"\\sqrt{{{a * a * b}}}", f"{a}\\sqrt{{{b}}}"
-            right = [f"{a}\\sqrt{{{b}}}", f"{a} \\cdot \\sqrt{b}", f"{a}√{b}", f"\\sqrt{{{b}}}\\cdot {a}"]
+            right = [
+                f"{a}\\sqrt{{{b}}}",
+                f"{a} \\cdot \\sqrt{b}",
+                f"{a}√{b}",
+                f"\\sqrt{{{b}}}\\cdot {a}",
+            ]
             wrong = [
                 f"\\sqrt{{{a * a}\\cdot {b}}}", f"\\sqrt{{{a}^2\\cdot {b}}}", f"\\sqrt{{{a * a * b}}}",
                 f"\\sqrt{{{a * a * b - 1}+1}}", f"\\sqrt{{{a * a}}}\\sqrt{{{b}}}",
@@ -105,7 +123,12 @@ def simplified(rng: random.Random, count: int) -> Iterator[Row]:
             wrong = [f"x^{{{m}+{n}}}", f"x^{{{m + n + 2}-2}}"]
         else:
             question, gold = f"\\frac{{{a * m}x}}{{{b * m}y}}", f"\\frac{{{a}x}}{{{b}y}}"
-            right = [gold, f"\\dfrac{{{a}x}}{{{b}y}}", f"{a}x/({b}y)", f"\\frac{{{a}}}{{{b}}}\\cdot\\frac{{x}}{{y}}"]
+            right = [
+                gold,
+                f"\\dfrac{{{a}x}}{{{b}y}}",
+                f"{a}x/({b}y)",
+                f"\\frac{{{a}}}{{{b}}}\\cdot\\frac{{x}}{{y}}",
+            ]
             wrong = [
                 f"\\frac{{{a}\\cdot {m}x}}{{{b}\\cdot {m}y}}", f"\\frac{{{a * 2}x}}{{{b * 2}y}}",
                 f"\\frac{{({a + 1}-1)x}}{{{b}y}}",
@@ -117,7 +140,9 @@ def simplified(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("simplified", prompt, gold, shape.format(f"{step} = {last}"), True)
         if "sqrt" in gold and "cos" not in prompt:
             free = "How long is the diagonal?"
-            yield Row("simplified, not asked", free, gold, shape.format(f"\\sqrt{{{a * a * b}}}"), True)
+            yield Row(
+                "simplified, not asked", free, gold, shape.format(f"\\sqrt{{{a * a * b}}}"), True
+            )
 
 
 # --- permutations ---
@@ -146,7 +171,11 @@ def cycles(rng: random.Random, count: int) -> Iterator[Row]:
         def written(cycled: list[list[int]], gap: str = gap) -> str:
             return "".join(f"({gap.join(map(str, cycle))})" for cycle in cycled)
 
-        turned = [cycle[turn:] + cycle[:turn] for cycle in parts if (turn := rng.randrange(len(cycle))) + 1]
+        turned = [
+            cycle[turn:] + cycle[:turn]
+            for cycle in parts
+            if (turn := rng.randrange(len(cycle))) + 1
+        ]
         rng.shuffle(turned)
         other = [[cycle[1], cycle[0], *cycle[2:]] if len(cycle) > 2 else cycle for cycle in turned]
         shape, prompt = rng.choice(_CYCLE_ENDS), rng.choice(_CYCLED)
@@ -190,7 +219,11 @@ def multiples_of_one(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("multiples of one, another", prompt, gold, shape.format(other), False)
         bare = "\\boxed{{{}}}".format(factor or 4)
         yield Row("multiples of one, a number", prompt, gold, bare, False)
-        wrong = gold.replace(rows[0], rows[0].replace("0", "1", 1)) if factor != 1 else gold.replace("0", "1", 1)
+        wrong = (
+            gold.replace(rows[0], rows[0].replace("0", "1", 1))
+            if factor != 1
+            else gold.replace("0", "1", 1)
+        )
         if multiple(factor) != "0":
             said = shape.format(multiple(factor))
             yield Row("multiples of one, no multiple", prompt, wrong, said, False)
@@ -219,15 +252,29 @@ def unit_vectors(rng: random.Random, count: int) -> Iterator[Row]:
             f"\\left({first},-{second}\\right)", f"({first}, -{second})",
             f"\\begin{{pmatrix}}{first}\\\\-{second}\\end{{pmatrix}}", f"\\langle {first},-{second}\\rangle",
         ))  # fmt: skip
-        prompt, shape, spelt = rng.choice(_VECTOR_ASKED), rng.choice(_VECTOR_ENDS), rng.choice(_UNIT_VECTORS)
-        for pair, paid in (((first, -second), True), ((first, second), False), ((second, -first), False)):
+        prompt, shape, spelt = (
+            rng.choice(_VECTOR_ASKED),
+            rng.choice(_VECTOR_ENDS),
+            rng.choice(_UNIT_VECTORS),
+        )
+        for pair, paid in (
+            ((first, -second), True),
+            ((first, second), False),
+            ((second, -first), False),
+        ):
             written = spelt.format(pair[0], f"{pair[1]:+d}")
             factor = 10 if "{{10}}" in shape else 2
             scaled = shape.count("{}") > 1
-            said = shape.format(*(factor * part for part in pair), written) if scaled else shape.format(written)
+            said = (
+                shape.format(*(factor * part for part in pair), written)
+                if scaled
+                else shape.format(written)
+            )
             yield Row("unit vectors" if paid else "unit vectors, another", prompt, gold, said, paid)
         if scaled:
-            said = shape.format(factor * first, factor * second, spelt.format(first, f"{-second:+d}"))
+            said = shape.format(
+                factor * first, factor * second, spelt.format(first, f"{-second:+d}")
+            )
             yield Row("unit vectors, a false chain", prompt, gold, said, False)
 
 
@@ -243,13 +290,19 @@ def printed_matrices(rng: random.Random, count: int) -> Iterator[Row]:
         gold = f"\\begin{{{rng.choice(('pmatrix', 'bmatrix'))}}}{body}\\end{{pmatrix}}"
         if gold.startswith("\\begin{b"):
             gold = gold.replace("end{p", "end{b")
-        lead = rng.choice(("det = 6 − 5 = 1, so the inverse is\n\n", "The matrix is\n\n", "So the result is:\n\n"))
+        lead = rng.choice(
+            ("det = 6 − 5 = 1, so the inverse is\n\n", "The matrix is\n\n", "So the result is:\n\n")
+        )
         shape = rng.choice(_PRINTED)
         if not shape.startswith("```"):
             lead = lead.replace("\n\n", " ")
         changed = [[*row] for row in cells]
         changed[-1][0] += 1
-        for matrix, paid in ((cells, True), (changed, False), ([*cells[1:], cells[0]], cells[0] == cells[1] == cells[-1])):
+        for matrix, paid in (
+            (cells, True),
+            (changed, False),
+            ([*cells[1:], cells[0]], cells[0] == cells[1] == cells[-1]),
+        ):
             joint = rng.choice((",\n ", ", ")) if shape.startswith("```") else ", "
             text = "[" + joint.join("[" + ", ".join(map(str, row)) + "]" for row in matrix) + "]"
             if "\n" in joint and rng.random() < 0.4:  # as numpy prints it
@@ -286,11 +339,21 @@ def punctured(rng: random.Random, count: int) -> Iterator[Row]:
         said = shape.format(low=low, hole=hole, high=high)
         lead = rng.choice(("", "The numerator vanishes there.\n\n"))
         yield Row("punctured", prompt, gold, lead + said, True)
-        for other in ((low, hole + 1, high + 2), (low, hole, high + 1), (low + 1, hole + 1, high + 1)):
+        for other in (
+            (low, hole + 1, high + 2),
+            (low, hole, high + 1),
+            (low + 1, hole + 1, high + 1),
+        ):
             said = lead + shape.format(low=other[0], hole=other[1], high=other[2])
             yield Row("punctured, another", prompt, gold, said, False)
         whole = f"({low},{high})"
-        yield Row("punctured, whole", prompt, whole, lead + shape.format(low=low, hole=hole, high=high), False)
+        yield Row(
+            "punctured, whole",
+            prompt,
+            whole,
+            lead + shape.format(low=low, hole=hole, high=high),
+            False,
+        )
 
 
 _EVERYWHERE = (
@@ -325,7 +388,9 @@ _NOT_EVERYWHERE = (
 def all_reals(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield the real numbers in words or by their sign, and a part of them."""
     for _ in range(count):
-        gold = rng.choice(("(-\\infty,\\infty)", "(-\\infty, \\infty)", "\\mathbb{R}", "\\text{all real numbers}"))
+        gold = rng.choice(
+            ("(-\\infty,\\infty)", "(-\\infty, \\infty)", "\\mathbb{R}", "\\text{all real numbers}")
+        )
         prompt = rng.choice(("What is the domain of $f(x)=x^3-4x$?", "Solve $x^2 + 1 > 0$."))
         lead = rng.choice(("", "We look at both sides.\n\n", "$x^2 \\ge 0$.\n\n"))
         yield Row("all reals", prompt, gold, lead + rng.choice(_EVERYWHERE), True)
@@ -359,13 +424,25 @@ def boolean(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield formulas of logic in words, signs and those of algebra."""
     for _ in range(count):
         gold, same, others = rng.choice(_BOOLEAN)
-        shape = rng.choice(("Result: **{}**", "Answer: {}", "So it is {}.", "**{}**", "Final answer: {}"))
+        shape = rng.choice(
+            ("Result: **{}**", "Answer: {}", "So it is {}.", "**{}**", "Final answer: {}")
+        )
         prompt, work = rng.choice(_BOOLEAN_ASKED), "By De Morgan's law both are negated.\n\n"
         yield Row("boolean", prompt, gold, work + shape.format(rng.choice(same)), True)
         yield Row("boolean, another", prompt, gold, work + shape.format(rng.choice(others)), False)
 
 
-_CHEMICALS = ("CH_2O", "C_6H_{12}O_6", "Fe_2O_3", "P_2O_5", "C_2H_6", "NO_2", "CaCO_3", "H_2SO_4", "MgCl_2")
+_CHEMICALS = (
+    "CH_2O",
+    "C_6H_{12}O_6",
+    "Fe_2O_3",
+    "P_2O_5",
+    "C_2H_6",
+    "NO_2",
+    "CaCO_3",
+    "H_2SO_4",
+    "MgCl_2",
+)
 _CHEMICAL_ENDS = (
     "Empirical formula: **{}**", "**{}**", "The formula is **{}**.", "So the empirical formula is {}.",
     "Summenformel: **{}**", "Formule brute : **{}**", "Fórmula empírica: **{}**", "Formula empirica: {}",
@@ -376,15 +453,26 @@ _LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 def chemical_ends(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield a chemical formula with small digits as the last word, and another compound."""
-    table = "| Element | mass (g) | moles |\n|---|---|---|\n| C | 40.0 | 3.33 |\n| H | 6.7 | 6.65 |\n\n"
+    table = (
+        "| Element | mass (g) | moles |\n|---|---|---|\n| C | 40.0 | 3.33 |\n| H | 6.7 | 6.65 |\n\n"
+    )
     for _ in range(count):
         right, wrong = rng.sample(_CHEMICALS, 2)
-        lead, shape = rng.choice((table, "Moles: 3.33, 6.65.\n\n", "40.0/12 = 3.33. The ratio is 1:2.\n\n")), rng.choice(_CHEMICAL_ENDS)
+        lead, shape = (
+            rng.choice((table, "Moles: 3.33, 6.65.\n\n", "40.0/12 = 3.33. The ratio is 1:2.\n\n")),
+            rng.choice(_CHEMICAL_ENDS),
+        )
         for name, paid in ((right, True), (wrong, False)):
             plain = name.replace("_", "").replace("{", "").replace("}", "")
             said = shape.format(rng.choice((plain.translate(_LOW), plain.translate(_LOW), plain)))
             prompt = "What is its empirical formula?"
-            yield Row("chemical ends" if paid else "chemical ends, another", prompt, f"\\mathrm{{{right}}}", lead + said, paid)
+            yield Row(
+                "chemical ends" if paid else "chemical ends, another",
+                prompt,
+                f"\\mathrm{{{right}}}",
+                lead + said,
+                paid,
+            )
 
 
 # --- days, bases, Roman numerals ---
@@ -400,7 +488,13 @@ _DAYS = (
     "janvier janv.|février févr.|avril avr.|juillet juill.|septembre sept.|octobre oct.|novembre nov.|décembre déc.",
     "enero ene.|febrero feb.|abril abr.|agosto ago.|septiembre sept.|octubre oct.|noviembre nov.|diciembre dic.",
 )  # fmt: skip
-_DAY_ENDS = ("Final answer: **{}**", "Answer: {}", "\\boxed{{\\text{{{}}}}}", "**{}**", "Result: {}")
+_DAY_ENDS = (
+    "Final answer: **{}**",
+    "Answer: {}",
+    "\\boxed{{\\text{{{}}}}}",
+    "**{}**",
+    "Result: {}",
+)
 
 
 def short_names(rng: random.Random, count: int) -> Iterator[Row]:
@@ -414,11 +508,32 @@ def short_names(rng: random.Random, count: int) -> Iterator[Row]:
         prompt = "What day of the week is it?" if len(table) == 7 else "Which month is it?"
         for names, paid in ((right, True), (wrong, False)):
             said = rng.choice(names[1:])
-            yield Row("short names" if paid else "short names, another", prompt, gold, work + shape.format(said), paid)
-            yield Row("short names" if paid else "short names, another", prompt, gold, work + shape.format(names[0]), paid)
+            yield Row(
+                "short names" if paid else "short names, another",
+                prompt,
+                gold,
+                work + shape.format(said),
+                paid,
+            )
+            yield Row(
+                "short names" if paid else "short names, another",
+                prompt,
+                gold,
+                work + shape.format(names[0]),
+                paid,
+            )
 
 
-_BASE_NAMES = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
+_BASE_NAMES = {
+    2: "two",
+    3: "three",
+    4: "four",
+    5: "five",
+    6: "six",
+    7: "seven",
+    8: "eight",
+    9: "nine",
+}
 _BASE_ENDS = (
     "So the quotient in base five reads **#**.", "In base five it is #.", "In base five, the answer is #.",
     "In base 5 this is **#**.", "So the result is # in base five.", "The answer is # (base 5).",
@@ -440,14 +555,40 @@ def bases_in_words(rng: random.Random, count: int) -> Iterator[Row]:
                              f"Convert {number} to base {_BASE_NAMES[base]}."))  # fmt: skip
         shape = rng.choice(_BASE_ENDS).replace("five", _BASE_NAMES[base]).replace("5", str(base))
         work = f"We divide by {base} again and again.\n\n"
-        yield Row("bases in words", prompt, f"{digits}_{base}", work + shape.replace("#", digits), True)
-        yield Row("bases in words, another", prompt, f"{digits}_{base}", work + shape.replace("#", other), False)
+        yield Row(
+            "bases in words", prompt, f"{digits}_{base}", work + shape.replace("#", digits), True
+        )
+        yield Row(
+            "bases in words, another",
+            prompt,
+            f"{digits}_{base}",
+            work + shape.replace("#", other),
+            False,
+        )
         foreign = 5 if base != 5 else 6
-        shape = shape.replace(_BASE_NAMES[base], _BASE_NAMES[foreign]).replace(str(base), str(foreign))
-        yield Row("bases in words, another base", prompt, f"{digits}_{base}", work + shape.replace("#", digits), False)
+        shape = shape.replace(_BASE_NAMES[base], _BASE_NAMES[foreign]).replace(
+            str(base), str(foreign)
+        )
+        yield Row(
+            "bases in words, another base",
+            prompt,
+            f"{digits}_{base}",
+            work + shape.replace("#", digits),
+            False,
+        )
 
 
-_SIGNS = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_SIGNS = (
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
 
 
 def roman(number: int) -> str:
@@ -472,7 +613,9 @@ def roman_ends(rng: random.Random, count: int) -> Iterator[Row]:
         gold = rng.choice(("\\text{{{}}}", "\\mathrm{{{}}}", "{}")).format(roman(number))
         prompt, shape = f"Write the number {number} in Roman numerals.", rng.choice(_ROMAN_ENDS)
         yield Row("roman ends", prompt, gold, shape.format(n=number, r=roman(number)), True)
-        yield Row("roman ends, another", prompt, gold, shape.format(n=number, r=roman(number + 1)), False)
+        yield Row(
+            "roman ends, another", prompt, gold, shape.format(n=number, r=roman(number + 1)), False
+        )
         if "{n}" in shape and "=" in shape:
             said = shape.format(n=number + 1, r=roman(number))
             yield Row("roman ends, a false chain", prompt, gold, said, False)

@@ -22,6 +22,7 @@ from ludus.verdict import Verdict
 from ..protocol import Sample
 from .comparing.beside import misnamed, part_asked, turned_round
 from .comparing.choices import listed
+from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
@@ -41,6 +42,7 @@ from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
+from .reading.reader import clean
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
@@ -512,8 +514,11 @@ _NOTHING = Verdict.of(0.0, "no gold")
 
 
 def _are_words(gold: str) -> bool:
-    """Return whether a gold is words without a number or a formula, and no yes or no."""
-    return _WORDS_ALONE.fullmatch(unboxed(gold).strip()) is not None
+    """Return whether a gold is words without a number, and no yes or no, or a chemical formula."""
+    said = unboxed(gold).strip()
+    return _WORDS_ALONE.fullmatch(said) is not None or (
+        any(map(str.isupper, said)) and formula(clean(said)) is not None
+    )
 
 
 _WORDS_ALONE = re.compile(

@@ -95,9 +95,9 @@ def _settled(part: Node) -> bool:
         return not (above and below) or (whole and gcd(int(above[0]), int(below[0])) == 1)
     if _root(part):
         base = part.args[0]
-        powers = [inner for inner in _parts(base) if inner.op == "pow" and inner.args[0].op == "num"]
-        drawn = (number.denominator == 1 and _drawn(number, part) for number in _numbers(base))
-        return all(drawn) and all(map(_root, powers))
+        powers = [part for part in _parts(base) if part.op == "pow" and part.args[0].op == "num"]
+        whole = all(number.denominator == 1 and _drawn(number, part) for number in _numbers(base))
+        return whole and all(map(_root, powers))
     return True
 
 

@@ -10,7 +10,9 @@ from contextlib import suppress
 from ..reading.nodes import Node, Unreadable
 from ..reading.reader import clean, read_cleaned
 
-_ASKED = re.compile(r"(?i)\bboole?|\blogi[ckq]|логическ|булев|布尔|布爾|逻辑|邏輯|ブール|論理|불 ?대수|논리")
+_ASKED = re.compile(
+    r"(?i)\bboole?|\blogi[ckq]|логическ|булев|布[尔爾]|逻辑|邏輯|ブール|論理|불 ?대수|논리"
+)
 _SIGNED = re.compile(r"\\(?:lor|land|lnot|neg|vee|wedge|oplus)(?![a-z])|[∨∧¬⊕]")
 _SIGNS = {
     sign: rf" \{name} "
@@ -47,8 +49,8 @@ def _built(text: str) -> tuple[object, ...] | None:
     """
     said = re.split(r"=|≡|\\equiv(?![a-z])", text)[-1]
     said = _WORD.sub(lambda word: _SIGNS[word["word"].lower()], said)
-    while (barred := _BAR.sub(lambda bar: rf"(\lnot ({''.join(filter(None, bar.groups()))}))", said)) != said:
-        said = barred
+    while _BAR.search(said):
+        said = _BAR.sub(lambda bar: rf"(\lnot ({bar[1] or bar[2] or bar[3]}))", said)
     with suppress(Unreadable, RecursionError):
         return _shape(read_cleaned(clean(said)))
     return None
@@ -70,5 +72,3 @@ def _shape(node: Node) -> tuple[object, ...] | None:
         for inner in (side[1:] if side[0] == name and len(side) > 1 else (side,))
     ]
     return name, *sorted(flat, key=repr)
-
-

@@ -286,14 +286,12 @@ def _as_multiple(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     rest = re.sub(r"\\[A-Za-z]+|[^A-Za-z]", "", _ONE.sub("", said))
     is_sized = square and all(int(name[3] or len(rows)) == len(rows) for name in names)
     if letter in {"0", "O"}:
-        return ("0", "0") if factor == "0" and not rest and not set(said) & set("-+") else (gold, answer)
-    taken = re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])\W{{0,3}}(?:=|\^|be\b)", prompt) if names else None
-    if (
-        len(names) != 1
-        or not is_sized
-        or set(rest) - set(factor)
-        or (taken and not _CALLED_ONE.search(prompt))
-    ):
+        is_zero = factor == "0" and not rest and not {*said} & {"-", "+"}
+        return ("0", "0") if is_zero else (gold, answer)
+    if len(names) != 1 or not is_sized or {*rest} - {*factor}:
+        return gold, answer
+    defined = rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])\W{{0,3}}(?:=|\^|be\b)"
+    if re.search(defined, prompt) and not _CALLED_ONE.search(prompt):
         return gold, answer
     return f"({factor})I", _ONE.sub("I", said)
 

@@ -644,7 +644,9 @@ _ANSWERING = re.compile(
 )
 
 
-_WORDS = r"(?P<words>(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,6})"
+_COMPOUND = r"(?:[A-Z][a-z]?\d*){2,}(?:\((?:[A-Z][a-z]?\d*)+\)\d*)?(?!\w)"
+"""A chemical formula, which is a word with digits."""
+_WORDS = rf"(?P<words>{_COMPOUND}|(?:[^\W\d_]{{2,}}|[一-鿿])(?:[ '’-][^\W\d_]+){{0,6}})"
 _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
@@ -652,7 +654,8 @@ _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
     r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
     r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
-    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
+    rf"(?P<words>{_COMPOUND}|[^\W\d_]{{2,}}(?:[ '’-][^\W\d_]+){{0,4}})"
+    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
     r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
@@ -663,8 +666,9 @@ _CLOSES = re.compile(
 )
 """A day of the week or a direction that a sentence ends in."""
 _LED_TO = re.compile(
-    r"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
-    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false"
+    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?|:(?=\s{_COMPOUND}))\s*\**"
+    rf"(?P<words>{_COMPOUND}|"
+    r"(?!(?:it|this|that|the|no|not|there|we|done|true|false"
     r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
     r"\**[.!]*\s*$"
 )

@@ -29,7 +29,9 @@ _JOINT = re.compile(
     r"|,?\s*(?P<or>or|oder|ou|o|lub|или|或者?|または|또는)(?!\w))\s*"
 )
 _JOINED = re.compile(r", | or ")
-_NAMED = re.compile(r"(?:[-−]?\d[\d./]*\s*[<≤>≥⩽⩾]\s*)?[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
+_NAMED = re.compile(
+    r"(?:[-−]?\d[\d./]*\s*[<≤>≥⩽⩾]\s*)?[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]"
+)
 _SUPPOSES = re.compile(
     r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting"
     r"|Substituting"

@@ -96,15 +96,12 @@ def _in_line(match: re.Match[str]) -> str:
 
 
 _GATES = {
-    word: sign
-    for sign, words in (("∨", "OR ODER OU ИЛИ"), ("∧", "AND UND ET И"), ("¬", "NOT NICHT NON НЕ"), ("⊕", "XOR"))
-    for word in words.split()
-}
+    **dict.fromkeys(("OR", "ODER", "OU", "ИЛИ"), "∨"), **dict.fromkeys(("AND", "UND", "ET", "И"), "∧"),
+    **dict.fromkeys(("NOT", "NICHT", "NON", "НЕ"), "¬"), "XOR": "⊕",
+}  # fmt: skip
 _GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
 _OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) )*[A-Za-z]['′]?(?!\w)\)*"
-_GATED = re.compile(
-    rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+"
-)
+_GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")
 """A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
 
 
