@@ -32,7 +32,7 @@ from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
+from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, unmarked, values_of
 from .extracting.pipelines import PIPELINES
 from .extracting.rows import parts_of
 from .extracting.sentence import closing_sentence
@@ -515,7 +515,7 @@ _NOTHING = Verdict.of(0.0, "no gold")
 
 def _are_words(gold: str) -> bool:
     """Return whether a gold is words without a number, and no yes or no, or a chemical formula."""
-    said = unboxed(gold).strip()
+    said = unmarked(unboxed(gold).strip())
     return _WORDS_ALONE.fullmatch(said) is not None or (
         any(map(str.isupper, said)) and formula(clean(said)) is not None
     )

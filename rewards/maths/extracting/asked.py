@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..reading.dates import DATE, date
+from ..reading.dates import DATE, DAY, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import UNITS_OF_NUMBER, words
@@ -660,9 +660,8 @@ _STATED_WORDS = re.compile(
 )
 _CLOSES = re.compile(
     r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
-    r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
-    r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
-    r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
+    rf"(?P<words>{DAY}"
+    r"|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
 _LED_TO = re.compile(

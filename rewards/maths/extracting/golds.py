@@ -95,6 +95,14 @@ def boxed_in_turn(prompt: str, response: str) -> str:
 _TUPLE = re.compile(r"\(([^\W\d_]{3,}(?:, [^\W\d_]{3,}){1,3})\)")
 
 
+def unmarked(text: str) -> str:
+    """Return words without the command that sets them upright."""
+    return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
+
+
+_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
+
+
 def values_of(gold: str) -> int:
     """Return how many values a gold lists, by the commas and words between them.
 
