@@ -14,7 +14,7 @@ from functools import lru_cache
 from ludus.verdict import Verdict
 
 from .comparing.approximations import written
-from .comparing.beside import times_as
+from .comparing.beside import base_asked, times_as
 from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_order, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
@@ -438,15 +438,6 @@ def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
 
 
 _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")
-_BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
-          "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
-_BASE = re.compile(
-    r"(?i)\b(?:in|to|into|as an?|the(?= [a-z]+ (?:representation|expansion|form|notation)\b))"
-    rf"(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
-    rf"|(?<=base.\$)\d{{1,2}}|{'|'.join(_BASES)})\b"
-)
-
-
 _OF_DIGITS = re.compile(r"(?i)\b(?:how many|(?:number|sum|product) of)\b")
 
 
@@ -455,11 +446,10 @@ def _in_base(prompt: str, gold: str, answer: str) -> bool:
     prompt asks for last: `101_2` for `101`.
     """
     pair = [_NUMERAL.fullmatch(clean(text)) for text in (unboxed(gold), answer_alone(answer))]
-    asked = _BASE.findall(prompt)
-    if not all(pair) or not asked or _OF_DIGITS.search(prompt):
+    wanted = base_asked(prompt)
+    if not all(pair) or not wanted or _OF_DIGITS.search(prompt):
         return False
     (digits, base), (given, given_base) = (match.groups() for match in pair if match)
-    wanted = _BASES.get(asked[-1].lower(), asked[-1])
     one_sided = (base is None) != (given_base is None)
     return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
 

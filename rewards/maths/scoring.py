@@ -20,7 +20,7 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.beside import misnamed, part_asked, turned_round
+from .comparing.beside import misnamed, other_base, part_asked, turned_round
 from .comparing.choices import listed
 from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
@@ -454,6 +454,7 @@ def _beside(
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
         or turned_round(prompt, before, answer, behind)
+        or ("_" not in answer and other_base(prompt, before, behind))
         or (
             _DENIED_EVENT.search(before)
             and not _ASKS_DENIED.search(prompt)

@@ -132,7 +132,8 @@ def folded(phrase: str) -> str:
 def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     """Return whether two phrases differ only by a noun behind one of them that the prompt has, or
     that names a kind of object: `Odd function` for `odd`, `rechtwinkliges Dreieck` for
-    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials or the short form (`Fri.`) of the other.
+    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials or the
+    short form (`Fri.`) of the other.
     """
     phrases = [_SYMBOL.sub("", folded(as_words(text))).split() for text in (gold, answer)]
     is_word = phrases[0] != [] and phrases[0][0].isalpha() and len(phrases[0][0]) > 1

@@ -86,8 +86,10 @@ def _denied(before: str) -> bool:
 
 
 _EVERYWHERE = re.compile(
-    rf"(?<![的の正负負非한닌인된])(?<![한닌인된] )(?!real)(?P<said>{ALL_REALS.pattern.removeprefix('(?i)')})"
-    r"(?:\s(?:works?|qualif(?:y|ies)|satisf(?:y|ies) (?:it|this)|(?:is|are) (?:an? |the )?solutions?))?"
+    r"(?<![的の正负負非한닌인된])(?<![한닌인된] )(?!real)"
+    rf"(?P<said>{ALL_REALS.pattern.removeprefix('(?i)')})"
+    r"(?:\s(?:works?|qualif(?:y|ies)|satisf(?:y|ies) (?:it|this)"
+    r"|(?:is|are) (?:an? |the )?solutions?))?"
     r"[\s.*!$。_]*(?:で(?:す|ある)|이?다|입니다)?[\s.*!$。_]*$",
     re.IGNORECASE,
 )

@@ -96,9 +96,11 @@ def _in_line(match: re.Match[str]) -> str:
 
 
 _GATES = {
-    **dict.fromkeys(("OR", "ODER", "OU", "ИЛИ"), "∨"), **dict.fromkeys(("AND", "UND", "ET", "И"), "∧"),
-    **dict.fromkeys(("NOT", "NICHT", "NON", "НЕ"), "¬"), "XOR": "⊕",
-}  # fmt: skip
+    **dict.fromkeys(("OR", "ODER", "OU", "ИЛИ"), "∨"),
+    **dict.fromkeys(("AND", "UND", "ET", "И"), "∧"),
+    **dict.fromkeys(("NOT", "NICHT", "NON", "НЕ"), "¬"),
+    "XOR": "⊕",
+}
 _GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
 _OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) )*[A-Za-z]['′]?(?!\w)\)*"
 _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")

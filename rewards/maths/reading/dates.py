@@ -1,5 +1,5 @@
-"""Dates in words: `8 April`, `April 8th, 2024`, `8. April`, `le 8 avril`, `4月8日`; and the names of
-days and months with their short forms.
+"""Dates in words: `8 April`, `April 8th, 2024`, `8. April`, `le 8 avril`, `4月8日`; and the
+names of days and months with their short forms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WEEKS = (
 )
 DAY = f"(?:{'|'.join(' '.join(_WEEKS).split())})"
 """Matches the name of a day of the week, as its language writes it."""
-_SHORT_DAYS = dict(zip("пн вт ср чт пт сб вс".split(), _WEEKS[-1].split(), strict=True))
+_SHORT_DAYS = dict(zip(("пн", "вт", "ср", "чт", "пт", "сб", "вс"), _WEEKS[-1].split(), strict=True))
 _CALENDARS = (
     _NUMBERS,
     *({name.casefold(): day for day, name in enumerate(week.split())} for week in _WEEKS),
