@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..reading.counting import Spelled, spelled_numbers
 from ..reading.labels import place_of
+from ..reading.numerals import ROMAN
 from ..reading.plain import formulas
 from ..reading.units import dimension
 from ..reading.vocabulary import ALL_REALS, unit_symbol
@@ -105,6 +106,21 @@ def _everywhere(_: str, body: str, start: int, end: int) -> Described | None:
     if said is None or _denied(before) or _OPEN.search(before):
         return None
     return Described(r"\mathbb{R}", *said.span("said"))
+
+
+_ROMAN = re.compile(
+    r"(?:(?P<number>\d+)[\s$*]*(?:=|→|\bis(?: written(?: as)?)?)[\s$*]*)?"
+    rf"(?:\\(?:text|mathrm)\s*\{{)?(?<![^\W_])(?P<numeral>{ROMAN})[\s}}$.*!]*$"
+)
+
+
+def _roman(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the Roman numeral that a sentence ends in, with the number that it is said to be."""
+    said = _ROMAN.search(body, start, end)
+    if said is None or _denied(body[start : said.start()]):
+        return None
+    value = f"{said['number']} = {said['numeral']}" if said["number"] else said["numeral"]
+    return Described(value, said.start(), said.end("numeral"))
 
 
 _PARITY = re.compile(
@@ -384,6 +400,8 @@ _CALLS: dict[_Finder, str] = {
     r"|definitions|wertebereich|ungleichung|domaine|ensemble|inéquation|dom[ií]nio|inecuaci|inequaç"
     r"|disequazion|conjunto|insieme)|област|неравенств|定[义義]域|[值値]域|不等式|정의역|치역|부등식"
     r"|[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![a-z])",
+    _roman: r"(?i)\broman (?:num|dig)|römisch|romain|romanos|romani\b|римск|[罗羅][马馬]"
+    r"|ローマ|로마",
     _parity: r"_\{?n|\bcoefficient|\bn\b",
     _multiplicities: r"(?i)multiplicit",
     _shells: r"(?i)\bconfiguration",
