@@ -8,7 +8,6 @@ directions. `maths_laws.py` runs these laws beside its own.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
 
@@ -217,7 +216,7 @@ def multiples_of_one(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("multiples of one", prompt, gold, shape.format(multiple(factor)), True)
         other = multiple(factor + rng.choice((1, -1, 3)))
         yield Row("multiples of one, another", prompt, gold, shape.format(other), False)
-        bare = "\\boxed{{{}}}".format(factor or 4)
+        bare = f"\\boxed{{{factor or 4}}}"
         yield Row("multiples of one, a number", prompt, gold, bare, False)
         wrong = (
             gold.replace(rows[0], rows[0].replace("0", "1", 1))
@@ -333,7 +332,7 @@ _PUNCTURED = (
 def punctured(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield an interval without a point, another one, and the interval with it."""
     for _ in range(count):
-        low, hole, high = sorted(rng.sample(range(0, 60), 3))
+        low, hole, high = sorted(rng.sample(range(60), 3))
         gold = f"({low},{hole}) \\cup ({hole},{high})"
         shape, prompt = rng.choice(_PUNCTURED), "Solve the inequality."
         said = shape.format(low=low, hole=hole, high=high)

@@ -644,7 +644,7 @@ _ANSWERING = re.compile(
 )
 
 
-_COMPOUND = r"(?:[A-Z][a-z]?\d*){2,}(?:\((?:[A-Z][a-z]?\d*)+\)\d*)?(?!\w)"
+_COMPOUND = r"(?:[A-Z][a-z]?[\d₀-₉]*){2,}(?:\((?:[A-Z][a-z]?[\d₀-₉]*)+\)[\d₀-₉]*)?(?!\w)"
 """A chemical formula, which is a word with digits."""
 _WORDS = rf"(?P<words>{_COMPOUND}|(?:[^\W\d_]{{2,}}|[一-鿿])(?:[ '’-][^\W\d_]+){{0,6}})"
 _STRESSED = re.compile(
