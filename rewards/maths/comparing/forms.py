@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from math import gcd
+from math import gcd, isqrt
 from typing import NamedTuple
 
 from ..proving.primes import prime_exponents
-from ..reading.nodes import EXACT, Exact, Node, TooBig, const, has, num
+from ..reading.nodes import EXACT, Exact, Node, TooBig, const, has, magnitude, num
 from .products import factors
 
 
@@ -62,17 +62,21 @@ def _root(node: Node) -> bool:
 
 def plain_root(node: Node) -> bool:
     """Return whether a node is the root of a whole number without factors to draw out of it."""
-    if not _root(node):
-        return False
-    number = node.args[0].value if node.args[0].op == "num" else 0
-    return number.denominator == 1 and 1 < number < 10**6 and _drawn(number, node)
+    return _root(node) and node.args[0].op == "num" and node.args[0].value > 1 and _drawn(node)
 
 
-def _drawn(number: Exact, root: Node) -> bool:
-    """Return whether a whole number has no factor that a root draws out of itself."""
+def _drawn(root: Node) -> bool:
+    """Return whether a root has no number, or small ones without a factor to draw out of it."""
     degree = root.args[1].value.denominator
-    largest = int(abs(number) ** (1 / degree)) + 1 if abs(number) < 10**6 else 1
-    return all(number % factor**degree for factor in range(2, largest + 1))
+    return all(
+        number.denominator == 1
+        and -1 - degree % 2 * MAX_RADICAND < number < MAX_RADICAND
+        and all(int(number) % n**degree for n in range(2, isqrt(int(magnitude(number))) + 1))
+        for number in _numbers(root.args[0])
+    )
+
+
+MAX_RADICAND = 10**6
 
 
 def _settled(part: Node) -> bool:
@@ -96,8 +100,7 @@ def _settled(part: Node) -> bool:
     if _root(part):
         base = part.args[0]
         powers = [part for part in _parts(base) if part.op == "pow" and part.args[0].op == "num"]
-        whole = all(number.denominator == 1 and _drawn(number, part) for number in _numbers(base))
-        return whole and all(map(_root, powers))
+        return _drawn(part) and all(map(_root, powers))
     return True
 
 
