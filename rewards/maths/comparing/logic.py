@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+from ..extracting.surface import in_signs
 from ..reading.nodes import Node, Unreadable
 from ..reading.reader import clean, read_cleaned
 
@@ -14,22 +15,7 @@ _ASKED = re.compile(
     r"(?i)\bboole?|\blogi[ckq]|логическ|булев|布[尔爾]|逻辑|邏輯|ブール|論理|불 ?대수|논리"
 )
 _SIGNED = re.compile(r"\\(?:lor|land|lnot|neg|vee|wedge|oplus)(?![a-z])|[∨∧¬⊕]")
-_SIGNS = {
-    sign: rf" \{name} "
-    for name, words in (
-        ("lor", "or oder ou или 或 または"),
-        ("land", "and und et и 且 与 かつ"),
-        ("lnot", "not nicht non не 非"),
-        ("oplus", "xor"),
-        ("implies", "implies"),
-    )
-    for sign in words.split()
-}
-_WORD = re.compile(
-    r"(?:\\(?:text|math)[a-z]*\s*\{\s*)?"
-    rf"(?<![^\W\d_])(?P<word>{'|'.join(sorted(_SIGNS, key=len, reverse=True))})(?![^\W\d_])\s*\}}?",
-    re.IGNORECASE,
-)
+_PLAIN = re.compile(r"\\(?:text|math)[a-z]*\s*\{([^{}]*)\}|\\[ ,;]")
 _BAR = re.compile(r"\\(?:overline|bar)\s*(?:\{([^{}]*)\}|([A-Za-z]))|(?<![A-Za-z\\])([A-Za-z])['′]")
 _ALGEBRA = {"add": "lor", "mul": "land"}
 _ORDERED = frozenset({"neg", "Rightarrow"})
@@ -48,7 +34,7 @@ def _built(text: str) -> tuple[object, ...] | None:
     None.
     """
     said = re.split(r"=|≡|\\equiv(?![a-z])", text)[-1]
-    said = _WORD.sub(lambda word: _SIGNS[word["word"].lower()], said)
+    said = in_signs(" ".join(_PLAIN.sub(r" \1 ", said).split()))
     while _BAR.search(said):
         said = _BAR.sub(lambda bar: rf"(\lnot ({bar[1] or bar[2] or bar[3]}))", said)
     with suppress(Unreadable, RecursionError):

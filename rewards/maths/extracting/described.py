@@ -109,7 +109,7 @@ def _everywhere(_: str, body: str, start: int, end: int) -> Described | None:
 
 
 _ROMAN = re.compile(
-    r"(?:(?P<number>\d+)[\s$*]*(?:=|→|\bis(?: written(?: as)?)?)[\s$*]*)?"
+    r"(?:(?<!\d)(?P<number>\d{1,7})[\s$*]*(?:=|→|\bis(?: written(?: as)?)?)[\s$*]*)?"
     rf"(?:\\(?:text|mathrm)\s*\{{)?(?<![^\W_])(?P<numeral>{ROMAN})[\s}}$.*!]*$"
 )
 

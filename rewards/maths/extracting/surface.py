@@ -73,8 +73,7 @@ def surface(body: str) -> str:
         body = _STRUCK.sub(_blank, body)
     if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
         body = _PUNCTURED.sub(_punctured, body)
-    if _GATED.search(body):
-        body = _GATED.sub(_in_signs, body)
+    body = in_signs(body)
     if "[[" in body:
         body = _PRINTED.sub(_in_line, body)
     if "</" in body:
@@ -107,9 +106,11 @@ _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND
 """A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
 
 
-def _in_signs(match: re.Match[str]) -> str:
-    """Return a formula of logic with its signs, at the same length."""
-    return _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), match[0])
+def in_signs(text: str) -> str:
+    """Return a text with formulas of logic in signs, at the same length."""
+    return _GATED.sub(
+        lambda said: _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), said[0]), text
+    )
 
 
 _EXCEPT = (
