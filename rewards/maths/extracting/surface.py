@@ -101,7 +101,7 @@ _GATES = {
     "XOR": "⊕",
 }
 _GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
-_OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) )*[A-Za-z]['′]?(?!\w)\)*"
+_OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) ){0,5}+[A-Za-z]['′]?(?!\w)\){0,5}"
 _GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")
 """A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
 
