@@ -60,13 +60,14 @@ def whole(body: str) -> Candidate | None:
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    arrow = _TO_SET.fullmatch(stripped) or _ARROW.match(stripped)
-    words_before = arrow and _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"]))
-    if arrow and (arrow.re is _TO_SET or not words_before):
-        stripped = arrow["value"].replace("∅", "\\emptyset")
+    arrow = _ARROW.match(stripped)
+    if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
+        stripped = arrow["value"]
     if last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
     stripped = table_row(stripped) or _chained(_one_value(stripped))
+    if to_values := _TO_VALUES.fullmatch(stripped):
+        stripped = to_values["value"].replace("∅", "\\emptyset")
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
         return None
     if (
@@ -145,11 +146,11 @@ _ARROW = re.compile(
     r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
-_TO_SET = re.compile(
-    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}"
-    r"|\\emptyset)[.\s]*"
+_TO_VALUES = re.compile(
+    r"[^=\n$\\]*(?:[^\W\d_]{2}|[一-鿿가-힣])[^=\n$\\]*(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}|\\emptyset"
+    r"|[-−]?\d[\d./]*(?:[,;] [-−]?\d[\d./]*)+)[.\s]*"
 )
-"""Words and a set behind an arrow: `no common elements → ∅`."""
+"""Words and a set or a list behind an arrow: `no common elements → ∅`."""
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
@@ -158,7 +159,7 @@ _LABELLED = re.compile(
 """A heading in the line of its value: `Our final count: 441`."""
 _TITLED = re.compile(
     r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
-    r"(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+    r"(?=[-−\d][-−\d.,;/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
 )
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
@@ -169,7 +170,8 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
-_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
+_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|^[^$]*\$\$)\Z|^\\[\[\]]\Z")
+_DISPLAY = re.compile(r"(?s)\$\$(?:(?!\$\$).)+\$\$|\\\[(?:(?!\\\]).)+\\\]")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
@@ -177,7 +179,8 @@ def _one_value(text: str) -> str:
     """Return the line of a short response that is its value: the last, or the one before an
     explanation. Lines that belong together stay one text.
     """
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    joined = _DISPLAY.sub(lambda formula: " ".join(formula[0].split()), text)
+    lines = [line.strip() for line in joined.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
     explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
@@ -656,7 +659,7 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
-    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_]+\s)++\d[\d.,]*+\s[^\W\d_]++"
     r"(?: [^\W\d_]++)*+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""
