@@ -216,13 +216,6 @@ def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     """
     if count in {2, 3} and (point := coordinates(body, count)):
         return point
-    rows = _named_rows(body.strip())
-    if len(rows) == count:
-        start, end = body.rfind(rows[0]), len(body.rstrip())
-        if _DISOWNS.search(body[:start].rstrip()[-120:]) or _DISOWNS.search(body[start:end]):
-            return None
-        text = cleaned(", ".join(row.strip("-*• ") for row in rows))
-        return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
     if (listed := rows_of(body, count)) and not _STEPS.search(body, listed.start):
         around = body[: listed.start].rstrip()[-120:], body[listed.start :]
         if not any(map(_DISOWNS.search, around)):
@@ -245,28 +238,6 @@ _DISOWNS = re.compile(
     r"|contradict\w*|either|or|claims?|instance|example|tr(?:y|ies|ied)|suppose|assume|if|unless)\b"
 )
 """Words beside values that the writer does not claim."""
-_NAMED_ROW = re.compile(
-    r"[-*• ]{0,3}[*_]{0,2}[A-Z][a-z]{2,}(?: [a-z]+){0,2}[*_]{0,2}:[*_]{0,2}\s*"
-    r"(?=[^=]*[\d$])[^=\n]{1,60}"
-)
-
-
-_BULLET = re.compile(r"\s*[-*•]\s+(?=\D{0,12}\d)(?!.*\d.*=)[^\n]{1,40}")
-
-
-def _named_rows(text: str) -> list[str]:
-    """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
-    `Remainder: 1`), or each is a value behind a bullet, else [].
-    """
-    rows = text.rpartition("\n\n")[2].split("\n")
-    rows = rows[rows[0].rstrip("*_ ").endswith(":") :]  # without the heading
-    if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
-        return rows
-    names = {row.partition(":")[0] for row in rows}
-    is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
-    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
-
-
 _STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
 
 
