@@ -145,6 +145,22 @@ def foreign_chances(rng: random.Random, count: int) -> Iterator[Row]:
         yield Row("chances, other", problem, str(whole), response, False)
 
 
+_OF_OTHERS = ("The odds against are {} out of {}.", "The probability of a sum of 8 is {} in {}.",
+              "It is not a {} in {} chance.", "He throws {} out of {}.")  # fmt: skip
+
+
+def chances_of_others(rng: random.Random, count: int) -> Iterator[Row]:
+    """Yield so many out of so many that are no chance of what is asked, and one that is."""
+    problem = _CHANCES["English"][0]
+    for _ in range(count):
+        part, whole = sorted(rng.sample(range(3, 60), 2))
+        gold = f"\\frac{{{part}}}{{{whole}}}"
+        other = f"We count.\n\n{rng.choice(_OF_OTHERS).format(part, whole)}"
+        yield Row("chances of others", problem, gold, other, False)
+        said = f"We count.\n\nThe probability is {part} in {whole}."
+        yield Row("chances of others, not", problem, gold, said, True)
+
+
 def named_sums(rng: random.Random, count: int) -> Iterator[Row]:
     """Yield a displayed chain, and below it the sum of its parts that the question asks for."""
     problem = "The product equals $\\tfrac{m}{n}$ in lowest terms. Find $m+n$."
@@ -402,7 +418,7 @@ def arrowed_lists(rng: random.Random, count: int) -> Iterator[Row]:
 
 
 DRAWS = (
-    infinite, lettered_pairs, stressed_names, foreign_chances, named_sums, statements,
+    infinite, lettered_pairs, stressed_names, foreign_chances, chances_of_others, named_sums, statements,
     parts_in_lists, dollars_behind, stressed_measures, counted_ratios, listed_names,
     listed_sequences, further_numbers, arrowed_lists,
 )  # fmt: skip

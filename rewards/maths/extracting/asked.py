@@ -471,11 +471,13 @@ _CHANCE = re.compile(
     r"(?P<whole>\d+)[*]*(?:[ -](?:chances?|times|cases|Fällen|cas|casos|casi|случаев))?[\s.!*]*"
 )
 _LEAD_WORDS = words(
-    "so thus hence therefore then the this that it is s there a an happens in of est c ce donc il "
-    "y de d des das ist also damit somit es decir por tanto lo hay una un são é portanto há ou "
-    "seja quindi è di значит это итак"
+    "so thus hence therefore then the this that it is s there a an happens in of equal to "
+    "probability chance likelihood die der das ist also damit somit wahrscheinlichkeit beträgt "
+    "est c ce donc il y la de d des probabilité es decir por tanto lo hay una un probabilidad "
+    "probabilidade a são é portanto há ou seja quindi è di probabilità значит это итак вероятность "
+    "равна"
 )
-"""Words that may stand before a chance, beside its name."""
+"""Words that may stand before a chance, with its name."""
 _RATIO_ASKED = re.compile(
     r"(?i)\b(?:ratio|odds|verhältnis|rapport|razón|razão|proporção|rapporto)\b|отношени"
 )
@@ -523,8 +525,7 @@ def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     chance = _CHANCE.fullmatch(sentence)
     lead = chance["lead"] if chance else ""
     said = {word.lower() for word in re.findall(r"[^\W\d_]+", lead)}
-    named = _CHANCE_ASKED.search(lead) or said <= _LEAD_WORDS
-    if chance is None or not named or DENIAL.search(lead) or _DOUBTED.search(lead):
+    if chance is None or not said <= _LEAD_WORDS:  # `the chance of blue is` says it of another
         return None
     part, whole = (int(n) if n.isdigit() else 1 for n in chance.group("part", "whole"))
     return Named("", f"{part}/{whole}", start, end) if part <= whole else None
