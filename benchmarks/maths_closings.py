@@ -418,7 +418,8 @@ def arrowed_lists(rng: random.Random, count: int) -> Iterator[Row]:
 
 
 DRAWS = (
-    infinite, lettered_pairs, stressed_names, foreign_chances, chances_of_others, named_sums, statements,
+    infinite, lettered_pairs, stressed_names, foreign_chances, chances_of_others, named_sums,
+    statements,
     parts_in_lists, dollars_behind, stressed_measures, counted_ratios, listed_names,
     listed_sequences, further_numbers, arrowed_lists,
 )  # fmt: skip
