@@ -543,19 +543,32 @@ def put(place: Place, other: Any, at: Place, value: Any) -> Any:
     return other if at == place else value
 
 
-def usual_shapes(place: Place, lesson: Lesson) -> list[list[str]]:
-    """Return the kinds of the replies to the expert's deeds of a name."""
-    told = zip(lesson.actions, lesson.replies, strict=False)
-    return [shape(lesson, reply) for action, reply in told if verb(action) == place[0]]
+def answered(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> Way:
+    """Return the deeds of a name that were answered as the expert's are: in words of the same kind
+    and, where each of the expert's changed what was said before it, not in the very words that the
+    deed before was answered in, since those only say that nothing has happened.
+    """
+
+    def told(way: Way, replies: Sequence[str]) -> list[tuple[Action, str, str]]:
+        rows = zip(way, ["", *replies], replies, strict=False)
+        return [row for row in rows if verb(row[0]) == place[0]]
+
+    known = told(lesson.actions, lesson.replies)
+    usual = [shape(lesson, reply) for _, _, reply in known]
+    is_news = all(old != new for _, old, new in known)
+    return [
+        action
+        for action, old, new in told(way, replies)
+        if shape(lesson, new) in usual and (old != new or not is_news)
+    ]
 
 
 def took(place: Place, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-    """Whether most deeds of a name beyond the expert's were answered in the way that its are."""
-    usual = usual_shapes(place, lesson)
+    """Whether most deeds of a name beyond the expert's were answered as its deeds are."""
     own = {*map(deed, lesson.actions)}
-    pairs = [pair for pair in zip(way, replies, strict=False) if deed(pair[0]) not in own]
-    more = [shape(lesson, reply) for action, reply in pairs if verb(action) == place[0]]
-    return 2 * sum(each in usual for each in more) > len(more)
+    more = [a for a in way[: len(replies)] if verb(a) == place[0] and deed(a) not in own]
+    done = [a for a in answered(place, lesson, way, replies) if deed(a) not in own]
+    return 2 * len(done) > len(more)
 
 
 def others_of(values: Sequence[Any], lesson: Lesson) -> list[Any]:

@@ -293,13 +293,8 @@ class Limit:
         return [*lesson.actions[: nths[0]], *more, *rest]
 
     def is_exceeded(self, lesson: Lesson, way: Way, replies: Sequence[str]) -> bool:
-        """Whether what was answered as the expert's deeds are, and not as the deed before it was,
-        costs more than the limit.
-        """
-        usual = deeds.usual_shapes(self.place, lesson)
-        rows = zip(way, ["", *replies], replies, strict=False)
-        done = [a for a, old, new in rows if deeds.shape(lesson, new) in usual and new != old]
-        return self.share(lesson, done) > 1
+        """Whether what was answered as the expert's deeds are costs more than the limit."""
+        return self.share(lesson, deeds.answered(self.place, lesson, way, replies)) > 1
 
 
 def limits_of(lessons: Sequence[Lesson], told: str) -> Iterator[Limit]:

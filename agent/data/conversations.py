@@ -285,11 +285,21 @@ def _question_and_answer(row: Mapping[str, Any]) -> list[Message]:
 
 
 def asked_in(row: Mapping[str, Any]) -> str:
-    """Return the question that a row has in columns of text, with its further input."""
+    """Return the question that a row has in columns of text, with its further input.
+
+    Raises:
+        UnusableRow: the further input is no text.
+    """
     asked = next((key for key in _QUESTIONS if isinstance(row.get(key), str) and row[key]), "")
     further = ("input", "context") if asked in ("instruction", "question") else ()
-    more = [row[key] for key in further if not _is_gap(row.get(key)) and row[key]]
-    return "\n\n".join(map(str, [row[asked], *more])) if asked else ""
+    more = {key: row[key] for key in further if not _is_gap(row.get(key)) and row[key]}
+    for key, value in more.items():
+        if not isinstance(value, str | int | float):
+            raise UnusableRow(
+                f"with further input that is no text: {key} is a {type(value).__name__}; write the "
+                "text that the model is to read into it"
+            )
+    return "\n\n".join(map(str, [row[asked], *more.values()])) if asked else ""
 
 
 def with_system(messages: Sequence[Message], row: Mapping[str, Any]) -> list[Message]:

@@ -52,8 +52,14 @@ def place_of(environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     Raises:
         ConfigError: the variables of torchrun are incomplete, or are no numbers.
     """
-    if "WORLD_SIZE" not in environment or "RANK" not in environment:
+    given = [name for name in ("RANK", "WORLD_SIZE") if name in environment]
+    if not given:
         return None
+    if len(given) == 1:  # alone, each process would train a run of its own
+        raise ConfigError(
+            f"{given[0]} is set, and of RANK and WORLD_SIZE the other is not; start the ranks by "
+            "torchrun, or take it out of the environment"
+        )
     place = RankPlace(
         _number("RANK", environment),
         _number("WORLD_SIZE", environment),

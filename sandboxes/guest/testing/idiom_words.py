@@ -56,7 +56,15 @@ REFUSED = {
 import, or `base.name` for a name of a module.
 """
 
-JUDGES = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
+JUDGES = {
+    "isclose": "math", "deepcopy": "copy", "cmp_to_key": "functools",
+    **dict.fromkeys(("approx", "raises"), "pytest"),
+    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), "numpy"),
+    **dict.fromkeys(
+        map("assert_{}".format, ("allclose", "array_equal", "almost_equal", "array_almost_equal")),
+        "numpy.testing",
+    ),
+}  # fmt: skip
 """Functions by which tests judge -> the module to import from, whatever the solution offers.
 
 They are the solution's where they are the entry point, or where the tests use nothing else of it.

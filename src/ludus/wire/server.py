@@ -351,6 +351,8 @@ class HttpServer:
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.close)
         if failures:
+            for later in failures[1:]:
+                failures[0].add_note(f"another service could not stop either: {later!r}")
             raise failures[0]
 
     def reload(self) -> None:

@@ -73,6 +73,10 @@ def test_conversations(row: dict[str, Any], expected: list[tuple[str, str]]) -> 
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
+        (
+            {"question": "hi", "context": {"title": ["t"]}, "answer": "yo"},
+            "with further input that is no text: context is a dict",
+        ),
         ({"text": "The sky is blue."}, "of plain text: a policy learns turns"),
         ({"segments": [{"label": True, "text": "a"}]}, "of plain text"),
         ({"prompt": [user("hi")]}, "without an answer to learn: its columns are prompt"),

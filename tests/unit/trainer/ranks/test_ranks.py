@@ -170,6 +170,8 @@ def test_experience_survives_the_way_to_another_rank() -> None:
             "LOCAL_WORLD_SIZE='two' must be a number",
         ),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT is not set"),
+        ({"RANK": "0"}, "RANK is set, and of RANK and WORLD_SIZE the other is not"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, and of RANK and WORLD_SIZE the other is not"),
         (
             {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
             "RANK=2 is not among WORLD_SIZE=2",
