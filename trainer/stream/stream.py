@@ -20,6 +20,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ludus.agent import Episode
+from ludus.background import failing_where_given_up
 from ludus.envs import Task
 from ludus.errors import RemoteError, TrainingFailed
 
@@ -255,7 +256,7 @@ class RolloutStream:
         outage = Outage(self.plan.outage_s)  # that of the groups lasts until a rollout has ended
         while True:
             try:
-                with self.stages.during("tasks from the environment"):
+                with self.stages.during("tasks from the environment"), failing_where_given_up():
                     return await self._tasks.take(count)
             except RemoteError as error:
                 await outage.wait(f"{type(error).__name__}: {error}")
@@ -314,9 +315,10 @@ class RolloutStream:
 
         try:
             while True:
-                group = await self._play(
-                    running.ticket, done=done, cut=running.cut, stages=self.stages
-                )
+                with failing_where_given_up():
+                    group = await self._play(
+                        running.ticket, done=done, cut=running.cut, stages=self.stages
+                    )
                 refuse_without_engine(group)
                 if not (reason := unreachable(group)):
                     break

@@ -27,7 +27,13 @@ from .fields import (
 
 HEADER = "x-anthropic-billing-header"
 """A system line that a harness changes with each request: every prefix would break at it."""
-TYPES = {401: "authentication_error", 404: "not_found_error", 503: "overloaded_error"}
+TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    500: "api_error",
+    503: "overloaded_error",
+}
 
 
 class AnthropicMessages:
@@ -128,7 +134,7 @@ def _read(row: Body) -> list[Message]:
             for block in blocks
             if block.get("type") == "tool_use"
         ]
-        thoughts = [str(block.get("thinking", "")) for block in blocks]
+        thoughts = [str(block.get("thinking") or "") for block in blocks]
         message = Message(role=Role.ASSISTANT, content=text, tool_calls=calls)
         return [msgspec.structs.replace(message, reasoning="".join(thoughts))]
     results = [

@@ -32,7 +32,9 @@ from ludus.agent.gateway import (
     run_agent,
     service,
 )
+from ludus.agent.gateway.dialects.messages import AnthropicMessages
 from ludus.agent.gateway.rollout import Rollout
+from ludus.agent.gateway.wire import GatewayRefusal
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -556,6 +558,13 @@ async def cancelling_itself(task: AgentTask) -> str:
 async def returning_a_number(task: AgentTask) -> Any:
     await saying(task)
     return 17
+
+
+def test_anthropics_errors_have_a_type_for_each_status() -> None:
+    kinds = {400: "invalid_request_error", 413: "request_too_large", 500: "api_error"}
+    for status, kind in (kinds | {401: "authentication_error", 503: "overloaded_error"}).items():
+        told = AnthropicMessages().error(GatewayRefusal("why", status=status))
+        assert told == {"type": "error", "error": {"type": kind, "message": "why"}}
 
 
 def running_dry(task: AgentTask) -> str:

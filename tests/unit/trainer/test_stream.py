@@ -625,6 +625,23 @@ def test_servers_that_come_back_cost_time_and_no_rollout(tmp_path: Path) -> None
     assert count_rollouts(tmp_path).trained == 10
 
 
+def test_rollouts_and_tasks_that_are_given_up_end_the_run_and_are_no_silent_hang() -> None:
+    async def given_up(*_: Any, **__: Any) -> Any:
+        raise asyncio.CancelledError  # of a task that was waited for
+
+    class NoTasks(Numbers):
+        take = given_up
+
+    async def main() -> None:
+        for stream in (stream_of(given_up), stream_of(Script(lambda n: 1.0), tasks=NoTasks())):
+            async with asyncio.timeout(60):
+                with pytest.raises(RuntimeError, match="waited for was cancelled"):
+                    await stream.batch()
+            await stream.close()
+
+    virtually(main())
+
+
 def test_when_all_servers_stay_away_the_run_ends_and_says_what_is_missing() -> None:
     async def main() -> float:
         stream = stream_of(Down((0.0, 1e9)), outage_s=60.0, groups=3)
