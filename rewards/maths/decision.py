@@ -31,7 +31,7 @@ from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
-from .extracting.golds import unboxed
+from .extracting.golds import unboxed, unmarked
 from .extracting.remarks import answer_alone, stated
 from .extracting.verdicts import agrees, verdict
 from .proving.judge import Deep, Judge, NeedsPool
@@ -75,7 +75,6 @@ _CHANGED = re.compile(
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
 """
-_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
 _BEHIND = re.compile(r"(?<=\d) +([^\W\d_]+)")
 _CHANGES = DENIALS - {"is", "are", "was"}
 _IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
@@ -518,7 +517,7 @@ def _equal(
         cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
-        _unmarked(cleaned_gold) == _unmarked(cleaned_answer)
+        unmarked(cleaned_gold) == unmarked(cleaned_answer)
         or (
             not (cleaned_gold + cleaned_answer).isalnum()
             and squeeze(cleaned_gold) == squeeze(cleaned_answer)
@@ -551,11 +550,6 @@ def _equal(
     if "(" in cleaned_answer + cleaned_gold and not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
-
-
-def _unmarked(text: str) -> str:
-    """Return words without the command that sets them upright."""
-    return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
 
 
 def _without_parts(text: str) -> str:
