@@ -162,7 +162,7 @@ class _Run:
                 with watch("generate"):
                     groups = await self.stream.batch()
                 await shielded(self.learn(groups, watch))
-                await self.keep(groups)
+                await self.look()
             await self.evaluations.finish(self.step)
         except asyncio.CancelledError:
             interrupted = True
@@ -222,8 +222,8 @@ class _Run:
         settled: Mapping[str, float],
         watch: Stopwatch,
     ) -> None:
-        """Write the line of a step: also of one that was learned and whose weights the engine did
-        not take, since a checkpoint has it and the run continues behind it.
+        """Write the line and the episodes of a step: also of one that was learned and whose weights
+        the engine did not take, since a checkpoint has it and the run continues behind it.
         """
         wire, passing = self.parts.source.counters(), self.config.eval.passing
         numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
@@ -232,6 +232,7 @@ class _Run:
             played = [episode for group in groups for episode in group.episodes]
             numbers |= audit_episodes(played, seed=self.config.seed)
         self.journal.record(self.step, groups, numbers)
+        self.keep(groups)
         self.tokens += tokens_of(numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
@@ -303,8 +304,8 @@ class _Run:
                 "(overlap.publish_timeout_s)"
             ) from error
 
-    async def keep(self, groups: list[Group]) -> None:
-        """Keep episodes, evaluate and save where the settings ask for this step."""
+    def keep(self, groups: list[Group]) -> None:
+        """Keep the episodes of a step that the settings ask for, and what updates found out."""
         run, folder = self.config.run, self.parts.folder
         is_last = self.step == self.config.steps  # a run shorter than that has one whole step too
         if run.episodes_every and (is_last or self.step % run.episodes_every == 0):
@@ -315,6 +316,10 @@ class _Run:
             folder.keep_episodes(f"kept-{self.step:06d}", self.step, episodes, reasons)
         for learned in (episode for each in self.updaters for episode in each.learned):
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
+
+    async def look(self) -> None:
+        """Evaluate and save where the settings ask for this step."""
+        run = self.config.run
         await self.evaluations.at(self.step)
         if self.best is not None:
             await self.best.at(self.step, self.journal.diagnosis.history.rows[-1])

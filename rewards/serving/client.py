@@ -95,7 +95,7 @@ class RemoteVerifier:
         only = replicas.only
         self._carrier = only.carrier(SCORES) if only is not None else None
         """To the server, where there is but one and there will be no other."""
-        self._card: asyncio.Task[bool] | None = None
+        self._card: asyncio.Task[bool | None] | None = None
         """Asks whether a second call is harmless; needed only where there are several servers."""
 
     async def score(self, sample: Sample, /) -> Verdict:
@@ -116,15 +116,17 @@ class RemoteVerifier:
     def _is_hedged(self) -> bool:
         if self._replicas.sole:
             return False
-        if self._card is None:
-            self._card = asyncio.create_task(self._is_cheap_to_repeat())
-        return self._card.done() and not self._card.cancelled() and self._card.result()
+        card = self._card
+        if card is None or card.cancelled() or (card.done() and card.result() is None):
+            card = self._card = asyncio.create_task(self._is_cheap_to_repeat())
+        return card.done() and bool(card.result())
 
-    async def _is_cheap_to_repeat(self) -> bool:
+    async def _is_cheap_to_repeat(self) -> bool | None:
+        """Ask the servers; None where none has answered, so that they are asked again."""
         try:
             verifiers = await self._replicas.call("GET", "/v1/verifiers", None, VerifierList)
         except RemoteError:
-            return False
+            return None
         return any(one.name == self.name and one.cheap_to_repeat for one in verifiers.verifiers)
 
 

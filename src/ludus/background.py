@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -81,3 +82,17 @@ async def end_task(task: asyncio.Task[None] | None) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
+
+
+@contextmanager
+def failing_where_given_up() -> Generator[None]:
+    """Raise RuntimeError where what the block awaits was cancelled, and the task that runs the
+    block was not: to that task this is a failure, and a CancelledError would end the task unheard.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled") from error

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..reading.counting import spelled_numbers
 from ..reading.dates import DATE, DAY, date
 from ..reading.labels import place_of
 from ..reading.sides import sides
-from ..reading.vocabulary import UNITS_OF_NUMBER, words
+from ..reading.vocabulary import words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
@@ -364,9 +365,9 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     led = _CLAUSES.match(body, start, end - 1)
     begin = led.end() if led else start
     clause = body[begin:end]
-    if DENIAL.search(clause) or _HEDGED.search(clause) or _ASKED_BACK.match(clause):
+    if any(pattern.search(clause) for pattern in (DENIAL, _HEDGED, _LIMITED)):
         return None
-    if _of_another(prompt, clause):
+    if _ASKED_BACK.match(clause) or _of_another(prompt, clause):
         return None
     said = [
         (match, word)
@@ -461,33 +462,52 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 
 _CHANCE_ASKED = re.compile(
-    r"(?i)\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
-    r"|probabilità)\b"
+    r"(?i)\b(?:probability|chances?|likelihood|odds|wahrscheinlichkeit|chance|probabilité|probabilidad\w*"
+    r"|probabilità)\b|вероятност|шанс"
 )
 _CHANCE = re.compile(
-    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:(?:the|this|that)\s+(?:chance"
-    r"|probability)\s+is|(?:it|that|this|there)(?:['’]s| is| happens(?: in)?))\s+)?(?:an?\s+)?[*]*"
-    r"(?P<part>\d+|[a-z]+(?:-[a-z]+(?=[\s-]))?)[\s-]+(?:in|out of)[\s-]+"
-    r"(?P<whole>\d+|[a-z]+(?:-[a-z]+)?)[*]*(?:\s+(?:chance|times|cases))?[\s.!*]*$"
+    r"(?i)(?P<lead>[^\d;:=]*?)(?<![\w-])(?P<part>\d+|one|eine?|une?|una|uno|uma?|один|одна)"
+    r"(?: [^\W\d_]+)?[ -]+(?:in|out of|von|sur|de cada|de|en|entre|em(?: cada)?|su|из)[ -]+"
+    r"(?P<whole>\d+)[*]*(?:[ -](?:chances?|times|cases|Fällen|cas|casos|casi|случаев))?[\s.!*]*"
 )
-
-
+_LEAD_WORDS = words(
+    "so thus hence therefore then the this that it is s there a an happens in of equal to "
+    "probability chance likelihood die der das ist also damit somit wahrscheinlichkeit beträgt "
+    "est c ce donc il y la de d des probabilité es decir por tanto lo hay una un probabilidad "
+    "probabilidade a são é portanto há ou seja quindi è di probabilità значит это итак вероятность "
+    "равна"
+)
+"""Words that may stand before a chance, with its name."""
+_RATIO_ASKED = re.compile(
+    r"(?i)\b(?:ratio|odds|verhältnis|rapport|razón|razão|proporção|rapporto)\b|отношени"
+)
 _RATIO = re.compile(
-    r"(?:\b(?:is|are|equals|be|becomes|(?:simplifies|reduces) to)|=|:)\s*[*]*"
-    r"(?P<first>\d+) to (?P<second>\d+)[*]*(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
+    r"(?:\b(?:is|are|of|equals|be|have|becomes|(?:simplifies|reduces) to|ist|beträgt|est(?: de)?"
+    r"|es(?: de)?|é(?: de)?|è(?: di)?|равно|как)|=|:)\s*[*]*(?P<first>\d+)"
+    r"(?P<one>(?: [^\W\d_]+){0,2}?) (?:(?:for|to) every|to|zu|à|a|para|к) (?P<second>\d+)"
+    r"(?P<other>(?: (?!in\b)[^\W\d_]+){0,2}?)[*]*"
+    r"(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
 )
-_PAIR = re.compile(r"\b([^\W\d_]{3,})\s?(?:to|:)\s(?:the )?([^\W\d_]{3,})")
+_PAIR = re.compile(
+    r"\b((?:[^\W\d_]{3,} )??[^\W\d_]{3,})\s?(?:to|:|zu|à|a|para|к)\s(?:the |den |les |las |as )?"
+    r"([^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
+)
 
 
 def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return `3:2` of a closing sentence that ends in `3 to 2` where a ratio is asked, of the same
-    things in the same order; else None.
+    """Return `3:2` of a closing sentence that ends in `3 to 2`, or in `3 boys to 2 girls`, where a
+    ratio is asked, of the same things in the same order; else None.
     """
-    ratio = _RATIO.search(body, start, end) if re.search(r"\b(?:ratio|odds)\b", prompt) else None
+    ratio = _RATIO.search(body, start, end) if _RATIO_ASKED.search(prompt) else None
     before = body[start : ratio.start()] if ratio else ""
     if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
         return None
-    turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
+    question = asking(prompt).lower()
+    named = [ratio[name].strip().lower() for name in ("one", "other")]
+    places = [question.find(name) for name in named]
+    if any(named) and not -1 < places[0] < places[1]:
+        return None
+    turned = {(second, first) for first, second in _PAIR.findall(question)}
     if turned.intersection(_PAIR.findall(before.lower())):
         return None
     value = f"{ratio['first']}:{ratio['second']}"
@@ -496,19 +516,19 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
-    chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
-    counts = [_count_of(word) for word in chance.group("part", "whole")] if chance else []
-    if chance is None or None in counts or not 0 <= int(counts[0] or 0) <= int(counts[1] or 0):
+    if not _CHANCE_ASKED.search(prompt):
         return None
-    return Named("", f"{counts[0]}/{counts[1]}", chance.start("part"), chance.end("whole"))
-
-
-def _count_of(word: str) -> int | None:
-    """Return a number below a hundred in digits or in English words, or None."""
-    if word.isdigit():
-        return int(word)
-    parts = [UNITS_OF_NUMBER.get(part) for part in word.lower().split("-")]
-    return None if None in parts else sum(part or 0 for part in parts)
+    sentence = body[start:end]
+    for number in [*spelled_numbers(body, start, end, alone=True)][::-1]:
+        before, behind = body[start : number.start], sentence[number.end - start :]
+        sentence = f"{before}{number.digits}{behind}"
+    chance = _CHANCE.fullmatch(sentence)
+    lead = chance["lead"] if chance else ""
+    said = {word.lower() for word in re.findall(r"[^\W\d_]+", lead)}
+    if chance is None or not said <= _LEAD_WORDS:  # `the chance of blue is` says it of another
+        return None
+    part, whole = (int(n) if n.isdigit() else 1 for n in chance.group("part", "whole"))
+    return Named("", f"{part}/{whole}", start, end) if part <= whole else None
 
 
 _VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"
@@ -619,9 +639,17 @@ def in_words(prompt: str, body: str) -> Named | None:
     led = _CLAUSES.match(body, start, said.start("words"))
     before = body[led.end() if led else start : said.start("words")]
     behind = body[said.end("words") : end]
-    doubtful = _DOUBTED.search(before) or _DOUBTED.search(behind) or UNASSERTED.search(before)
+    doubtful = any(
+        pattern.search(text) for pattern in (_DOUBTED, _LIMITED) for text in (before, behind)
+    )
     place = said.span("words")
-    if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
+    if (
+        doubtful
+        or UNASSERTED.search(before)
+        or denied(body, start, end, *place)
+        or framed(body, *place)
+        or "?" in behind
+    ):
         return None
     led_to = clause is not None and clause.re is _LED_TO
     if not led_to and _of_another(prompt, body[place[0] - len(before) : end]):
@@ -638,6 +666,24 @@ def in_words(prompt: str, body: str) -> Named | None:
     return Named("", said["words"], *said.span("words"))
 
 
+def statements(body: str) -> Named | None:
+    """Return what a closing sentence says of several, one by one (`A is a knave; B is a knight`),
+    if it says nothing else; else None.
+    """
+    start, end = closing_sentence(body)
+    said = STATEMENTS.fullmatch(body, start, end)
+    return said and Named("", said["said"], *said.span("said"))
+
+
+_STATEMENT = (
+    rf"{_CAPITAL}[^\W\d_]*(?: is| ist| est| es| é| è| =|:) "
+    r"(?:(?:an?|the|eine?|une?|uno?|una|uma?) )?(?!no|nicht|pas|não)[^\W\d_]{3,}(?: [^\W\d_]{3,})?"
+)
+STATEMENTS = re.compile(
+    rf"(?i:{_LEADS.pattern.removeprefix('(?i)')})(?P<said>{_STATEMENT}"
+    rf"(?:(?:[;,]? (?:and|und|et|y|e|и)|[;,]) {_STATEMENT})+)[\s.!*]*"
+)
+"""What each of several is, in one sentence."""
 _ANSWERING = re.compile(
     r"(?:(?:So|Thus|Hence|Therefore|Then),?\s+)?(?P<name>(?!(?i:so|thus|then|it|this|that|there)\b)"
     r"[^\W\d_]{2,}(?: [^\W\d_]+){0,2}?)\s+(?:is|are|was|were|has|have|be)\b[^.]*$"
@@ -674,6 +720,6 @@ _LED_TO = re.compile(
 """A word or two that a sentence ends in behind an arrow or a word of consequence."""
 _DOUBTED = re.compile(
     r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
-    r"|formerly|if|unless|whether|either|or|looks?(?! to)"
+    r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
     r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b"
 )

@@ -10,7 +10,7 @@ from ..reading.locales import MEASURE
 from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import Plain, bound_in_words, closing_formula, states
+from .running import Plain, bound_in_words, closing_formula, in_turn, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -39,7 +39,9 @@ _EXACT = re.compile(
     r"(?:(?<=[=:] )|(?<=\bis )|(?<=\bare ))(?=[^ ]*[π√])[-−\dπ√][^\s=≈,;A-Za-z]*"
     r"(?: [-+−·×/] [^\s=≈,;A-Za-z]+)* ?≈ ?$"
 )
-_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
+_OR = re.compile(
+    r"\s*(?:[,、;]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*"
+)
 
 
 def last_expression(
@@ -59,6 +61,9 @@ def last_expression(
         found = last_expression(before, joins=joins, comments=comments - 1)
         if found is not None and not found.void:
             return found
+    if turns := in_turn(body, start, end):
+        span = turns.start, turns.end
+        return Candidate(CandidateKind.FORMULA, turns.text, *span, *span)
     base = max(0, len(body) - TAIL)
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])

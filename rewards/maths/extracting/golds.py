@@ -109,7 +109,7 @@ def values_of(gold: str) -> int:
     >>> values_of("(5, 2)"), values_of("17, -15"), values_of("f(1, 2)"), values_of("x=1 and y=2")
     (2, 2, 1, 2)
     """
-    bare = unboxed(gold).replace("$", "").strip()
+    bare = unmarked(unboxed(gold).replace("$", "").strip())
     if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"} and _ENCLOSED.fullmatch(bare):
         bare = bare[1:-1]
     depth, count = 0, 1

@@ -199,11 +199,13 @@ MAX_WARNING = 400
 def with_dollars(text: str) -> str:
     r"""Return a text with dollar signs for `\(` and `\)`, so that one notation of formulas in a
     sentence is read, in its place; as it was where a dollar sign may be money, or a bracket is not
-    printed.
+    printed. Where each dollar sign is money behind its amount, it becomes another sign.
 
     >>> with_dollars(r"so \(x = 3\).")
     'so  $x = 3$ .'
     """
+    if "$" in text and len(_AMOUNT.findall(text)) == text.count("$"):
+        return text.replace("$", "＄")
     if "\\(" not in text or text.count("\\(") != text.count("\\)") or _ESCAPED.search(text):
         return text
     if "$" in text and not _IN_PAIRS.match(text):  # an amount of money
@@ -211,6 +213,8 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
+_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$")
+"""The sign of dollars behind an amount, as no formula ends where none has begun."""
 _IN_PAIRS = re.compile(
     r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"
 )

@@ -60,6 +60,8 @@ class HandleState:
         self.shown: dict[object, Any] = {}
         """What the object has answered where it stands in the place of a value, by position and by
         operation."""
+        self.ways = set[str]()
+        """The attributes, methods and operators (`__add__`) that gave it."""
         self.since = 0
         """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False
@@ -484,9 +486,15 @@ def _pair(name: str, left: object, right: object) -> object:
     """
     handles = [side for side in (left, right) if isinstance(side, Handle)]
     known, first = all(state_of(handle).known for handle in handles), state_of(handles[0])
-    if known and (len(handles) == 2 or first.meant or name in first.line.interface.scaling):
+    if known and (len(handles) == 2 or first.meant or scales(first, name)):
         return forward(name, left, right)
     return operate_on_plain(name, handles[0], (left, right))
+
+
+def scales(state: HandleState, name: str) -> bool:
+    """Return whether the tests show that an operator makes objects of what comes in this way."""
+    shown = state.line.interface.scaling
+    return bool(state.ways) and all((name, way) in shown for way in state.ways)
 
 
 _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
@@ -549,7 +557,10 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         # A comparison that is written down would be decided by the solution. `sorted` and `max`
         # only put its objects in order.
         written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
-        if written or not isinstance(operand, Handle):
+        interface = state_of(self).line.interface
+        written |= name in {"le", "ge"} | interface.said | interface.bound  # `operator.le`
+        is_shown = state_of(self).known or interface.shows_objects
+        if written or not is_shown or not isinstance(operand, Handle):
             return operate_on_plain(name, self, (self, operand))
         return _decided(self, name, operand)
 

@@ -21,7 +21,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 
 from ludus.agent import Sampling
-from ludus.errors import ConfigError
+from ludus.errors import BrokenGeneration, ConfigError
 from ludus.trainer.config import ModelConfig, TrainerConfig
 from ludus.trainer.engines.local import EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner, Predicted
@@ -537,7 +537,11 @@ async def test_a_stop_of_text_ends_an_answer_wherever_the_text_begins(
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 0, got -1"),
+        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 1, got -1"),
+        ({"prompt_logprobs_last_n": 0}, "prompt_logprobs_last_n must be at least 1, got 0"),
+        ({"prompt_logprobs": None, "prompt_logprobs_last_n": 1}, "ask for these too"),
+        ({"sampling_params": {"top_k": 1 << 63}}, "top_k must be -1, for all tokens, or a count"),
+        ({"sampling_params": {"top_k": -2}}, "top_k must be -1, for all tokens, or a count"),
         ({"sampling_params": {"max_tokens": 10_000, "stop": "END"}}, "exceed the engine's"),
     ],
 )
@@ -555,6 +559,20 @@ async def test_a_request_for_samples_that_cannot_be_served_is_refused_at_once(
 
     with pytest.raises(ConfigError, match=told):
         await ask()
+    await engine.close()
+
+
+@pytest.mark.parametrize("texts", [[], ["never"]], ids=["whole", "in pieces"])
+async def test_an_answer_that_the_engine_dropped_is_no_answer(
+    base: BaseModel, texts: list[str]
+) -> None:
+    engine = LocalEngine(base.model, EngineLimits())
+    drawn = draw(engine, base, [5, 6, 7], Sampling(max_tokens=100, seed=4), texts)
+    drawing = asyncio.ensure_future(drawn)
+    await asyncio.sleep(0)
+    await engine.abort()
+    with pytest.raises(BrokenGeneration):
+        await drawing
     await engine.close()
 
 

@@ -21,6 +21,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, SessionGone
 from ludus.rewards import Sample
+from ludus.rewards.serving.client import RemoteVerifier
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire import roster
 from ludus.wire.fleet import Fleet, FleetMember, HealthRules
@@ -460,6 +461,18 @@ async def test_at_most_a_twentieth_of_the_calls_is_asked_a_second_time() -> None
         verdicts = await scoring
         assert all(verdict.ok for verdict in verdicts)
         assert 0 < client.traffic.hedges - before <= MAX_HEDGES + HEDGED_SHARE * calls
+
+
+async def test_whether_a_second_call_is_harmless_is_asked_again_where_the_answer_was_lost() -> None:
+    async with fleet(2) as (client, _):
+        verifier = client.verifier("exact")
+        assert isinstance(verifier, RemoteVerifier)
+        assert not verifier._is_hedged()
+        assert verifier._card is not None
+        verifier._card.cancel()  # as the end of an event loop does
+        async with asyncio.timeout(10):
+            while not verifier._is_hedged():
+                await asyncio.sleep(0.01)
 
 
 class Late:
