@@ -20,14 +20,14 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.beside import misnamed, other_base, part_asked, turned_round
+from .comparing.beside import misnamed, other_base, other_event, part_asked, turned_round
 from .comparing.choices import listed
 from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
-from .extracting.asked import STATEMENTS, Named, asked_value, in_words, other_event, statements
+from .extracting.asked import STATEMENTS, Named, asked_value, in_words, statements
 from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain

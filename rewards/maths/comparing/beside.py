@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from ..reading.dates import date
 from ..reading.notation import as_words
 from ..reading.vocabulary import UNITS_OF_NUMBER
 
@@ -209,3 +210,22 @@ def other_base(prompt: str, before: str, behind: str) -> str:
     named = _BASE_BEHIND.match(behind) or _BASE_BEFORE.search(before) if asked else None
     said = _base(named) if named else ""
     return f"the question asks for base {asked}, not {said}" if said and said != asked else ""
+
+
+def other_event(prompt: str, before: str, answer: str) -> str:
+    """Return why the words before a date make it that of another event than the question's, or ""
+    (`It was borrowed on 8 April`, where the question is when it is due).
+    """
+    happens = _HAPPENS.search(before)
+    if happens is None or not date(answer) or _STEM.sub("", happens[1].lower()) in prompt.lower():
+        return ""
+    return f"the date is that of another event: {happens[1]!r}"
+
+
+# What happens on a date, other than that it is or falls on it.
+_HAPPENS = re.compile(
+    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus"
+    r"|hence)\b)([a-z]{2,})"
+    r"\s+on (?:the )?$"
+)
+_STEM = re.compile(r"(?<=\w{4})(?:ing|ent|iert|es|e|s)$")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..reading.counting import spelled_numbers
-from ..reading.dates import DATE, DAY, date
+from ..reading.dates import DATE, DAY
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
@@ -410,24 +410,6 @@ _DATE_ASKED = re.compile(
     r"(?i)\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
     r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
     r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠"
-)
-
-
-def other_event(prompt: str, before: str, answer: str) -> str:
-    """Return why the words before a date make it that of another event than the question's, or ""
-    (`It was borrowed on 8 April`, where the question is when it is due).
-    """
-    happens = _HAPPENS.search(before)
-    if happens is None or not date(answer) or _stem(happens[1].lower()) in prompt.lower():
-        return ""
-    return f"the date is that of another event: {happens[1]!r}"
-
-
-# What happens on a date, other than that it is or falls on it.
-_HAPPENS = re.compile(
-    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus"
-    r"|hence)\b)([a-z]{2,})"
-    r"\s+on (?:the )?$"
 )
 _BASE_ASKED = re.compile(
     r"(?i)\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
