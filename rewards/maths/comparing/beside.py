@@ -182,7 +182,9 @@ _BASE_ASKED = re.compile(
     r"(?i)\b(?:in|to|into|as an?|the(?= [a-z]+ (?:representation|expansion|form|notation)\b))"
     rf"(?: the)? {_BASE}"
 )
-_BASE_BEFORE = re.compile(rf"(?i)\b{_BASE}[^\d.;]*$")
+_BASE_BEFORE = re.compile(
+    rf"(?i)\b(?:in (?:the )?|(?=\S+[ -](?:form|representation|expansion|notation))){_BASE}[^\d.;]*$"
+)
 _BASE_BEHIND = re.compile(rf"(?i)[\s$*}})_]*(?:\(|in |\(in ){_BASE}")
 _BASES = {"binary": 2, "octal": 8, "decimal": 10, "hex": 16, "hexadecimal": 16, **UNITS_OF_NUMBER}
 
