@@ -72,8 +72,7 @@ class AnthropicMessages:
         choice = answer.choices[0]
         return _head(answer) | {
             "content": _blocks(choice.message, answer.id),
-            "stop_reason": _reason(answer),
-            "stop_sequence": None,
+            **_end(answer),
             "usage": _usage(answer),
         }
 
@@ -92,8 +91,7 @@ class AnthropicMessages:
             for delta in deltas:
                 yield named("content_block_delta", index=index, delta=delta)
             yield named("content_block_stop", index=index)
-        end = {"stop_reason": _reason(answer), "stop_sequence": None}
-        yield named("message_delta", delta=end, usage={"output_tokens": answer.sampled})
+        yield named("message_delta", delta=_end(answer), usage={"output_tokens": answer.sampled})
         yield named("message_stop")
 
     def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
@@ -178,11 +176,15 @@ def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": written}]
 
 
-def _reason(answer: AgentAnswer) -> str:
+def _end(answer: AgentAnswer) -> dict[str, str | None]:
     choice = answer.choices[0]
     if choice.message.tool_calls:
-        return "tool_use"
-    return "max_tokens" if choice.finish is Finish.LENGTH else "end_turn"
+        reason = "tool_use"
+    elif choice.stop:
+        reason = "stop_sequence"
+    else:
+        reason = "max_tokens" if choice.finish is Finish.LENGTH else "end_turn"
+    return {"stop_reason": reason, "stop_sequence": choice.stop or None}
 
 
 def _head(answer: AgentAnswer) -> dict[str, Any]:

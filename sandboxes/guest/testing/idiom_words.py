@@ -56,20 +56,26 @@ REFUSED = {
 import, or `base.name` for a name of a module.
 """
 
-JUDGES = {
-    "isclose": "math", "deepcopy": "copy", "cmp_to_key": "functools",
-    **dict.fromkeys(("approx", "raises"), "pytest"),
-    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), "numpy"),
-    **dict.fromkeys(
-        map("assert_{}".format, ("allclose", "array_equal", "almost_equal", "array_almost_equal")),
-        "numpy.testing",
-    ),
-}  # fmt: skip
+
+def _by_name(table: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in table.items() for name in names.split()}
+
+
+JUDGES = _by_name({
+    "math": "isclose",
+    "copy": "deepcopy",
+    "functools": "cmp_to_key",
+    "pytest": "approx raises",
+    "numpy": "allclose array_equal array_equiv",
+    "numpy.testing": """
+        assert_allclose assert_array_equal assert_almost_equal assert_array_almost_equal
+    """,
+})  # fmt: skip
 """Functions by which tests judge -> the module to import from, whatever the solution offers.
 
 They are the solution's where they are the entry point, or where the tests use nothing else of it.
 """
-_HELPERS = {
+HELPERS = JUDGES | _by_name({
     "math": """
         pi tau inf nan sqrt exp sin cos tan radians degrees fabs isnan isinf floor ceil factorial
         gcd hypot log2 log10
@@ -80,8 +86,7 @@ _HELPERS = {
     "functools": "reduce",
     "itertools": "permutations combinations",
     "operator": "itemgetter attrgetter",
-}
-HELPERS = JUDGES | {name: module for module, names in _HELPERS.items() for name in names.split()}
+})  # fmt: skip
 """Likewise what tests calculate with, where the task names another entry point or has a reference
 that does not define it.
 """

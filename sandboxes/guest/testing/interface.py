@@ -94,9 +94,15 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
-_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv"}
+_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv", "usub": "neg", "uadd": "pos"}
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
+
+
+def _operator(node: ast.operator | ast.unaryop) -> str:
+    """Return the name of an operator in the module `operator`."""
+    name = type(node).__name__.lower()
+    return _OPERATORS.get(name, name.removeprefix("bit"))
 
 
 def _has(module: str, *path: str) -> bool:
@@ -642,26 +648,29 @@ class Interface:
         parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
         made = [n for n in parts if isinstance(n, ast.BinOp)]
         mixed = [n for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
-        names = [
-            (type(n.op).__name__.lower(), self._ways(n.left) | self._ways(n.right)) for n in mixed
-        ]
-        return {
-            (_OPERATORS.get(name, name.removeprefix("bit")), way)
-            for name, ways in names
-            for way in ways
-        }
+        ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
+        return {(_operator(n.op), way) for n, way in ways}
 
     def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
-        """Return by which attributes or methods a value comes, and "" where it is calculated."""
+        """Return by which attributes, methods or operators (`__add__`) a value comes."""
         match node:
-            case ast.BinOp() | ast.UnaryOp():
-                return {""}
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+                return {f"__{_operator(op)}__"}
             case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
                 return {name}
+            case ast.Call(func=ast.Name(id="sum")):
+                return {"__add__", "__radd__"}
             case ast.Subscript(value=value):
-                return self._ways(value, depth)
+                return {"__getitem__", *self._ways(value, depth)}
             case ast.Name(id=name) if depth:
-                return set[str]().union(*(self._ways(n, depth - 1) for n in self.given(name)))
+                ways = {way for n in self.given(name) for way in self._ways(n, depth - 1)}
+                changes = [n for n in self.nodes if isinstance(n, ast.AugAssign)]
+                return ways.union(
+                    f"__{form}{_operator(n.op)}__"
+                    for n in changes
+                    if variable_of(n.target) == name
+                    for form in ("", "i")
+                )
         return set()
 
     @cached_property

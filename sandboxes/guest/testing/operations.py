@@ -93,9 +93,6 @@ AWAITED: dict[str, Callable[[Any], Any]] = {
 }
 """Likewise those whose result is awaited in the solution's process."""
 
-CALCULATIONS = {*BINARY, *map("i{}".format, BINARY), "radd", "divmod", *UNARY} - {"next", "getitem"}
-"""The operations that make objects of objects."""
-
 ABILITIES = tuple(
     f"__{name}__"
     for name in (

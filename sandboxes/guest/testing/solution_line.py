@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import derived, failures, peer, proxies, remote_iterators, value_wire, values
-from .operations import CALCULATIONS, LOOKS
+from .operations import LOOKS
 from .proxies import Handle, state_of
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class TestsLine:
             self._ways = state_of(asked).ways if isinstance(asked, Handle) else set()
             self._ways = {str(arguments[1])} if verb == "attribute" else self._ways
         else:
-            self._ways = {""} if verb in CALCULATIONS else set()
+            self._ways = {f"__{verb}__"}
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
