@@ -16,6 +16,7 @@ import torch
 from ludus.agent import Episode
 from ludus.agent.audit import audit_episodes
 from ludus.agent.episodes import chosen
+from ludus.background import failing_where_given_up
 from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
@@ -154,16 +155,8 @@ class _Run:
         for number, note in enumerate(self.parts.notes):
             self.journal.tell(self.step, f"setup {number}", note)
         try:
-            await self.evaluations.at(self.step)
-            if not self.step:
-                await self.survey()
-            while self.step < self.config.steps and not self.stopped:
-                watch = Stopwatch()
-                with watch("generate"):
-                    groups = await self.stream.batch()
-                await shielded(self.learn(groups, watch))
-                await self.look()
-            await self.evaluations.finish(self.step)
+            with failing_where_given_up():
+                await self.steps()
         except asyncio.CancelledError:
             interrupted = True
         except Exception as error:
@@ -185,6 +178,19 @@ class _Run:
         summary = tuple(summary_of(self.journal.diagnosis))
         folder = self.parts.folder.path
         return TrainResult(folder, checkpoint, self.step, interrupted, stopped, summary)
+
+    async def steps(self) -> None:
+        """Make the steps that are left, with the evaluations that are due."""
+        await self.evaluations.at(self.step)
+        if not self.step:
+            await self.survey()
+        while self.step < self.config.steps and not self.stopped:
+            watch = Stopwatch()
+            with watch("generate"):
+                groups = await self.stream.batch()
+            await shielded(self.learn(groups, watch))
+            await self.look()
+        await self.evaluations.finish(self.step)
 
     @property
     def stopped(self) -> str:

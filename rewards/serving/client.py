@@ -68,9 +68,13 @@ def answers_of(reply: ScoreBatchReply, scores: Sequence[Score]) -> list[Verdict 
     Raises:
         ServerFault: there are fewer answers, or more.
     """
-    if len(reply.items) != len(scores):
-        raise protocol_error(f"a server answered {len(reply.items)} of {len(scores)} samples")
+    _require_all(reply.items, scores)
     return [_answer(item) for item in reply.items]
+
+
+def _require_all(answers: Sequence[object], asked: Sequence[object]) -> None:
+    if len(answers) != len(asked):
+        raise protocol_error(f"a server answered {len(answers)} of {len(asked)} samples")
 
 
 SCORES: OperationKind[Score, Verdict] = OperationKind(Verdict, send_scores, send_one)
@@ -140,6 +144,7 @@ class RemoteGroupVerifier(RemoteVerifier):
         body = ScoreGroupBody(verifier=self.name, samples=list(samples))
         try:
             reply = await self._replicas.call("POST", "/v1/score_group", body, ScoreGroupReply)
+            _require_all(reply.verdicts, samples)
         except RemoteError as error:
             return [verdict_of(error)] * len(samples)
         return reply.verdicts

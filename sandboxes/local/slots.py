@@ -256,15 +256,14 @@ class Slot:
             self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
     async def close(self) -> None:
-        """End the slot with every process inside, and remove the control group. A second call does
-        nothing.
+        """End the slot with every process inside, and remove the control group; a run that goes on
+        fails with `SlotLost`. A second call does nothing.
         """
         if self._started:
-            self._started = self.alive = False
-            self._loop.remove_reader(self._control)
+            self._started = False
+            self._lose()
             self._control.close()
             self._requests.close()
-            self._supervisor.end()
             await _until(lambda: self._supervisor.poll() is not None)
         if self.group:
             group = self.group

@@ -210,6 +210,21 @@ async def test_the_episodes_of_a_step_that_is_stopped_behind_its_update_are_kept
     assert (result.folder / "episodes" / "step-000001.jsonl").exists()
 
 
+async def test_what_a_run_waited_for_and_was_given_up_is_no_interruption(
+    model: Path, tmp_path: Path
+) -> None:
+    class GivesUp:
+        def on_episode(self, episode: Any) -> None: ...
+
+        def on_evaluation(self, step: int, evaluation: Any) -> None: ...
+
+        def on_step(self, step: int, metrics: Any) -> None:
+            raise asyncio.CancelledError  # of a task that was waited for
+
+    with pytest.raises(RuntimeError, match="waited for was cancelled"):
+        await run_training(config(model, tmp_path), watcher=GivesUp())
+
+
 async def test_a_run_whose_disk_is_full_at_a_checkpoint_goes_on_and_is_told(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

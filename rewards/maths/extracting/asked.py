@@ -365,9 +365,9 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     led = _CLAUSES.match(body, start, end - 1)
     begin = led.end() if led else start
     clause = body[begin:end]
-    if any(pattern.search(clause) for pattern in (DENIAL, _HEDGED, _LIMITED)):
+    if DENIAL.search(clause) or _HEDGED.search(clause) or _ASKED_BACK.match(clause):
         return None
-    if _ASKED_BACK.match(clause) or _of_another(prompt, clause):
+    if _of_another(prompt, clause):
         return None
     said = [
         (match, word)
@@ -380,12 +380,16 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     return Named("", word, begin + match.start(), begin + match.end())
 
 
-_HEDGED = re.compile(
-    r"(?i)\b(?:might|may|can|could|would|should|seem\w*|appear\w*|fail\w*|hardly|nothing|nobody"
-    r"|none|only"
-    r"|if|unless|whether|either|or|of|look\w*|könnte|würde|scheint|semble|parece|sembra)\b"
+_DOUBTED = re.compile(
+    r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
+    r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
+    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably"
+    r"|in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
+    r"|at the (?:start|beginning)|but only)\b"
 )
-"""Words that leave a clause open, or make it a clause about another thing (`the series of ...`)."""
+"""Words of doubt, and those with which a sentence says so of another time, or not quite."""
+_HEDGED = re.compile(rf"{_DOUBTED.pattern}|\b(?:can|fail\w*|nothing|nobody|none|only|of|looks?)\b")
+"""Words that also leave a clause open, or make it one about another thing (`the series of ...`)."""
 _SUBJECT = re.compile(
     r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^\d]\S*)(?: in [\w ]{3,20})?"
     r" (?:is|are|equals|=|ist|est|es)(?=\s)"
@@ -546,13 +550,6 @@ _CONJUNCTS = re.compile(rf",? (?:and|while|whereas|but) (?={_CAPITAL})|[,;]\s")
 _CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
 
 
-_LIMITED = re.compile(
-    r"(?i)\b(?:in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
-    r"|at the (?:start|beginning)|but only)\b"
-)
-"""Words with which a sentence says so of another time, or not quite."""
-
-
 def subject_asked(prompt: str, sentence: str) -> str:
     """Return the name of which a sentence says just what the question asks, where it says so of no
     other, or "".
@@ -566,7 +563,7 @@ def subject_asked(prompt: str, sentence: str) -> str:
     if len(asked) != 1 or _NOT.search(asked[0]["clause"]):
         return ""
     sentence = _LEADS.sub("", _CONTRASTED.sub("", sentence.rstrip(" .!*\n")), count=1)
-    if DENIAL.search(sentence) or _DOUBTED.search(sentence) or _LIMITED.search(sentence):
+    if DENIAL.search(sentence) or _DOUBTED.search(sentence):
         return ""
     clause = _predicate(asked[0]["clause"])
     skipped = range(1) if asked[0]["who"] else range(1, min(MAX_NOUN, len(clause) - 1) + 1)
@@ -621,17 +618,9 @@ def in_words(prompt: str, body: str) -> Named | None:
     led = _CLAUSES.match(body, start, said.start("words"))
     before = body[led.end() if led else start : said.start("words")]
     behind = body[said.end("words") : end]
-    doubtful = any(
-        pattern.search(text) for pattern in (_DOUBTED, _LIMITED) for text in (before, behind)
-    )
+    doubtful = _DOUBTED.search(before) or _DOUBTED.search(behind) or UNASSERTED.search(before)
     place = said.span("words")
-    if (
-        doubtful
-        or UNASSERTED.search(before)
-        or denied(body, start, end, *place)
-        or framed(body, *place)
-        or "?" in behind
-    ):
+    if doubtful or denied(body, start, end, *place) or framed(body, *place) or "?" in behind:
         return None
     led_to = clause is not None and clause.re is _LED_TO
     if not led_to and _of_another(prompt, body[place[0] - len(before) : end]):
@@ -700,8 +689,3 @@ _LED_TO = re.compile(
     r"\**[.!]*\s*$"
 )
 """A word or two that a sentence ends in behind an arrow or a word of consequence."""
-_DOUBTED = re.compile(
-    r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
-    r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
-    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b"
-)

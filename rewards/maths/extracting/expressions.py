@@ -195,7 +195,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     if first is not last:
         return first.start(), last.end()
     search_start = max(base, last.start() - 80)
-    for pattern in (_ASSIGNED, _RELATION, _EXACT):
+    for pattern in (_RELATION, _EXACT):
         if label := pattern.search(body, search_start, last.start()):
             return label.start(), last.end()
     return _expression(body, *last.span())
@@ -203,9 +203,6 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
 
 _CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
-_ASSIGNED = re.compile(
-    r"(?:(?<![A-Za-z\d])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
-)
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(
     r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)|(?<=\)),?\s+(?:and|und|et|y|e|и)\s+(?=\()"

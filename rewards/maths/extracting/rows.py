@@ -22,7 +22,7 @@ _PART = r"\(?(?:[a-h]|[1-9]|i{1,3}|iv|v)\)"
 _ROW = re.compile(
     rf"(?P<mark>[-*•+]\s+|\d{{1,2}}[.)]\s+)?[*_$`]*(?i:the )?"
     rf"(?:(?P<part>{_PART})(?P<rest>[^:=→,]*?)|(?P<name>{_NAME})|(?P<key>\d{{1,2}}|[A-Za-z]))[*_$`]*\s*"
-    r"(?P<sign>[:=→]|->|\\to(?![a-z])|(?(mark)is\b|(?!)))[*_$`]*\s*(?P<value>\S.*)"
+    r"(?P<sign>[:=→]|->|\\to(?![a-z])|(?(mark)is\b|(?!)))[*_$`]*\s*(?P<value>(?![*_]+$)\S.*)"
 )
 _COUNTED = re.compile(
     r"(?:[-*•+]\s+)?[*_$`]*(?P<number>\d[\d.,]*)[*_$`]*\s+"

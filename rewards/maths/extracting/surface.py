@@ -213,7 +213,7 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
-_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$")
+_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$(?=[\s.,;:!?)*}]|\Z)")
 """The sign of dollars behind an amount, as no formula ends where none has begun."""
 _IN_PAIRS = re.compile(
     r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"

@@ -652,10 +652,12 @@ class Interface:
         return {(_operator(n.op), way) for n, way in ways}
 
     def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
-        """Return by which attributes, methods or operators (`__add__`) a value comes."""
+        """Return by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
         match node:
             case ast.BinOp(op=op) | ast.UnaryOp(op=op):
                 return {f"__{_operator(op)}__"}
+            case ast.Call(func=function) if name := self.free(function):
+                return {f"{name}()"}
             case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
                 return {name}
             case ast.Call(func=ast.Name(id="sum")):

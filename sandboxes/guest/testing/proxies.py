@@ -61,7 +61,7 @@ class HandleState:
         """What the object has answered where it stands in the place of a value, by position and by
         operation."""
         self.ways = set[str]()
-        """The attributes, methods and operators (`__add__`) that gave it."""
+        """The attributes, methods, operators (`__add__`) and names (`f()`) that gave it."""
         self.since = 0
         """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False

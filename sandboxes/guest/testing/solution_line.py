@@ -186,16 +186,17 @@ class TestsLine:
         outer = self._source, self._acts, self._giver, self._ways
         self._source, self._acts = source, verb not in _STILL
         self.acts += self._acts
+        target = arguments[0] if arguments else None
+        asked = self.handles.get(target) if isinstance(target, value_wire.Ready) else None
+        self._ways = {f"__{verb}__"}
+        if isinstance(asked, Handle):
+            self._giver, ways = state_of(asked).giver, state_of(asked).ways
+            self._ways = {str(arguments[1])} if verb == "attribute" else ways
+        if isinstance(source, str):
+            self._ways = {f"{source}()"}
         if verb == "call" and isinstance(source, str):
             self._calls[source] = self._calls.get(source, 0) + 1
             self._giver = source
-        elif isinstance(target := arguments and arguments[0], value_wire.Ready):
-            asked = self.handles.get(target)
-            self._giver = state_of(asked).giver if isinstance(asked, Handle) else self._giver
-            self._ways = state_of(asked).ways if isinstance(asked, Handle) else set()
-            self._ways = {str(arguments[1])} if verb == "attribute" else self._ways
-        else:
-            self._ways = {f"__{verb}__"}
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:

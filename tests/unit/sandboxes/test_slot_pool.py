@@ -171,6 +171,17 @@ async def test_a_run_that_cannot_begin_leaves_no_descriptor_and_costs_the_slot(
         assert (await sandbox.run(Program(code="print(1)"))).stdout == "1\n"
 
 
+async def test_a_run_whose_slot_is_closed_ends(sandbox: SlotSandbox) -> None:
+    async with sandbox.pool().take() as (slot,):
+        request = Request(mode="python", blobs=[b"import time\ntime.sleep(60)"])
+        run = asyncio.ensure_future(slot.run(request, Limits(timeout_s=60)))
+        await asyncio.sleep(0.1)
+        await slot.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(SlotLost, match="ended during the run"):
+                await run
+
+
 async def test_gradings_that_begin_at_once_replace_test_runners_that_have_ended(
     sandbox: SlotSandbox,
 ) -> None:
