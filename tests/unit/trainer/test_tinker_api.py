@@ -24,7 +24,7 @@ from hypothesis import given, settings, strategies as st
 from ludus.agent import Sampling
 from ludus.errors import BrokenGeneration, ConfigError
 from ludus.trainer.config import ModelConfig, TrainerConfig
-from ludus.trainer.engines.local import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
@@ -623,18 +623,22 @@ async def test_where_one_sample_fails_the_others_are_given_up(base: BaseModel) -
     await engine.close()
 
 
-async def test_engines_in_use_are_kept_while_others_make_room(base: BaseModel) -> None:
+async def test_an_engine_that_is_taken_while_others_make_room_is_kept(base: BaseModel) -> None:
     house = ModelHouse(base, ServedLimits(engines=1))
     learner = house.make(wire.LoraSpec(rank=1))
+    async with house.engine("", None, None) as oldest:
+        await house.snapshot(learner, "one")  # both are held now, one more than there should be
 
-    async def scored(key: str) -> list[float]:
-        await house.snapshot(learner, key)
-        async with house.engine("", None, None) as engine:
-            await asyncio.sleep(0.01)
+    async def taken() -> list[float]:
+        with suppress(EngineClosed):
+            while True:
+                await oldest.logprobs([5])
+        async with house.engine("one", None, None) as engine:
+            await asyncio.sleep(0.2)
             return await engine.logprobs([5, 6, 7])
 
-    first, *others = await asyncio.gather(*(scored(f"s{number}") for number in range(4)))
-    assert others == [first] * 3
+    scores, _ = await asyncio.gather(taken(), house.snapshot(learner, "two"))
+    assert len(scores) == 3
     await house.close()
 
 
