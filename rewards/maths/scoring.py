@@ -20,13 +20,14 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.beside import misnamed, part_asked, turned_round
+from .comparing.beside import misnamed, other_base, other_event, part_asked, turned_round
 from .comparing.choices import listed
+from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
-from .extracting.asked import STATEMENTS, Named, asked_value, in_words, other_event, statements
+from .extracting.asked import STATEMENTS, Named, asked_value, in_words, statements
 from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
@@ -41,6 +42,7 @@ from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
+from .reading.reader import clean
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
@@ -461,6 +463,7 @@ def _beside(
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
         or turned_round(prompt, before, answer, behind)
+        or ("_" not in answer and other_base(prompt, before, behind))
         or (
             _DENIED_EVENT.search(before)
             and not _ASKS_DENIED.search(prompt)
@@ -521,8 +524,11 @@ _NOTHING = Verdict.of(0.0, "no gold")
 
 
 def _are_words(gold: str) -> bool:
-    """Return whether a gold is words without a number or a formula, and no yes or no."""
-    return _WORDS_ALONE.fullmatch(unmarked(unboxed(gold).strip())) is not None
+    """Return whether a gold is words without a number, and no yes or no, or a chemical formula."""
+    said = unmarked(unboxed(gold).strip())
+    return _WORDS_ALONE.fullmatch(said) is not None or (
+        any(map(str.isupper, said)) and formula(clean(said)) is not None
+    )
 
 
 _WORDS_ALONE = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..proving.judge import Judge
-from ..reading.dates import date
+from ..reading.dates import date, same_name
 from ..reading.nodes import Node
 from ..reading.notation import as_words
 from ..reading.vocabulary import NO_SOLUTION
@@ -135,11 +135,14 @@ def folded(phrase: str) -> str:
 def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     """Return whether two phrases differ only by a noun behind one of them that the prompt has, or
     that names a kind of object: `Odd function` for `odd`, `rechtwinkliges Dreieck` for
-    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials of the other.
+    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials or the
+    short form (`Fri.`) of the other.
     """
     phrases = [_SYMBOL.sub("", folded(as_words(text))).split() for text in (gold, answer)]
     is_word = phrases[0] != [] and phrases[0][0].isalpha() and len(phrases[0][0]) > 1
     if phrases[0] == phrases[1] and is_word and phrases[0][0] not in _OPPOSITES:
+        return True
+    if len(phrases[0]) == len(phrases[1]) == 1 and same_name(*phrases[0], *phrases[1]):
         return True
     short, long = sorted(phrases, key=len)
     if len(short) == 1 and len(long) >= MIN_INITIALS:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..reading.counting import spelled_numbers
-from ..reading.dates import DATE, date
+from ..reading.dates import DATE, DAY
 from ..reading.labels import place_of
 from ..reading.sides import sides
 from ..reading.vocabulary import words
@@ -41,7 +41,7 @@ _BREAKS = (
     r"|und|et|y|e|и)\b"
 )
 _NOUN = rf"(?!{_BREAKS})[^\W\d_]+(?:[ -](?!{_BREAKS})[^\W\d_]+){{0,2}}"
-_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?P<name>{_NOUN})")
+_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?![ijk]\b)(?P<name>{_NOUN})")
 # What a name has of its own, such as its share; any other possession is another owner.
 _OWN = (
     r"(?:share|part|portion|total|amount|number|count|score|sum|age|height|weight|length|speed|time"
@@ -415,24 +415,6 @@ _DATE_ASKED = re.compile(
     r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
     r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠"
 )
-
-
-def other_event(prompt: str, before: str, answer: str) -> str:
-    """Return why the words before a date make it that of another event than the question's, or ""
-    (`It was borrowed on 8 April`, where the question is when it is due).
-    """
-    happens = _HAPPENS.search(before)
-    if happens is None or not date(answer) or _stem(happens[1].lower()) in prompt.lower():
-        return ""
-    return f"the date is that of another event: {happens[1]!r}"
-
-
-# What happens on a date, other than that it is or falls on it.
-_HAPPENS = re.compile(
-    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus"
-    r"|hence)\b)([a-z]{2,})"
-    r"\s+on (?:the )?$"
-)
 _BASE_ASKED = re.compile(
     r"(?i)\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
     r"|hexad[ée][cz]imal\w*|base[ -]?(?:1[1-9]|2\d|3[0-6]"
@@ -679,7 +661,9 @@ _ANSWERING = re.compile(
 )
 
 
-_WORDS = r"(?P<words>(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,6})"
+_COMPOUND = r"(?:[A-Z][a-z]?[\d₀-₉]*){2,}(?:\((?:[A-Z][a-z]?[\d₀-₉]*)+\)[\d₀-₉]*)?(?!\w)"
+"""A chemical formula, which is a word with digits."""
+_WORDS = rf"(?P<words>{_COMPOUND}|(?:[^\W\d_]{{2,}}|[一-鿿])(?:[ '’-][^\W\d_]+){{0,6}})"
 _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
@@ -687,19 +671,20 @@ _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
     r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
     r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
-    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
+    rf"(?P<words>{_COMPOUND}|[^\W\d_]{{2,}}(?:[ '’-][^\W\d_]+){{0,4}})"
+    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
     r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
     r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
-    r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
-    r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
-    r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
+    rf"(?P<words>{DAY}"
+    r"|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
 _LED_TO = re.compile(
-    r"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
-    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false"
+    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?|:(?=\s{_COMPOUND}))\s*\**"
+    rf"(?P<words>{_COMPOUND}|"
+    r"(?!(?:it|this|that|the|no|not|there|we|done|true|false"
     r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
     r"\**[.!]*\s*$"
 )

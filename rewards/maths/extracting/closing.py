@@ -44,7 +44,7 @@ _KNOWN = words(
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
     r"(?i)^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
-    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$"
+    r"|Rightarrow)(?![a-z])|所以|因此|故|よって|ゆえに|したがって|따라서)[,、]?\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$"
 )
 
 

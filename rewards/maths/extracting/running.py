@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
-    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾∧∨¬⊕]"
     r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
@@ -29,7 +29,9 @@ _JOINT = re.compile(
     r"|,?\s*(?P<or>or|oder|ou|o|lub|или|或者?|または|또는)(?!\w))\s*"
 )
 _JOINED = re.compile(r", | or ")
-_NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
+_NAMED = re.compile(
+    r"(?:[-−]?\d[\d./]*\s*[<≤>≥⩽⩾]\s*)?[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]"
+)
 _SUPPOSES = re.compile(
     r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting"
     r"|Substituting"
