@@ -93,6 +93,8 @@ class _Run:
         """Sampled in the steps so far; the lines behind a checkpoint are gone by now."""
         self.updaters = [parts.updater, *parts.roles.updaters.values()]
         """What learns: the run's own policy, and those of roles."""
+        self.made = self.count_updates()
+        """How many updates each had made at the last whole step."""
         self.journal = Journal(parts.folder, parts.config, self.updaters, watcher)
         self.kept: list[tuple[Episode, str]] = []
         """Episodes of the step that are worth keeping, with the reason of each."""
@@ -161,6 +163,9 @@ class _Run:
             interrupted = True
         except Exception as error:
             await self.stream.close()  # no rollout may become final behind the checkpoint
+            if self.made != self.count_updates():
+                error.add_note("some updates of a step were made: the newest checkpoint is older")
+                raise
             try:
                 await self.saver.save(self.step)  # the weights stand at the last whole step
             except (UpdateRefused, SaveFailed) as broken:
@@ -207,7 +212,7 @@ class _Run:
         )
         with watch("update"), self.stages.during("the update"):
             metrics, fate_of = await asyncio.to_thread(self.update, groups)
-        self.step += 1
+        self.step, self.made = self.step + 1, self.count_updates()
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
         if self.parts.sampling is not None:
@@ -220,6 +225,10 @@ class _Run:
         finally:
             self.record(groups, metrics, settled, watch)
         self.journal.refuse_more(self.step)
+
+    def count_updates(self) -> list[int]:
+        """Return how many updates each of what learns has made."""
+        return [updater.learner.updates for updater in self.updaters]
 
     def record(
         self,

@@ -11,6 +11,7 @@ import numbers
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -136,6 +137,9 @@ def options_of(target: Callable[..., Any]) -> dict[str, Any]:
         unpacked = get_args(hint) if get_origin(hint) is Unpack else ()
         options |= get_type_hints(unpacked[0]) if unpacked else {name: hint}
     options.pop("return", None)
+    given = len(target.args) if isinstance(target, partial) else 0
+    for name in [*inspect.signature(maker).parameters][:given]:  # given by place: no options
+        options.pop(name, None)
     return options
 
 

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,10 @@ from ..models.checkpoint_folders import checkpoints, step_of, tidy
 from ..settings.run import RunConfig
 
 FILE = ".lock"
+LOOK_S = 0.2
+"""How long a run that takes a folder waits for those who only look whether a run holds it: they
+share the lock for a moment.
+"""
 
 _held: set[tuple[int, int]] = set()
 """Device and inode of every folder that this process holds."""
@@ -64,7 +69,7 @@ class FolderLock:
                 raise ConfigError(_in_use(folder, "another run of this process"))
             self._file = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                _lock(self._file, folder)
+                _lock(self._file, folder, patience_s=LOOK_S)
                 os.ftruncate(self._file, 0)
                 holder = LockHolder(os.getpid(), platform.node())
                 os.write(self._file, msgspec.json.encode(holder) + b"\n")
@@ -90,9 +95,9 @@ def refuse_held(folder: Path) -> None:
         # the file, so that opening and closing it here would end this process's own lock.
         if _key(folder) in _held:
             raise ConfigError(_in_use(folder, "another run of this process"))
-        opened = os.open(folder / FILE, os.O_RDWR | os.O_CLOEXEC)
+        opened = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _lock(opened, folder)
+            _lock(opened, folder, fcntl.LOCK_SH)
         finally:
             os.close(opened)
 
@@ -102,12 +107,19 @@ def _key(folder: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def _lock(
+    descriptor: int, folder: Path, kind: int = fcntl.LOCK_EX, *, patience_s: float = 0.0
+) -> None:
     """Lock the file of a folder, of which this process has no other descriptor."""
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # by the system, EAGAIN or EACCES
-        raise ConfigError(_in_use(folder, _holder(folder))) from None
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
+            return
+        except (BlockingIOError, PermissionError):  # by the system, EAGAIN or EACCES
+            if time.monotonic() > deadline:
+                raise ConfigError(_in_use(folder, _holder(folder))) from None
+            time.sleep(LOOK_S / 20)
 
 
 def _in_use(folder: Path, holder: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import secrets
 from collections.abc import Sequence
 
@@ -88,14 +89,26 @@ async def answer(engine: Engine, base: BaseModel, request: AskSamples) -> bytes:
             temperature=settings.temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
-            seed=seed + number,
+            seed=seed_of(seed, number),
             stop_token_ids=stop_ids(settings, base),
         )
         for number in range(request.num_samples)
     ]
     texts = stop_texts(settings)
-    samples = await asyncio.gather(*(draw(engine, base, ids, each, texts) for each in draws))
+    drawing = [asyncio.ensure_future(draw(engine, base, ids, each, texts)) for each in draws]
+    try:
+        samples = await asyncio.gather(*drawing)
+    finally:  # where one fails, nobody waits for the others
+        for each in drawing:
+            each.cancel()
     return write_samples(samples, await prompt_logprobs(engine, ids, request))
+
+
+def seed_of(seed: int, number: int) -> int:
+    """Return the seed of a sample: the first has that of its request, and the others have seeds
+    that no request of a neighbouring seed has.
+    """
+    return random.Random(f"{seed}/{number}").getrandbits(63) if number else seed
 
 
 async def prompt_logprobs(

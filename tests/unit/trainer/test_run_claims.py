@@ -35,7 +35,7 @@ from ludus.trainer.config import (
 from ludus.trainer.models.checkpoint_folders import checkpoints, tidy
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.run.changes import keep_recipe, refuse_changes
-from ludus.trainer.run.claim import FolderLock, RunClaim
+from ludus.trainer.run.claim import FolderLock, RunClaim, refuse_held
 from ludus.trainer.run.folder import RunFolder, referring
 
 HOLDS = """
@@ -122,6 +122,28 @@ def test_of_threads_that_claim_a_folder_at_once_a_single_one_holds_it(tmp_path: 
                 held[0].release()
     finally:
         sys.setswitchinterval(interval)
+
+
+LOOKS = """
+import fcntl, sys, time
+with open(sys.argv[1]) as file:
+    fcntl.lockf(file, fcntl.LOCK_SH)
+    print("looks", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.05)
+"""
+
+
+def test_a_run_begins_while_another_looks_whether_one_holds_the_folder(tmp_path: Path) -> None:
+    FolderLock(tmp_path).release()
+    command = [sys.executable, "-c", LOOKS, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as looking:
+        assert looking.stdin is not None
+        assert looking.stdout is not None
+        assert looking.stdout.readline() == b"looks\n"
+        refuse_held(tmp_path)
+        looking.stdin.close()
+        FolderLock(tmp_path).release()
 
 
 def test_a_folder_whose_lock_could_not_be_written_is_not_held(tmp_path: Path) -> None:
