@@ -25,7 +25,13 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 
 from .idiom_words import HELPERS, JUDGES
-from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
+from .plain_attributes import (
+    ARRAY_ATTRIBUTES,
+    OF_VALUES,
+    PLAIN_ATTRIBUTES,
+    PLAIN_METHODS,
+    PREDICATES,
+)
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
 _LOOKING = ("hash", "index", "count", "remove", "add")
@@ -648,7 +654,7 @@ class Interface:
         used = [
             each
             for n in self.nodes
-            if isinstance(n, ast.Attribute) and n.attr in self.attributes
+            if isinstance(n, ast.Attribute) and n.attr in self.attributes - OF_VALUES
             for each in (n.value, *self.given(variable_of(n.value)))
         ]
         parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]

@@ -244,6 +244,7 @@ class TestsLine:
             self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
             state = state_of(self._meant[token])
             state.known = state.meant = True
+            state.ways = {f"{name}()"} if name else set(state_of(result).ways)
             state.of_class = name[:1].isupper() or name in self.interface.declared
         return self._meant[token]
 
