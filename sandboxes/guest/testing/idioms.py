@@ -190,6 +190,8 @@ def _own_kind(interface: Interface, node: ast.expr, own: Container[str], depth: 
             return name if name in own or name in OF_THE_TESTS else ""
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             nodes = parts
+        case ast.Name(id="ANY") | ast.Attribute(attr="ANY") if "ANY" not in interface.names:
+            return "ANY"
         case ast.Name(id=name) if depth:
             nodes = interface.given(name)
     return next(filter(None, (_own_kind(interface, part, own, depth - 1) for part in nodes)), "")

@@ -187,6 +187,8 @@ class Interface:
         self.standard = self._standard({entry_point, *defined}, imported)
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
+        self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
+        """The names that the option `interface` or the reference shows to make objects."""
         self.makers = set(self.classes)
         """Classes and makers whose results the tests use as objects, whatever the name's case; each
         is in `classes` too."""
@@ -321,7 +323,11 @@ class Interface:
     def _read_libraries(self) -> None:
         """Find the modules that the tests use without an import."""
         names = [node for node in self.nodes if isinstance(node, ast.Name)]
-        free = [node for node in names if node.id in _LIBRARIES and node.id not in self.bound]
+        free = [
+            node
+            for node in names
+            if node.id in _LIBRARIES and not (node.id in self._assigned or node in self._parameters)
+        ]
         uses = [(node.id, getattr(self._parents[node], "attr", "")) for node in free]
         self._objects = {
             name for name, attribute in uses if attribute and not _has(name, attribute)
@@ -713,8 +719,12 @@ class Interface:
         """The built-in exceptions that the tests themselves raise."""
         errors = [node.exc for node in self.nodes if isinstance(node, ast.Raise) and node.exc]
         names = {last_name(getattr(error, "func", error)) for error in errors}
+        # Also those from which the tests derive the errors that they raise.
+        own = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+        names |= {last_name(base) for kind in own for base in kind.bases}
         kinds = [getattr(builtins, name, None) for name in {*names, "AssertionError"}]
-        return [kind for kind in kinds if isinstance(kind, type)]
+        types = [kind for kind in kinds if isinstance(kind, type)]
+        return [kind for kind in types if issubclass(kind, BaseException)]
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""
