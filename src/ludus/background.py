@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -43,6 +43,16 @@ async def on_background(work: Coroutine[Any, Any, T]) -> T:
     if asyncio.get_running_loop() is loop:
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+async def all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results in order, or raise the first failure and cancel what is under way."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 _starting = threading.Lock()

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar, Unpack, get_args, get_origin, get_type
 
 from .contract import where
 from .errors import ConfigError, ConstructionFailed, LudusError, MissingExtra, UnknownName
+from .secret import shown
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
@@ -78,7 +79,7 @@ def make(
         called = error.__traceback__ is not None and error.__traceback__.tb_next is not None
         if isinstance(error, TypeError) and not called:
             raise ConfigError(f"{label} {_misfit(name, target, options, error)}") from error
-        given = f" with {dict(options)!r}" if options else ""
+        given = f" with {shown(options)!r}" if options else ""
         # A constructor raises ValueError about the value of an option, or OSError about a file that
         # it names; the type and the place of such an error say nothing more.
         if options and isinstance(error, (ValueError, OSError)):
@@ -111,7 +112,7 @@ def _misfit(
     hint = f"did you mean {near[0]!r}? " if near else ""
     fault = f"there is no {wrong!r}" if wrong else str(error)
     return (
-        f"does not take these arguments {dict(options)!r}: {fault}; {hint}it takes: "
+        f"does not take these arguments {shown(options)!r}: {fault}; {hint}it takes: "
         f"{', '.join(known) or 'none'}"
     )
 

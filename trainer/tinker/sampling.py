@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 import secrets
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 
 from ludus.agent import Engine, Finish, Sampling
 from ludus.agent.engine import Generation
+from ludus.background import all_or_none
 from ludus.errors import BrokenGeneration, ConfigError
 
 from .models import BaseModel
@@ -95,12 +95,7 @@ async def answer(engine: Engine, base: BaseModel, request: AskSamples) -> bytes:
         for number in range(request.num_samples)
     ]
     texts = stop_texts(settings)
-    drawing = [asyncio.ensure_future(draw(engine, base, ids, each, texts)) for each in draws]
-    try:
-        samples = await asyncio.gather(*drawing)
-    finally:  # where one fails, nobody waits for the others
-        for each in drawing:
-            each.cancel()
+    samples = await all_or_none(draw(engine, base, ids, each, texts) for each in draws)
     return write_samples(samples, await prompt_logprobs(engine, ids, request))
 
 

@@ -103,6 +103,12 @@ def test_what_an_id_says_itself_is_no_option(kind: str) -> None:
     assert "url" not in str(refused.value)
 
 
+def test_a_refusal_shows_no_key() -> None:
+    with pytest.raises(ConfigError, match="does not take these arguments") as refused:
+        build_env("ors/localhost:1", api_key="sk-123", colour="red")
+    assert "sk-123" not in str(refused.value)
+
+
 def test_a_type_error_inside_a_constructor_is_not_taken_for_wrong_arguments() -> None:
     class Buggy(Plain):
         def __init__(self) -> None:
