@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ludus.background import failing_where_given_up
 from ludus.envs import Briefing, Info
 from ludus.envs.gym import Playable
 from ludus.errors import ConfigError, LudusError, RemoteError, RewardUnavailable
@@ -120,7 +121,8 @@ async def attempt(
     clock = asyncio.timeout(timeout_s)
     try:
         async with clock:
-            return await work
+            with failing_where_given_up():
+                return await work
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():  # and not a timeout of the env's
             late = f"no end within {timeout_s:g} s"
@@ -185,7 +187,8 @@ class _PolicyFailed(Exception):
 def _failures_of_the_policy() -> Generator[None]:
     """Mark exceptions as the policy's, to be told from the environment's."""
     try:
-        yield
+        with failing_where_given_up():
+            yield
     except ImageRefused:  # shown by the environment, whose failure it is
         raise
     except Exception as error:

@@ -23,7 +23,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from maths_closings import DRAWS as CLOSINGS
 from maths_endings import DRAWS as ENDINGS
+from maths_forms import DRAWS as FORMS
 from maths_words import DRAWS as WORDS
 
 from ludus.rewards import Sample
@@ -606,7 +608,11 @@ def main() -> None:
             *restatements(part),
             *options(rng, 200),
             *worked(rng, 200),
-            *(Case(*row) for draw in (*WORDS, *ENDINGS) for row in draw(rng, 200)),
+            *(
+                Case(*row)
+                for draw in (*WORDS, *ENDINGS, *CLOSINGS, *FORMS)
+                for row in draw(rng, 200)
+            ),
         ]
         for case in drawn:
             good = judged(verifier, case)

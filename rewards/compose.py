@@ -35,6 +35,7 @@ from typing import Literal
 
 import msgspec
 
+from ludus.background import failing_where_given_up
 from ludus.errors import ConfigError
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
@@ -328,9 +329,10 @@ async def _score_sample(part: Part, verifier: Verifier, sample: Sample) -> objec
 async def _asked(part: Part, ask: Callable[[], object]) -> object:
     """Return what a verifier gave; an exception is the verdict of this answer, and no other's."""
     try:
-        given = ask()
-        while inspect.isawaitable(given):  # a thread may return what is to be awaited here
-            given = await given
+        with failing_where_given_up():
+            given = ask()
+            while inspect.isawaitable(given):  # a thread may return what is to be awaited here
+                given = await given
     except Exception as error:
         if is_bug(error):
             logger.exception("the part %s failed", part.label)

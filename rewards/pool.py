@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -37,6 +38,11 @@ from ludus.verdict import Status, Verdict
 logger = logging.getLogger(__name__)
 MAX_BODY = 64 << 20
 """The most bytes of a request or an answer."""
+CHUNK_BYTES = 64 << 10
+"""The most bytes of several requests sent at once: what a socket holds while the worker is busy
+with the first.
+"""
+CLOSED = "the pool is closed (or belongs to a parent process)"
 EXTRA_RECURSION = 3000
 SCORE = 1
 """The tag of a request and of its answer."""
@@ -228,11 +234,7 @@ class WorkerPool:
         future: Future[PoolOutcome] = Future()
         # After a fork the threads exist in the parent only: a child's request would wait forever.
         if self._closed or self._owner != os.getpid():
-            future.set_result(
-                PoolOutcome(
-                    Fate.REFUSED, reason="the pool is closed (or belongs to a parent process)"
-                )
-            )
+            future.set_result(PoolOutcome(Fate.REFUSED, reason=CLOSED))
             return future
         seconds = cpu_s or self.limits.cpu_s
         try:
@@ -243,22 +245,29 @@ class WorkerPool:
             )
             return future
         with self._changed:
-            if len(self._jobs) >= self.limits.queue:
-                future.set_result(
-                    PoolOutcome(
-                        Fate.REFUSED, reason=f"{len(self._jobs)} requests are waiting already"
-                    )
-                )
-                return future
-            self._jobs.append(_Job(packed, seconds, future, time.monotonic()))
-            if len(self._threads) < min(self.size, len(self._jobs)):
-                thread = threading.Thread(
-                    target=self._work, name=f"pool worker thread {len(self._threads)}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
-            self._changed.notify()
+            if not (reason := self._no_place()):
+                self._jobs.append(_Job(packed, seconds, future, time.monotonic()))
+                self._changed.notify()
+        if reason:
+            future.set_result(PoolOutcome(Fate.REFUSED, reason=reason))
         return future
+
+    def _no_place(self) -> str:
+        """Return why one more job is not taken, or "" with a thread to take it; hold `_changed`."""
+        if self._closed:  # since `submit` looked
+            return CLOSED
+        if len(self._jobs) >= self.limits.queue:
+            return f"{len(self._jobs)} requests are waiting already"
+        if len(self._threads) > min(self.size - 1, len(self._jobs)):
+            return ""
+        name = f"pool worker thread {len(self._threads)}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more; those there are do the work
+            return "" if self._threads else f"no thread could be started: {error}"
+        self._threads.append(thread)
+        return ""
 
     async def run(self, request: object, *, cpu_s: float | None = None) -> PoolOutcome:
         """Queue a request and wait for the outcome in a coroutine; see `submit`."""
@@ -269,7 +278,11 @@ class WorkerPool:
         self._add_spares()
 
     def close(self) -> None:
-        """Kill the workers; requests that still wait become `unavailable`."""
+        """Kill the workers; requests that still wait become `unavailable`. In a process that was
+        forked nothing is done: the workers are its parent's.
+        """
+        if self._owner != os.getpid():
+            return
         with self._changed:
             self._closed = True
             waiting, self._jobs = list(self._jobs), deque()
@@ -326,6 +339,7 @@ class WorkerPool:
 
     def _take(self, pending: deque[_Job]) -> None:
         """Wait for jobs, and move the next chunk to `pending` if that is empty."""
+        late: list[tuple[_Job, float]] = []
         with self._changed:
             while not self._jobs and not self._closed and not pending:
                 self._changed.wait(timeout=60)
@@ -334,26 +348,31 @@ class WorkerPool:
             while not pending or len(pending) < share:
                 if not self._jobs or (pending and pending[0].wall_limit):
                     break
-                job = self._jobs[0]
+                size = sum(len(job.request) for job in (*pending, self._jobs[0]))
+                if pending and size > CHUNK_BYTES:
+                    break
+                job = self._jobs.popleft()
                 waited = time.monotonic() - job.queued_at
                 if waited > self.limits.queue_s:
-                    reason = f"waited {waited:.0f} s for a worker"
-                    _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
+                    late.append((job, waited))
                 elif job.future.running() or job.future.set_running_or_notify_cancel():
                     pending.append(job)
-                self._jobs.popleft()
+        for job, waited in late:  # without the lock: a future's callback may close the pool
+            reason = f"waited {waited:.0f} s for a worker"
+            _settle(job, PoolOutcome(Fate.REFUSED, reason=reason))
 
     def _exchange(self, worker: _Worker, pending: deque[_Job]) -> bool:
         """Send a chunk and settle the replies on arrival; return whether `worker` can go on."""
         # A worker that stops reading must not block this thread in `send`.
-        worker.line.sock.settimeout(self.limits.wall_factor * self.limits.cpu_s)
+        worker.line.sock.settimeout(self.limits.wall_factor * pending[0].cpu_s)
         chunk = enumerate(pending, worker.served + 1)
         try:
             worker.line.sock.sendall(
                 b"".join(pack(number, SCORE, 0, job.request) for number, job in chunk)
             )
         except OSError as error:
-            self._handle_lost(worker, pending, LineClosed(str(error)))
+            late = isinstance(error, TimeoutError)
+            self._handle_lost(worker, pending, error if late else LineClosed(str(error)))
             return False
         while pending:
             job = pending[0]
@@ -442,7 +461,9 @@ class WorkerPool:
                 worker = self._forked()
         if not self._closed:
             # Replace the spare in the background, so that forking does not delay this item.
-            threading.Thread(target=self._add_spares, name="pool spare", daemon=True).start()
+            spare = threading.Thread(target=self._add_spares, name="pool spare", daemon=True)
+            with suppress(RuntimeError):  # no more threads: the next worker is forked when needed
+                spare.start()
         return worker
 
     def _add_spares(self) -> None:

@@ -14,7 +14,7 @@ A result that cannot be used becomes a verdict without a reward, and never a rew
 from __future__ import annotations
 
 import inspect
-import math
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -198,8 +198,10 @@ def as_verdict(scored: object, name: str = "a verifier") -> Verdict:
     if isinstance(scored, Verdict):
         return scored
     if isinstance(scored, (bool, int, float)):
-        if not math.isfinite(scored):
-            raise InvalidScore(f"{name} must return a finite number, got {scored!r}")
+        # An integer may be too large for a float, and even to be written out.
+        if not -sys.float_info.max <= scored <= sys.float_info.max:
+            written = repr(scored) if isinstance(scored, float) else "a larger integer"
+            raise InvalidScore(f"{name} must return a finite number, got {written}")
         return Verdict.of(float(scored))
     hint = ""
     if scored is None:

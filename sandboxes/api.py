@@ -49,9 +49,9 @@ class _Default:
     async def close(self) -> None:
         """Close the sandbox; the next call of `sandbox` opens another."""
         async with self._opening:
-            if self._sandbox:
-                await self._sandbox.close()
-            self._sandbox = None
+            sandbox, self._sandbox = self._sandbox, None  # one that cannot be closed goes too
+            if sandbox is not None:
+                await sandbox.close()
 
 
 _default = _Default()

@@ -132,7 +132,7 @@ def program_of(
     """
     limits = Limits(
         timeout_s=timeout_s,
-        cpu_s=cpu_s or timeout_s,
+        cpu_s=timeout_s if cpu_s is None else cpu_s,
         memory_bytes=memory_bytes,
         output_bytes=output_bytes,
     )

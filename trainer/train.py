@@ -16,6 +16,7 @@ import torch
 from ludus.agent import Episode
 from ludus.agent.audit import audit_episodes
 from ludus.agent.episodes import chosen
+from ludus.background import failing_where_given_up
 from ludus.errors import SaveFailed, TrainingFailed, UpdateRefused
 from ludus.metrics import Stopwatch
 
@@ -92,6 +93,8 @@ class _Run:
         """Sampled in the steps so far; the lines behind a checkpoint are gone by now."""
         self.updaters = [parts.updater, *parts.roles.updaters.values()]
         """What learns: the run's own policy, and those of roles."""
+        self.made = self.count_updates()
+        """How many updates each had made at the last whole step."""
         self.journal = Journal(parts.folder, parts.config, self.updaters, watcher)
         self.kept: list[tuple[Episode, str]] = []
         """Episodes of the step that are worth keeping, with the reason of each."""
@@ -154,20 +157,15 @@ class _Run:
         for number, note in enumerate(self.parts.notes):
             self.journal.tell(self.step, f"setup {number}", note)
         try:
-            await self.evaluations.at(self.step)
-            if not self.step:
-                await self.survey()
-            while self.step < self.config.steps and not self.stopped:
-                watch = Stopwatch()
-                with watch("generate"):
-                    groups = await self.stream.batch()
-                await shielded(self.learn(groups, watch))
-                await self.keep(groups)
-            await self.evaluations.finish(self.step)
+            with failing_where_given_up():
+                await self.steps()
         except asyncio.CancelledError:
             interrupted = True
         except Exception as error:
             await self.stream.close()  # no rollout may become final behind the checkpoint
+            if self.made != self.count_updates():
+                error.add_note("some updates of a step were made: the newest checkpoint is older")
+                raise
             try:
                 await self.saver.save(self.step)  # the weights stand at the last whole step
             except (UpdateRefused, SaveFailed) as broken:
@@ -186,6 +184,19 @@ class _Run:
         folder = self.parts.folder.path
         return TrainResult(folder, checkpoint, self.step, interrupted, stopped, summary)
 
+    async def steps(self) -> None:
+        """Make the steps that are left, with the evaluations that are due."""
+        await self.evaluations.at(self.step)
+        if not self.step:
+            await self.survey()
+        while self.step < self.config.steps and not self.stopped:
+            watch = Stopwatch()
+            with watch("generate"):
+                groups = await self.stream.batch()
+            await shielded(self.learn(groups, watch))
+            await self.look()
+        await self.evaluations.finish(self.step)
+
     @property
     def stopped(self) -> str:
         """Why the run ends before its last step; empty while the run goes on."""
@@ -201,7 +212,7 @@ class _Run:
         )
         with watch("update"), self.stages.during("the update"):
             metrics, fate_of = await asyncio.to_thread(self.update, groups)
-        self.step += 1
+        self.step, self.made = self.step + 1, self.count_updates()
         solved_at = self.parts.updater.algorithm.recipe.sampling.drop_solved_at
         self.parts.tasks.retire(solved(groups, solved_at) if solved_at else [])
         if self.parts.sampling is not None:
@@ -215,6 +226,10 @@ class _Run:
             self.record(groups, metrics, settled, watch)
         self.journal.refuse_more(self.step)
 
+    def count_updates(self) -> list[int]:
+        """Return how many updates each of what learns has made."""
+        return [updater.learner.updates for updater in self.updaters]
+
     def record(
         self,
         groups: list[Group],
@@ -222,8 +237,8 @@ class _Run:
         settled: Mapping[str, float],
         watch: Stopwatch,
     ) -> None:
-        """Write the line of a step: also of one that was learned and whose weights the engine did
-        not take, since a checkpoint has it and the run continues behind it.
+        """Write the line and the episodes of a step: also of one that was learned and whose weights
+        the engine did not take, since a checkpoint has it and the run continues behind it.
         """
         wire, passing = self.parts.source.counters(), self.config.eval.passing
         numbers = summarize_step(groups, metrics, watch, wire, passing=passing)
@@ -232,6 +247,7 @@ class _Run:
             played = [episode for group in groups for episode in group.episodes]
             numbers |= audit_episodes(played, seed=self.config.seed)
         self.journal.record(self.step, groups, numbers)
+        self.keep(groups)
         self.tokens += tokens_of(numbers)
         if self.watcher:
             self.watcher.on_step(self.step, numbers)
@@ -303,8 +319,8 @@ class _Run:
                 "(overlap.publish_timeout_s)"
             ) from error
 
-    async def keep(self, groups: list[Group]) -> None:
-        """Keep episodes, evaluate and save where the settings ask for this step."""
+    def keep(self, groups: list[Group]) -> None:
+        """Keep the episodes of a step that the settings ask for, and what updates found out."""
         run, folder = self.config.run, self.parts.folder
         is_last = self.step == self.config.steps  # a run shorter than that has one whole step too
         if run.episodes_every and (is_last or self.step % run.episodes_every == 0):
@@ -315,6 +331,10 @@ class _Run:
             folder.keep_episodes(f"kept-{self.step:06d}", self.step, episodes, reasons)
         for learned in (episode for each in self.updaters for episode in each.learned):
             folder.lines(f"annotations/{LEARNER}").append(msgspec.json.encode(learned))
+
+    async def look(self) -> None:
+        """Evaluate and save where the settings ask for this step."""
+        run = self.config.run
         await self.evaluations.at(self.step)
         if self.best is not None:
             await self.best.at(self.step, self.journal.diagnosis.history.rows[-1])

@@ -31,7 +31,8 @@ class FieldNames:
         pairs: `ours=theirs` each.
 
     Raises:
-        ConfigError: a pair has another form, or names a field that nothing reads.
+        ConfigError: a pair has another form, or names a field that nothing reads, or that another
+            pair names otherwise.
     """
 
     def __init__(self, pairs: Iterable[str]) -> None:
@@ -42,7 +43,8 @@ class FieldNames:
                 raise ConfigError(f"fields are OURS=THEIRS, such as messages=chats; got {pair!r}")
             if ours not in _NAMES:
                 raise ConfigError(f"no field or role named {ours!r}; known are {', '.join(_NAMES)}")
-            self._theirs[ours] = theirs
+            if self._theirs.setdefault(ours, theirs) != theirs:
+                raise ConfigError(f"{ours} is both {self._theirs[ours]!r} and {theirs!r}")
 
     def row(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a row with our names."""

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
+from ludus.background import failing_where_given_up
 from ludus.envs.gym import Playable
 from ludus.errors import ConfigError, LudusError, RemoteError, RewardUnavailable
 from ludus.messages import Message, as_messages, assistant
@@ -114,7 +115,8 @@ class _Run:
         """Reset the environment, run the agent, and have the answer judged."""
         try:
             async with asyncio.timeout(self.limits.timeout_s):
-                observation, info = await self.env.reset(seed=seed, options=options)
+                with failing_where_given_up():
+                    observation, info = await self.env.reset(seed=seed, options=options)
         except Exception as error:
             self._fail(Stop.ENV_ERROR, self._env_fault("reset", error))
             return
@@ -197,7 +199,8 @@ class _Run:
     async def _judge(self, answer: str | Message) -> None:
         try:
             async with asyncio.timeout(self.limits.timeout_s):
-                observation, reward, terminated, truncated, info = await self.env.step(answer)
+                with failing_where_given_up():
+                    observation, reward, terminated, truncated, info = await self.env.step(answer)
         except RewardUnavailable as error:
             self.stop, self.verdict = Stop.REWARD_UNAVAILABLE, error.verdict
             return

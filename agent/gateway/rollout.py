@@ -327,7 +327,7 @@ class Rollout:
             call.untrained = Untrained.CONSTRAINED
         if not self._writer.keeps_ids:
             call.untrained, call.unseen = Untrained.NO_IDS, spent.sampled
-        cut = self._cut(call, request)
+        cut, stop = self._cut(call, request)
         message = self._shown(call, request, cut)
         self.tree.answer(call, self._as_sampled(message))
         self._count(call, request)
@@ -335,6 +335,7 @@ class Rollout:
         return Choice(
             message=message,
             finish=call.turn.finish,
+            stop=stop,
             tokens=tokens,
             prompt=spent.prompt,
             sampled=len(call.turn.out_ids) or spent.sampled,
@@ -347,24 +348,27 @@ class Rollout:
         same = [each for each in self.tree.calls if each.keys.tooled == call.keys.tooled]
         return sum(each.number < call.number for each in same)
 
-    def _cut(self, call: PolicyCall, request: AgentRequest) -> Message | None:
-        """End the answer behind the first stop string; returns what was said before the string.
+    def _cut(self, call: PolicyCall, request: AgentRequest) -> tuple[Message | None, str]:
+        """End the answer behind the first stop string; returns what was said before the string, and
+        the string.
 
         The ids stay as sampled up to the token that completes the string, and the later ones leave
         the row: an engine that stops on text would not have sampled them.
         """
         turn = call.turn
         if not request.stop or turn.message is None:
-            return None
+            return None, ""
         if turn.out_ids and not self._cut_ids(call, request.stop):
-            return None
+            return None, ""
         message = self._writer.read(turn, [], call.context())
-        ends = [message.text.find(stop) for stop in request.stop if stop in message.text]
-        if not ends and not turn.out_ids:
-            return None
+        sampled = self._writer.decode(turn.out_ids) if turn.out_ids else message.text
+        found = [stop for stop in request.stop if stop in sampled]
+        if not found:
+            return None, ""
+        ends = [message.text.find(stop) for stop in found if stop in message.text]
         text = message.text[: min(ends)] if ends else message.text
         turn.message = msgspec.structs.replace(message, content=text)
-        return turn.message
+        return turn.message, min(found, key=sampled.find)
 
     def _cut_ids(self, call: PolicyCall, stops: Sequence[str]) -> bool:
         """Cut a turn's ids behind the first stop string; return whether a stop string was found."""

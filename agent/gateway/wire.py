@@ -89,6 +89,8 @@ class Choice:
 
     message: Message
     finish: Finish
+    stop: str = ""
+    """The stop string that ended the answer; empty where none did."""
     tokens: list[tuple[str, float]] = field(default_factory=list)
     """Text and log-probability of each sampled token, where the client asked for them."""
     prompt: int = 0

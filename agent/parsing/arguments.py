@@ -197,8 +197,10 @@ def types_of(schema: object, root: Mapping[str, Any], depth: int = 0) -> set[str
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return set()
     if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        return types_of(root.get("$defs", {}).get(name), root, depth + 1)
+        place, _, name = str(schema["$ref"]).removeprefix("#/").rpartition("/")
+        definitions = root.get(place)  # `$defs`, or `definitions` in older schemas
+        known = definitions.get(name) if isinstance(definitions, Mapping) else None
+        return types_of(known, root, depth + 1)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             alternatives = [types_of(alternative, root, depth + 1) for alternative in schema[key]]

@@ -137,7 +137,7 @@ def forms_of(gold: object) -> frozenset[str]:
     if isinstance(gold, (list, tuple, set, frozenset)):
         return frozenset(form for item in gold for form in forms_of(item))
     forms = {as_text(gold).strip()}
-    if isinstance(gold, (float, Fraction)) and gold == int(gold):
+    if isinstance(gold, (float, Fraction)) and gold % 1 == 0:
         forms.add(str(int(gold)))
     return frozenset(form for form in forms if form)
 

@@ -6,14 +6,14 @@ without a single content word is worth 0 without a question.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import statistics
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, Unpack
 
+from ludus.background import all_or_none
 from ludus.errors import BudgetExceeded, ConfigError, LudusError, RemoteError
 from ludus.verdict import Verdict
 
@@ -47,7 +47,6 @@ def empty_answer(text: str) -> str:
     return ""
 
 
-T = TypeVar("T")
 Mode = Literal["hard", "samples", "logprobs"]
 Calls = Literal["item", "batch"]
 
@@ -185,7 +184,7 @@ class RubricJudge:
                 self.caller.ask(question, read_holistic, effort, draw=draw)
                 for draw in range(self.samples)
             ]
-            overall = await _all(asked)
+            overall = await all_or_none(asked)
             draws += [{"overall": score} for score in overall]
             return {"overall": _mean(overall)}
         scores: dict[str, float] = {}
@@ -206,7 +205,7 @@ class RubricJudge:
         effort: Effort,
         draws: list[dict[str, float]],
     ) -> dict[str, float]:
-        draws += await _all(
+        draws += await all_or_none(
             [self._single_draw(rubric, items, data, effort, draw) for draw in range(self.samples)]
         )
         return {item.id: _mean([draw[item.id] for draw in draws]) for item in items}
@@ -221,13 +220,15 @@ class RubricJudge:
     ) -> dict[str, float]:
         advice = rubric.instructions
         if self.mode == "logprobs":
-            expected = await _all([self._expected(item, data, advice, effort) for item in items])
+            expected = await all_or_none(
+                [self._expected(item, data, advice, effort) for item in items]
+            )
             return {item.id: score for item, score in zip(items, expected, strict=True)}
         if self.calls == "batch" and len(items) > 1:
             question = about_items(data, items, advice=advice)
             read: Callable[[str], dict[str, float]] = partial(read_items, items=items)
             return await self.caller.ask(question, read, effort, draw=draw)
-        scores = await _all(
+        scores = await all_or_none(
             [
                 self.caller.ask(
                     about_item(data, item, advice=advice),
@@ -316,13 +317,3 @@ def failure(error: LudusError, effort: Effort) -> Verdict:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-async def _all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return all results in order, or raise the first failure and cancel what is under way."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -97,11 +97,12 @@ class JudgementStore:
                     f"{self.path!r} holds judgements of format {version}; this version reads "
                     f"{FORMAT}. Use another file"
                 )
-            self._db.execute(f"PRAGMA user_version = {FORMAT}")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS judgements "
                 "(key TEXT PRIMARY KEY, request BLOB NOT NULL, answer BLOB NOT NULL) WITHOUT ROWID"
             )
+            if not version:  # nothing is written to a store that is there: others may write to it
+                self._db.execute(f"PRAGMA user_version = {FORMAT}")
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"cannot keep judgements in {self.path!r}: {error}") from None
 

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -42,6 +43,15 @@ class _Waiting(Generic[Item, Result]):
     """When the item came, by `time.monotonic`."""
     begun: bool = False
     """Whether its batch has begun."""
+
+
+@dataclass(slots=True, eq=False)
+class _Line(Generic[Item, Result]):
+    """The items of the callers on one event loop, while there are some."""
+
+    queue: deque[_Waiting[Item, Result]]
+    full: asyncio.Event
+    serving: asyncio.Task[None] | None = None
 
 
 class MicroBatcher(Generic[Item, Result]):
@@ -86,10 +96,7 @@ class MicroBatcher(Generic[Item, Result]):
         would otherwise hang unseen.
         """
         self._run = run
-        self._queue: deque[_Waiting[Item, Result]] = deque()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._serving: asyncio.Task[None] | None = None
-        self._full = asyncio.Event()
+        self._lines: dict[asyncio.AbstractEventLoop, _Line[Item, Result]] = {}
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ludus-batch")
 
@@ -100,25 +107,23 @@ class MicroBatcher(Generic[Item, Result]):
             RewardUnavailable: the batcher was closed before this item was computed.
             Exception: what `run` raised for this item alone.
         """
-        if self._closed:
-            raise self._unavailable()
+        self.refuse_closed()
         loop = asyncio.get_running_loop()
-        # The items of an earlier event loop stay with that loop, whose futures they wait for.
-        if loop is not self._loop:
-            self._loop, self._serving = loop, None
-            self._queue, self._full = deque(), asyncio.Event()
+        line = self._lines.get(loop)
+        if line is None:
+            line = self._lines[loop] = _Line(deque(), asyncio.Event())
+            name = f"ludus-batches-{self.label}"
+            line.serving = loop.create_task(self._serve(loop, line), name=name)
         waiting = _Waiting[Item, Result](item, loop.create_future(), time.monotonic())
-        self._queue.append(waiting)
-        if len(self._queue) >= self.max_batch:
-            self._full.set()
-        if self._serving is None or self._serving.done():
-            self._serving = loop.create_task(self._serve(), name=f"ludus-batches-{self.label}")
+        line.queue.append(waiting)
+        if len(line.queue) >= self.max_batch:
+            line.full.set()
         try:
             # Unlike `await future`, this does not cancel the future together with the caller.
             await asyncio.wait({waiting.future})
         except asyncio.CancelledError:
-            if waiting in self._queue:  # neither begun nor given up by `close`
-                self._queue.remove(waiting)
+            if waiting in line.queue:  # neither begun nor given up by `close`
+                line.queue.remove(waiting)
             elif waiting.begun and self.holds_cancelled:
                 await asyncio.wait({waiting.future})
             raise
@@ -129,23 +134,43 @@ class MicroBatcher(Generic[Item, Result]):
         running. Later callers fail in the same way.
         """
         self._closed = True
-        if self._serving is not None and self._loop is asyncio.get_running_loop():
-            self._serving.cancel()
-        self._give_up(self._queue)
-        self._queue.clear()
+        for loop, line in self._lines.copy().items():
+            if loop is asyncio.get_running_loop():
+                self._leave(line)
+            else:
+                with suppress(RuntimeError):  # that loop has ended with whoever waited
+                    loop.call_soon_threadsafe(self._leave, line)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _serve(self) -> None:
-        """Run batches until no item waits."""
-        while self._queue:
-            await self._gather()
-            number = min(self.max_batch, len(self._queue))
-            batch = [self._queue.popleft() for _ in range(number)]
+    def refuse_closed(self) -> None:
+        """Raise RewardUnavailable if the batcher was closed."""
+        if self._closed:
+            raise self._unavailable()
+
+    def _leave(self, line: _Line[Item, Result]) -> None:
+        """End the batches of a line; on its event loop."""
+        if line.serving is not None:
+            line.serving.cancel()
+        self._give_up(line.queue)
+        line.queue.clear()
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop, line: _Line[Item, Result]) -> None:
+        """Run batches until no item of a line waits."""
+        try:
+            await self._batches(loop, line)
+        finally:
+            self._lines.pop(loop, None)
+            self._give_up(line.queue)
+
+    async def _batches(self, loop: asyncio.AbstractEventLoop, line: _Line[Item, Result]) -> None:
+        while line.queue:
+            await self._gather(line)
+            number = min(self.max_batch, len(line.queue))
+            batch = [line.queue.popleft() for _ in range(number)]
             if batch:
                 for waiting in batch:
                     waiting.begun = True
                 items = [waiting.item for waiting in batch]
-                loop = asyncio.get_running_loop()
                 try:
                     outcomes = await loop.run_in_executor(self._thread, self._outcomes, items)
                 except BaseException:  # cancelled, or the interpreter is shutting down
@@ -174,14 +199,14 @@ class MicroBatcher(Generic[Item, Result]):
         detail = f"{self.label} was closed before this could be computed"
         return RewardUnavailable(Verdict.unavailable(detail))
 
-    async def _gather(self) -> None:
-        remaining_s = self._queue[0].since + self.max_wait_s - time.monotonic()
-        if len(self._queue) >= self.max_batch or remaining_s <= 0:
+    async def _gather(self, line: _Line[Item, Result]) -> None:
+        remaining_s = line.queue[0].since + self.max_wait_s - time.monotonic()
+        if len(line.queue) >= self.max_batch or remaining_s <= 0:
             return
-        self._full.clear()
+        line.full.clear()
         try:
             async with asyncio.timeout(remaining_s):
-                await self._full.wait()
+                await line.full.wait()
         except TimeoutError:
             return
 
@@ -246,8 +271,9 @@ class Batched:
         try:
             item: Any = sample
             if self._prepare is not None:
+                self.batches.refuse_closed()
                 loop = asyncio.get_running_loop()
-                item = await loop.run_in_executor(self._preparing, self._prepare, sample)
+                item = await loop.run_in_executor(self._preparing, self._prepared, sample)
             scored = await self.batches.submit(item)
         except RewardUnavailable as error:
             return error.verdict
@@ -274,11 +300,16 @@ class Batched:
     async def close(self) -> None:
         """Cancel the samples that wait, and close the verifier."""
         await self.batches.close()
-        self._preparing.shutdown(wait=False, cancel_futures=True)
+        self._preparing.shutdown(wait=False)  # what waits there fails by itself, uncancelled
         close = getattr(self.verifier, "close", None)
         closing = close() if close is not None else None
         if inspect.isawaitable(closing):
             await closing
+
+    def _prepared(self, sample: Sample) -> Any:
+        self.batches.refuse_closed()
+        assert self._prepare is not None
+        return self._prepare(sample)
 
     def _score_batch(self, items: Sequence[Any]) -> Sequence[object]:
         # Not earlier: a CUDA context does not survive the fork of the worker (decision 0310).

@@ -14,11 +14,12 @@ from functools import lru_cache
 from ludus.verdict import Verdict
 
 from .comparing.approximations import written
-from .comparing.beside import times_as
+from .comparing.beside import base_asked, times_as
 from .comparing.choices import MAX_OPTION, choose, chosen_letter, letters_in_order, listed
 from .comparing.compare import compare
 from .comparing.forms import ORDERED, SEQUENCED
 from .comparing.formulas import configuration, formula, same_formula
+from .comparing.logic import same_logic
 from .comparing.many import is_another
 from .comparing.naming import is_curve
 from .comparing.positive import over_positive, positive_letters
@@ -31,7 +32,7 @@ from .comparing.wording import by_head_noun, is_time, same_words
 from .conventions import Conventions
 from .extracting.asked import subject_asked
 from .extracting.candidate import Extraction
-from .extracting.golds import unboxed
+from .extracting.golds import unboxed, unmarked
 from .extracting.remarks import answer_alone, stated
 from .extracting.verdicts import agrees, verdict
 from .proving.judge import Deep, Judge, NeedsPool
@@ -75,7 +76,6 @@ _CHANGED = re.compile(
 """Words beside a number that turn the number into another one ("twice"), or into a label ("step
 3").
 """
-_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
 _BEHIND = re.compile(r"(?<=\d) +([^\W\d_]+)")
 _CHANGES = DENIALS - {"is", "are", "was"}
 _IN_WORDS = re.compile(r"\\(?:text|mathrm)[a-z]*\s*\{([A-Za-z]{3,} \d{1,2})\}")
@@ -237,6 +237,8 @@ def _right_for(prompt: str, gold: str, answer: str) -> PairDecision | None:
         return PairDecision(True, "verdict", f"the answer says {said!r}")
     if _counts_none(gold, answer) and question(prompt).counts:
         return PairDecision(True, "count", "none is a count of zero")
+    if same_logic(prompt, unboxed(gold), answer_alone(answer)):
+        return PairDecision(True, "logic", "the same formula of logic in other signs")
     if _by_name(prompt, gold, clean(answer)):
         return PairDecision(True, "name", "the name of a function of the question")
     if by_head_noun(prompt, clean(unboxed(gold)), clean(answer_alone(answer))):
@@ -436,15 +438,6 @@ def _in_natural_logarithms(prompt: str, gold: str, answer: str) -> str:
 
 
 _NUMERAL = re.compile(r"(?:\\(?:text|mathrm)\{)?([0-9A-Za-z]+)\}?(?:\s*_\s*\{?(\d{1,2})\}?)?")
-_BASES = {"binary": "2", "two": "2", "octal": "8", "eight": "8", "decimal": "10", "ten": "10",
-          "hex": "16", "hexadecimal": "16", "sixteen": "16"}  # fmt: skip
-_BASE = re.compile(
-    r"(?i)\b(?:in|to|into|as an?|the(?= [a-z]+ (?:representation|expansion|form|notation)\b))"
-    rf"(?: the)? (?:base[ -]?\$?)?((?<=base.)\d{{1,2}}"
-    rf"|(?<=base.\$)\d{{1,2}}|{'|'.join(_BASES)})\b"
-)
-
-
 _OF_DIGITS = re.compile(r"(?i)\b(?:how many|(?:number|sum|product) of)\b")
 
 
@@ -453,11 +446,10 @@ def _in_base(prompt: str, gold: str, answer: str) -> bool:
     prompt asks for last: `101_2` for `101`.
     """
     pair = [_NUMERAL.fullmatch(clean(text)) for text in (unboxed(gold), answer_alone(answer))]
-    asked = _BASE.findall(prompt)
-    if not all(pair) or not asked or _OF_DIGITS.search(prompt):
+    wanted = base_asked(prompt)
+    if not all(pair) or not wanted or _OF_DIGITS.search(prompt):
         return False
     (digits, base), (given, given_base) = (match.groups() for match in pair if match)
-    wanted = _BASES.get(asked[-1].lower(), asked[-1])
     one_sided = (base is None) != (given_base is None)
     return one_sided and digits.upper() == given.upper() and (base or given_base) == wanted
 
@@ -518,7 +510,7 @@ def _equal(
         cleaned_answer = words[1].strip()
     # Formulas may be spaced in another way; in words and numbers, spaces count.
     if (cleaned_answer and not task) and (
-        _unmarked(cleaned_gold) == _unmarked(cleaned_answer)
+        unmarked(cleaned_gold) == unmarked(cleaned_answer)
         or (
             not (cleaned_gold + cleaned_answer).isalnum()
             and squeeze(cleaned_gold) == squeeze(cleaned_answer)
@@ -551,11 +543,6 @@ def _equal(
     if "(" in cleaned_answer + cleaned_gold and not _OPTION.match(cleaned_gold):
         cleaned_answer = _OPTION.sub("", cleaned_answer)
     return _by_meaning(gold, cleaned_gold, cleaned_answer, conventions, deep)
-
-
-def _unmarked(text: str) -> str:
-    """Return words without the command that sets them upright."""
-    return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
 
 
 def _without_parts(text: str) -> str:

@@ -20,20 +20,21 @@ from ludus.thoughts import AUTO, MARKS
 from ludus.verdict import Verdict
 
 from ..protocol import Sample
-from .comparing.beside import misnamed, part_asked, turned_round
+from .comparing.beside import misnamed, other_base, other_event, part_asked, turned_round
 from .comparing.choices import listed
+from .comparing.formulas import formula
 from .comparing.question import MAX_PROMPT, assigned, bound_asked, side_asked
 from .conventions import Conventions, conventions
 from .decision import BadGold, PairDecision, decide, no_answer
 from .extracting.asides import without_asides
-from .extracting.asked import Named, asked_value, in_words, other_event
+from .extracting.asked import STATEMENTS, Named, asked_value, in_words, statements
 from .extracting.candidate import Candidate, CandidateKind, Extraction
 from .extracting.closing import listed_values
 from .extracting.described import as_gain
 from .extracting.extraction import extract, thoughts_end
-from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, values_of
+from .extracting.golds import boxed_apart, boxed_in_turn, parts, unboxed, unmarked, values_of
 from .extracting.pipelines import PIPELINES
-from .extracting.rows import parts_of
+from .extracting.rows import lists_in_rows, parts_of
 from .extracting.sentence import closing_sentence
 from .extracting.stance import Stance
 from .extracting.surface import with_dollars
@@ -41,6 +42,7 @@ from .extracting.verdicts import to_oneself, verdict
 from .lanes import Lanes
 from .proving.judge import NeedsPool
 from .reading.locales import Locale
+from .reading.reader import clean
 
 _Deliberation = Generator[list[dict[str, object]], list[PoolOutcome], Verdict]
 """A generator of pool work: each `yield` hands over (gold, answer) requests and receives their
@@ -59,6 +61,10 @@ _SAID = _LISTING | {CandidateKind.ANNOUNCED}
 """The rules of answers within sentences."""
 _VERDICT = re.compile(r"(?:(?:the|a) )?(?:correct|right|true)(?: one| answer| option)?")
 """An announcement of an option that words name: `The second option is correct`."""
+_COUNTED = re.compile(r"[^\W\d_][ -]\d+(?!\d)[^\d=$]*$")
+"""A number behind words, which may be one of two of which the question makes a value: `1 chance in
+6`.
+"""
 _UNMARKED = frozenset({CandidateKind.FORMULA, CandidateKind.NUMBER})
 TARGET = "ludus.rewards.maths.worker:score"
 
@@ -206,6 +212,8 @@ class MathsVerifier:
             all(map(_are_words, golds)) or (extraction.text is None and listed(prompt))
         ):
             value = in_words(prompt, response[offset:])
+        if value is None and all(STATEMENTS.fullmatch(unmarked(unboxed(gold))) for gold in golds):
+            value = statements(response[offset:])
         return _moved(extraction, value.value, offset, value) if value else extraction
 
     def _verdict(self, response: str, extraction: Extraction) -> Extraction:
@@ -224,6 +232,8 @@ class MathsVerifier:
     ) -> Extraction:
         """Return the extraction of all values that a response ends in, if a gold has as many."""
         offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
+        if lists := lists_in_rows(response[offset:]):
+            return _moved(extraction, lists.text, offset, lists)
         said = values_of(extraction.text or "") if extraction.rule == CandidateKind.FORMULA else 1
         signed = {2 for gold in golds if "±" in gold or "\\pm" in gold}
         for count in ({values_of(gold) for gold in golds} | signed) - {1, said}:
@@ -263,7 +273,7 @@ class MathsVerifier:
             )
         if extraction.rule == CandidateKind.BOX and (turn := boxed_in_turn(prompt, response)):
             extraction = replace(extraction, text=turn, rule="boxes", rivals=())
-        if "\\(" in response:  # the same places, in the notation of `surface`
+        if "\\(" in response or "$" in response:  # the same places, in the notation of `surface`
             offset = 0 if self.pipeline else thoughts_end(response, self.thinking)
             response = response[:offset] + with_dollars(response[offset:])
         open_ended = extraction.rule in _SAID or extraction.text is None
@@ -276,11 +286,12 @@ class MathsVerifier:
         )
         is_listing = extraction.rule in _LISTING
         body = without_asides(response, prompt) if is_listing else response
-        if is_named or extraction.rule in _OPEN:
+        emphasis = extraction.text or "" if extraction.rule == CandidateKind.EMPHASIS else ""
+        if is_named or _COUNTED.search(emphasis) or extraction.rule in _OPEN:
             extraction = self._picked(prompt, body, extraction, golds)
         whole = extraction
         if extraction.text is not None and not truncated:
-            extraction = self._parted(prompt, body, extraction, golds)
+            extraction = self._parted(prompt, response, extraction, golds)
         if extraction is whole and extraction.rule in _LISTING and not truncated:
             extraction = self._listed(prompt, body, extraction, golds)
         return extraction, response
@@ -452,6 +463,7 @@ def _beside(
         or part_asked(prompt, before, behind)
         or other_event(prompt, before, answer)
         or turned_round(prompt, before, answer, behind)
+        or ("_" not in answer and other_base(prompt, before, behind))
         or (
             _DENIED_EVENT.search(before)
             and not _ASKS_DENIED.search(prompt)
@@ -512,8 +524,11 @@ _NOTHING = Verdict.of(0.0, "no gold")
 
 
 def _are_words(gold: str) -> bool:
-    """Return whether a gold is words without a number or a formula, and no yes or no."""
-    return _WORDS_ALONE.fullmatch(unboxed(gold).strip()) is not None
+    """Return whether a gold is words without a number, and no yes or no, or a chemical formula."""
+    said = unmarked(unboxed(gold).strip())
+    return _WORDS_ALONE.fullmatch(said) is not None or (
+        any(map(str.isupper, said)) and formula(clean(said)) is not None
+    )
 
 
 _WORDS_ALONE = re.compile(

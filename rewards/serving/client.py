@@ -68,9 +68,13 @@ def answers_of(reply: ScoreBatchReply, scores: Sequence[Score]) -> list[Verdict 
     Raises:
         ServerFault: there are fewer answers, or more.
     """
-    if len(reply.items) != len(scores):
-        raise protocol_error(f"a server answered {len(reply.items)} of {len(scores)} samples")
+    _require_all(reply.items, scores)
     return [_answer(item) for item in reply.items]
+
+
+def _require_all(answers: Sequence[object], asked: Sequence[object]) -> None:
+    if len(answers) != len(asked):
+        raise protocol_error(f"a server answered {len(answers)} of {len(asked)} samples")
 
 
 SCORES: OperationKind[Score, Verdict] = OperationKind(Verdict, send_scores, send_one)
@@ -95,7 +99,7 @@ class RemoteVerifier:
         only = replicas.only
         self._carrier = only.carrier(SCORES) if only is not None else None
         """To the server, where there is but one and there will be no other."""
-        self._card: asyncio.Task[bool] | None = None
+        self._card: asyncio.Task[bool | None] | None = None
         """Asks whether a second call is harmless; needed only where there are several servers."""
 
     async def score(self, sample: Sample, /) -> Verdict:
@@ -116,15 +120,17 @@ class RemoteVerifier:
     def _is_hedged(self) -> bool:
         if self._replicas.sole:
             return False
-        if self._card is None:
-            self._card = asyncio.create_task(self._is_cheap_to_repeat())
-        return self._card.done() and not self._card.cancelled() and self._card.result()
+        card = self._card
+        if card is None or card.cancelled() or (card.done() and card.result() is None):
+            card = self._card = asyncio.create_task(self._is_cheap_to_repeat())
+        return card.done() and bool(card.result())
 
-    async def _is_cheap_to_repeat(self) -> bool:
+    async def _is_cheap_to_repeat(self) -> bool | None:
+        """Ask the servers; None where none has answered, so that they are asked again."""
         try:
             verifiers = await self._replicas.call("GET", "/v1/verifiers", None, VerifierList)
         except RemoteError:
-            return False
+            return None
         return any(one.name == self.name and one.cheap_to_repeat for one in verifiers.verifiers)
 
 
@@ -138,6 +144,7 @@ class RemoteGroupVerifier(RemoteVerifier):
         body = ScoreGroupBody(verifier=self.name, samples=list(samples))
         try:
             reply = await self._replicas.call("POST", "/v1/score_group", body, ScoreGroupReply)
+            _require_all(reply.verdicts, samples)
         except RemoteError as error:
             return [verdict_of(error)] * len(samples)
         return reply.verdicts

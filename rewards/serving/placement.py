@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ludus.background import failing_where_given_up
 from ludus.errors import ConfigError
 from ludus.isolation.group import MAX_LOSSES, AnyWorker, NoFreeWorker, WorkerLimits
 from ludus.isolation.process import CallFailed, CallLate, WorkerEnd, WorkerLost, WorkerProcess
@@ -187,18 +188,20 @@ class OwnProcess:
         try:
             heard = [sample.heard_by(self._verifier) for sample in samples]
             group_scoring = self._verifier.score_group(heard)
-            scoring = (
-                await self._awaited(group_scoring)
-                if inspect.isawaitable(group_scoring)
-                else group_scoring
-            )
+            with failing_where_given_up():
+                scoring = (
+                    await self._awaited(group_scoring)
+                    if inspect.isawaitable(group_scoring)
+                    else group_scoring
+                )
         except Exception as error:
             scoring = self._failed(error)
         return [usable(self.name, verdict) for verdict in one_each(scoring, len(samples))]
 
     async def _late_one(self, scoring: Awaitable[object]) -> Verdict:
         try:
-            return usable(self.name, await self._awaited(scoring))
+            with failing_where_given_up():
+                return usable(self.name, await self._awaited(scoring))
         except Exception as error:
             return self._failed(error)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from ludus.background import all_or_none
 from ludus.errors import LudusError
 from ludus.wire.faults import Refused
 from ludus.wire.routes import Context, Load, Nothing, Path, Route, get, post
@@ -155,7 +156,7 @@ async def _judge_cases(
     outcomes: list[TestCase] = []
     for start in range(0, len(cases), runner.slots):
         wave = cases[start : start + runner.slots]
-        for outcome in await asyncio.gather(*(judge_case(case) for case in wave)):
+        for outcome in await all_or_none(judge_case(case) for case in wave):
             if outcome.exec_info.status == SANDBOX_ERROR:
                 raise Refused(outcome.exec_info.message, "sandbox_failed")
             outcomes.append(outcome)
@@ -437,9 +438,7 @@ class FusionService:
         limits = self._limits(run_s, wire.UNLIMITED)
         deadline = time.monotonic() + max(MARGIN_S, body.request_timeout - MARGIN_S)
         pairs = zip(body.scripts, body.languages, strict=True)
-        return list(
-            await asyncio.gather(*(self._script(*pair, limits, deadline) for pair in pairs))
-        )
+        return await all_or_none(self._script(*pair, limits, deadline) for pair in pairs)
 
     async def _script(
         self, script: str, language: str, limits: Limits, deadline: float

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -77,8 +76,7 @@ async def grade_calls(
         "interface": options.interface,
         "entry_point": function_name(options.entry_point),
         "stop_early": options.stops_early,
-        "has_reference": bool(options.reference),
-        "defined": re.findall(r"(?m)^(?:async )?(class|def)\s+(\w+)", options.reference),
+        "reference": options.reference,
     }
     grading = _Grading(sandbox, solution.encode("utf-8", "replace"), job, options)
 

@@ -137,9 +137,10 @@ class GradingRunners:
         """
         async with self._pool.take() as (slot,):
             if slot not in self._test_runners:
-                ended = [earlier for earlier in self._test_runners if not earlier.alive]
-                for earlier in ended:
-                    await self._test_runners.pop(earlier).close()
+                for earlier in [known for known in self._test_runners if not known.alive]:
+                    # Another grading that begins now may have removed it meanwhile.
+                    if (ended := self._test_runners.pop(earlier, None)) is not None:
+                        await ended.close()
                 self._test_runners[slot] = GradingRunner(slot)
             test_runner = self._test_runners[slot]
             try:

@@ -198,11 +198,11 @@ class Run:
         self.ended = 0.0
 
     def begin(self, request: Request, stdin: bytes, peers: Sequence[tuple[str, int]]) -> None:
-        """Open the pipes and send the request; the descriptors in `peers` are closed here, even on
-        failure.
+        """Open the pipes, and send the request with their far ends and the descriptors of `peers`,
+        which stay open here.
         """
         names = [name for name, _ in peers]
-        peer_descriptors = [descriptor for _, descriptor in peers]
+        own_descriptors: list[int] = []
         try:
             for name in () if request.mode in QUIET else ("out", "err"):
                 names.append(name)
@@ -211,15 +211,15 @@ class Run:
                 os.set_blocking(reader, False)
                 # A program may open /dev/stdout, which is this pipe, also under another user id.
                 os.fchmod(writer, 0o622)
-                peer_descriptors.append(writer)
+                own_descriptors.append(writer)
             if stdin:
                 names.append("in")
-                peer_descriptors.append(memory_file("stdin", stdin))
+                own_descriptors.append(memory_file("stdin", stdin))
             request.streams = names
             self.asked = self.started = time.monotonic()
-            self.slot.send(request, peer_descriptors)
+            self.slot.send(request, [*(descriptor for _, descriptor in peers), *own_descriptors])
         finally:
-            for descriptor in peer_descriptors:
+            for descriptor in own_descriptors:
                 os.close(descriptor)
         self.timer = self.loop.call_later(_FIRST_LOOK_S, self._first_look)
 

@@ -110,34 +110,38 @@ class Slot:
         Raises:
             SlotLost: the slot broke; the run's outcome is unknown.
         """
-        if self._waiter:
-            self._lose("that was still going when the slot was used again")
-        if not self.alive:
+        with ExitStack() as lines:
             for _, descriptor in peers:
-                os.close(descriptor)
-            raise SlotLost("the slot has ended")
-        run = Run(self, limits)
-        self._waiter = self._loop.create_future()
-        try:
-            if self.group:
-                self.group.limit_memory(limits.memory_bytes)
-            if preserve:
-                self._control.send(ORDER.pack(b"P", self.number))
-            run.begin(request, stdin, peers)
-            report = await self._waiter
-            return run.finish(report)
-        except OSError as error:
-            self._waiter.cancel()  # nobody waits for the report
-            self._lose()
-            raise SlotLost(f"the slot cannot be reached: {error}") from error
-        except asyncio.CancelledError:
-            self._lose()  # The cancelled run is still going, so nobody else may get this slot.
-            raise
-        finally:
-            self._waiter = None
-            self.number += 1
-            self.runs += 1
-            run.close()
+                lines.callback(os.close, descriptor)
+            if self._waiter:
+                self._lose("that was still going when the slot was used again")
+            if not self.alive:
+                raise SlotLost("the slot has ended")
+            run = Run(self, limits)
+            self._waiter = self._loop.create_future()
+            try:
+                if self.group:
+                    self.group.limit_memory(limits.memory_bytes)
+                if preserve:
+                    self._control.send(ORDER.pack(b"P", self.number))
+                run.begin(request, stdin, peers)
+                lines.close()
+                report = await self._waiter
+                return run.finish(report)
+            except BaseException as error:
+                # The run is still going, or driver and slot count runs differently from now on: so
+                # nobody else may get this slot.
+                self._waiter.cancel()  # nobody waits for the report
+                if self.alive:
+                    self._lose()
+                if isinstance(error, OSError):
+                    raise SlotLost(f"the slot cannot be reached: {error}") from error
+                raise
+            finally:
+                self._waiter = None
+                self.number += 1
+                self.runs += 1
+                run.close()
 
     def send(self, request: Request, descriptors: list[int]) -> None:
         """Send the request and the descriptors to the child that waits for a run."""
@@ -252,15 +256,14 @@ class Slot:
             self._waiter.set_exception(SlotLost(f"the slot ended during the run {reason}".rstrip()))
 
     async def close(self) -> None:
-        """End the slot with every process inside, and remove the control group. A second call does
-        nothing.
+        """End the slot with every process inside, and remove the control group; a run that goes on
+        fails with `SlotLost`. A second call does nothing.
         """
         if self._started:
-            self._started = self.alive = False
-            self._loop.remove_reader(self._control)
+            self._started = False
+            self._lose()
             self._control.close()
             self._requests.close()
-            self._supervisor.end()
             await _until(lambda: self._supervisor.poll() is not None)
         if self.group:
             group = self.group

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,6 +43,16 @@ async def on_background(work: Coroutine[Any, Any, T]) -> T:
     if asyncio.get_running_loop() is loop:
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+async def all_or_none(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return all results in order, or raise the first failure and cancel what is under way."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 _starting = threading.Lock()
@@ -81,3 +92,17 @@ async def end_task(task: asyncio.Task[None] | None) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
+
+
+@contextmanager
+def failing_where_given_up() -> Generator[None]:
+    """Raise RuntimeError where what the block awaits was cancelled, and the task that runs the
+    block was not: to that task this is a failure, and a CancelledError would end the task unheard.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled") from error

@@ -11,6 +11,7 @@ import numbers
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from typing import Any, Generic, TypeVar, Unpack, get_args, get_origin, get_type
 
 from .contract import where
 from .errors import ConfigError, ConstructionFailed, LudusError, MissingExtra, UnknownName
+from .secret import shown
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
@@ -77,7 +79,7 @@ def make(
         called = error.__traceback__ is not None and error.__traceback__.tb_next is not None
         if isinstance(error, TypeError) and not called:
             raise ConfigError(f"{label} {_misfit(name, target, options, error)}") from error
-        given = f" with {dict(options)!r}" if options else ""
+        given = f" with {shown(options)!r}" if options else ""
         # A constructor raises ValueError about the value of an option, or OSError about a file that
         # it names; the type and the place of such an error say nothing more.
         if options and isinstance(error, (ValueError, OSError)):
@@ -110,7 +112,7 @@ def _misfit(
     hint = f"did you mean {near[0]!r}? " if near else ""
     fault = f"there is no {wrong!r}" if wrong else str(error)
     return (
-        f"does not take these arguments {dict(options)!r}: {fault}; {hint}it takes: "
+        f"does not take these arguments {shown(options)!r}: {fault}; {hint}it takes: "
         f"{', '.join(known) or 'none'}"
     )
 
@@ -136,6 +138,9 @@ def options_of(target: Callable[..., Any]) -> dict[str, Any]:
         unpacked = get_args(hint) if get_origin(hint) is Unpack else ()
         options |= get_type_hints(unpacked[0]) if unpacked else {name: hint}
     options.pop("return", None)
+    given = len(target.args) if isinstance(target, partial) else 0
+    for name in [*inspect.signature(maker).parameters][:given]:  # given by place: no options
+        options.pop(name, None)
     return options
 
 

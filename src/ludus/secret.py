@@ -27,6 +27,8 @@ _PARAMETER = re.compile(
 """A parameter whose name ends in one of these words, such as `client_secret=` or
 `X-Amz-Signature=`, with the value, unless that is `env:NAME`.
 """
+_NAME = re.compile(r"(?i)(?:^|[_.-])(?:token|key|secret|password|passwd)$")
+"""The name of an option that is a secret."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 
 
@@ -108,6 +110,20 @@ def without_credentials(text: str) -> str:
     """
     hidden = _USERINFO.sub(f"{HIDDEN}@", text)
     return _ADDRESS.sub(lambda match: _PARAMETER.sub(rf"\1{HIDDEN}", match[0]), hidden)
+
+
+def shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as messages may show them: a key, token or password is `***`, or `env:NAME`.
+
+    >>> shown({"api_key": "sk-1", "auth_token": "env:MY_TOKEN", "turns": 3})
+    {'api_key': '***', 'auth_token': 'env:MY_TOKEN', 'turns': 3}
+    """
+    return {
+        name: HIDDEN
+        if _NAME.search(name) and isinstance(value, str) and not _REFERENCE.fullmatch(value)
+        else value
+        for name, value in options.items()
+    }
 
 
 def refuse_credentials(name: str, text: str) -> None:

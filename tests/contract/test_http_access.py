@@ -419,6 +419,12 @@ def attributes(holder: Any) -> dict[str, Any]:
 
 
 def test_an_address_of_a_collector_is_checked() -> None:
-    for address in ("127.0.0.1:4318", "http://[::1"):
+    for address in (
+        "127.0.0.1:4318",
+        "http://[::1",
+        "http://h:99999",
+        "http://h:abc",
+        "http://h:0",
+    ):
         with pytest.raises(ConfigError, match="looks like http://"):
             Tracer(address)

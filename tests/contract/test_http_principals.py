@@ -233,6 +233,18 @@ def test_nobody_who_waits_keeps_others_out() -> None:
     asked_by.set(ANYONE)
 
 
+def test_what_a_full_queue_refuses_uses_up_no_rate() -> None:
+    admission = Admission(1)
+    asked_by.set(Principal("quick", Grant(scopes=["*"], rate=2.0)))
+    principal = admission.enter("slow")
+    for _ in range(9):
+        with pytest.raises(QueueFull, match="the server's queue is full"):
+            admission.enter("slow")
+    admission.leave("slow", 0.1, principal)
+    admission.enter("slow")
+    asked_by.set(ANYONE)
+
+
 def test_principals_take_turns_by_weight() -> None:
     line: FairQueue[str] = FairQueue()
     for name, weight, number in (("a", 1.0, 90), ("b", 2.0, 90), ("c", 1.0, 3)):

@@ -47,3 +47,35 @@ def test_a_fork_has_a_sandbox_of_its_own() -> None:
         [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.stdout == "0 2\n\n", done.stderr
+
+
+def test_limits_that_cannot_be_are_refused_and_not_replaced() -> None:
+    with pytest.raises(ValueError, match="cpu_s must be above 0, got 0"):
+        ludus.sandboxes.execute("print(1)", cpu_s=0)
+
+
+class Stuck(ludus.sandboxes.Sandbox):
+    """Runs nothing, and cannot be closed."""
+
+    tier = "stuck"
+
+    async def run(self, program: ludus.sandboxes.Program) -> ludus.sandboxes.Execution:
+        return ludus.sandboxes.Execution(status=ludus.sandboxes.ExecutionStatus.OK)
+
+    async def close(self) -> None:
+        raise OSError("it does not close")
+
+
+def test_a_sandbox_that_could_not_be_closed_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ludus.sandboxes.close_default()
+    monkeypatch.setenv("LUDUS_SANDBOX", f"{__name__}:Stuck")
+    ludus.sandboxes.execute("")
+    with pytest.raises(OSError, match="it does not close"):
+        ludus.sandboxes.close_default()
+    monkeypatch.delenv("LUDUS_SANDBOX")
+    try:
+        assert ludus.sandboxes.execute("print(6 * 7)").stdout == "42\n"
+    finally:
+        ludus.sandboxes.close_default()

@@ -25,6 +25,8 @@ from ludus.trainer.learning.experience import gather
 from ludus.trainer.learning.learner import Learner
 from ludus.trainer.learning.reader import ReadingOptions
 from ludus.trainer.learning.update import Updater
+from ludus.trainer.models.checkpoint import load_state
+from ludus.trainer.models.checkpoint_folders import checkpoints
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.recipes.recipe import Call, load_recipe
@@ -356,6 +358,31 @@ async def test_each_of_two_learners_makes_the_step_of_its_own_rollouts_alone(
         begun = weights_of(first)
         assert not all(torch.equal(got[name], begun[name]) for name in begun)
     assert count_rollouts(tmp_path / "run").holds
+
+
+async def test_a_step_that_one_of_two_learners_made_is_not_in_a_checkpoint(
+    parity: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write_tiny_policy(tmp_path / "other", hidden=24, layers=1, heads=2, seed=7)
+    update, made = Learner.update, list[int]()
+
+    def broken(learner: Learner, *given: Any, **options: Any) -> dict[str, float]:
+        if learner.model.config.hidden_size == 24:
+            made.append(learner.updates)
+            if len(made) == 2:
+                raise RuntimeError("the device is lost")
+        return update(learner, *given, **options)
+
+    monkeypatch.setattr(Learner, "update", broken)
+    config = two_learners(parity, model, other, tmp_path / "run", steps=9)
+    config = replace(config, run=replace(config.run, save_every=1))
+    with pytest.raises(RuntimeError, match="the device is lost") as failed:
+        await run_training(config)
+    assert "some updates of a step were made" in failed.value.__notes__[0]
+    (*_, newest) = checkpoints(tmp_path / "run" / "checkpoints")
+    state = load_state(newest)
+    assert state["step"] == state["learner"]["updates"] == 1
+    assert state["roles"]["solver"]["learner"]["updates"] == 1
 
 
 async def test_refused_updates_of_a_role_are_told_and_end_the_run(

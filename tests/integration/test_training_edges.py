@@ -4,6 +4,7 @@ two runs in one folder, a full disk.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -190,6 +191,38 @@ async def test_two_runs_in_one_folder_are_refused_and_the_first_goes_on(
     assert all("is in use by another run of this process" in text for text in Second.refused)
     on = RunConfig(folder=str(tmp_path / "run"), tensorboard=False, resume=True)
     assert (await run_training(config(model, tmp_path, steps=3, run=on))).step == 3
+
+
+async def test_the_episodes_of_a_step_that_is_stopped_behind_its_update_are_kept(
+    model: Path, tmp_path: Path
+) -> None:
+    class Stops:
+        def on_episode(self, episode: Any) -> None: ...
+
+        def on_evaluation(self, step: int, evaluation: Any) -> None: ...
+
+        def on_step(self, step: int, metrics: Any) -> None:
+            task.cancel()  # as Ctrl-C does
+
+    task = asyncio.create_task(run_training(config(model, tmp_path), watcher=Stops()))
+    result = await task
+    assert (result.interrupted, result.step) == (True, 1)
+    assert (result.folder / "episodes" / "step-000001.jsonl").exists()
+
+
+async def test_what_a_run_waited_for_and_was_given_up_is_no_interruption(
+    model: Path, tmp_path: Path
+) -> None:
+    class GivesUp:
+        def on_episode(self, episode: Any) -> None: ...
+
+        def on_evaluation(self, step: int, evaluation: Any) -> None: ...
+
+        def on_step(self, step: int, metrics: Any) -> None:
+            raise asyncio.CancelledError  # of a task that was waited for
+
+    with pytest.raises(RuntimeError, match="waited for was cancelled"):
+        await run_training(config(model, tmp_path), watcher=GivesUp())
 
 
 async def test_a_run_whose_disk_is_full_at_a_checkpoint_goes_on_and_is_told(

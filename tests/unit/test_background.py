@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
+import pytest
+
+from ludus.background import all_or_none
+
 ASKED_AT_ONCE = """
 import sys, threading
-from ludus.background import background_loop
+from ludus.background import all_or_none, background_loop
 sys.setswitchinterval(1e-6)
 loops, together = set(), threading.Barrier(16)
 def ask():
@@ -45,3 +50,20 @@ def test_threads_that_ask_at_once_get_the_same_loop() -> None:
 
 def test_a_fork_has_a_loop_that_runs() -> None:
     assert printed(FORKED) == "0 True\n"
+
+
+async def test_where_one_of_several_fails_the_others_are_cancelled() -> None:
+    cancelled = list[int]()
+
+    async def work(number: int) -> int:
+        try:
+            await asyncio.sleep(60 * number)
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        raise ValueError(f"the failure of {number}")
+
+    with pytest.raises(ValueError, match="the failure of 0"):
+        await all_or_none(map(work, range(3)))
+    await asyncio.sleep(0)
+    assert cancelled == [1, 2]

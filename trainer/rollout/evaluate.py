@@ -101,7 +101,8 @@ class HeldOutScores:
         if self.mean is None:
             return f"unknown (0 episodes{failed})"
         error = self.standard_error
-        uncertainty = "error unknown from one episode" if error is None else f"± {error:.3f}"
+        single = "one episode" if count == 1 else "one task"
+        uncertainty = f"error unknown from {single}" if error is None else f"± {error:.3f}"
         text = f"{self.mean:.3f} {uncertainty} ({count} episode{'s' * (count != 1)}{failed})"
         for k, rate in list(self.pass_at.items())[-1:]:
             value, interval = rate.cells()
@@ -194,6 +195,7 @@ def _order(size: int | None, count: int) -> Iterator[int]:
     """
     if size is None:
         return iter(range(LOOKED * count))
-    stride = max(1, size // count)
-    later = (index for index in range(size) if index % stride)
-    return itertools.chain(range(0, size, stride), later)
+    first = min(size, count)
+    spread = [index * size // first for index in range(first)]
+    taken = frozenset(spread)
+    return itertools.chain(spread, (index for index in range(size) if index not in taken))

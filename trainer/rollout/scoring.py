@@ -24,6 +24,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ludus.agent import Episode, Trajectory
+from ludus.background import failing_where_given_up
 from ludus.envs.serving.connect import RemoteServer, connect
 from ludus.errors import Overloaded, UnknownVerifier
 from ludus.messages import Message
@@ -184,14 +185,13 @@ async def _ask(
                 next(_turns), call, timeout_s=timeout_s, late=lambda: late
             )
         async with clock:
-            if light:
-                returned = call()
-            elif weighted.threads is None:
-                returned = await asyncio.to_thread(call)
-            return _Answer(
-                _read(weighted, await returned if inspect.isawaitable(returned) else returned),
-                retries,
-            )
+            with failing_where_given_up():
+                if light:
+                    returned = call()
+                elif weighted.threads is None:
+                    returned = await asyncio.to_thread(call)
+                given = await returned if inspect.isawaitable(returned) else returned
+        return _Answer(_read(weighted, given), retries)
     except Exception as error:
         if isinstance(error, TimeoutError) and clock.expired():
             return _Answer(late, retries)

@@ -12,6 +12,8 @@ import fcntl
 import os
 import platform
 import shutil
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +27,15 @@ from ..models.checkpoint_folders import checkpoints, step_of, tidy
 from ..settings.run import RunConfig
 
 FILE = ".lock"
+LOOK_S = 0.2
+"""How long a run that takes a folder waits for those who only look whether a run holds it: they
+share the lock for a moment.
+"""
 
 _held: set[tuple[int, int]] = set()
 """Device and inode of every folder that this process holds."""
+_changing = threading.Lock()
+"""Held while a thread looks at `_held`, or opens or closes the file of a folder."""
 
 
 class LockHolder(msgspec.Struct, frozen=True):
@@ -55,43 +63,63 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        status = folder.stat()
-        self._key = (status.st_dev, status.st_ino)
-        if self._key in _held:
-            raise ConfigError(_in_use(folder, "another run of this process"))
-        self._file = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
-            raise ConfigError(_in_use(folder, _holder(folder))) from None
-        _held.add(self._key)
-        os.ftruncate(self._file, 0)
-        os.write(self._file, msgspec.json.encode(LockHolder(os.getpid(), platform.node())) + b"\n")
+        self._key = _key(folder)
+        with _changing:
+            if self._key in _held:
+                raise ConfigError(_in_use(folder, "another run of this process"))
+            self._file = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                _lock(self._file, folder, patience_s=LOOK_S)
+                os.ftruncate(self._file, 0)
+                holder = LockHolder(os.getpid(), platform.node())
+                os.write(self._file, msgspec.json.encode(holder) + b"\n")
+            except BaseException:  # such as a full disk
+                os.close(self._file)
+                raise
+            _held.add(self._key)
 
     def release(self) -> None:
         """Let another run use the folder; a second call changes nothing."""
-        if self._key in _held:
-            _held.discard(self._key)
-            os.close(self._file)
+        with _changing:
+            if self._key in _held:
+                os.close(self._file)
+                _held.discard(self._key)
 
 
 def refuse_held(folder: Path) -> None:
     """Raise ConfigError if a run uses the folder; nothing is written."""
     if not (folder / FILE).exists():
         return
+    with _changing:
+        # Asked first: a process loses its record locks on a file when it closes any descriptor of
+        # the file, so that opening and closing it here would end this process's own lock.
+        if _key(folder) in _held:
+            raise ConfigError(_in_use(folder, "another run of this process"))
+        opened = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _lock(opened, folder, fcntl.LOCK_SH)
+        finally:
+            os.close(opened)
+
+
+def _key(folder: Path) -> tuple[int, int]:
     status = folder.stat()
-    # Asked first: a process loses its record locks on a file when it closes any descriptor of the
-    # file, so that opening and closing it here would end this process's own lock.
-    if (status.st_dev, status.st_ino) in _held:
-        raise ConfigError(_in_use(folder, "another run of this process"))
-    opened = os.open(folder / FILE, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise ConfigError(_in_use(folder, _holder(folder))) from None
-    finally:
-        os.close(opened)
+    return status.st_dev, status.st_ino
+
+
+def _lock(
+    descriptor: int, folder: Path, kind: int = fcntl.LOCK_EX, *, patience_s: float = 0.0
+) -> None:
+    """Lock the file of a folder, of which this process has no other descriptor."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
+            return
+        except (BlockingIOError, PermissionError):  # by the system, EAGAIN or EACCES
+            if time.monotonic() > deadline:
+                raise ConfigError(_in_use(folder, _holder(folder))) from None
+            time.sleep(LOOK_S / 20)
 
 
 def _in_use(folder: Path, holder: str) -> str:
@@ -112,9 +140,9 @@ def _holder(folder: Path) -> str:
 METRICS = "metrics.jsonl"
 SETTINGS = "config.toml"
 LINES = (METRICS, "findings.jsonl", "failures.jsonl")
+"""Files with a JSON object in each line, which names the step that the line belongs to."""
 LEARNER = "learner.jsonl"
 """The file of what updates find out about tokens, in the folder `annotations`."""
-"""Files with a JSON object in each line, which names the step that the line belongs to."""
 ROLLOUTS = "rollouts.jsonl"
 """The fates of rollouts, which the stream cuts back itself: a checkpoint knows ordinals that were
 masked during the step after the checkpoint's.
@@ -253,6 +281,6 @@ def _has_steps(folder: Path) -> bool:
 def unwritable(folder: Path, error: OSError) -> ConfigError:
     """Return the error for a run folder that the system refuses to write."""
     return ConfigError(
-        f"cannot write the run folder {str(folder)!r}: {error.strerror}; choose another with "
-        "--run.folder"
+        f"cannot write the run folder {str(folder)!r}: {error.strerror or error}; choose another "
+        "with --run.folder"
     )

@@ -142,9 +142,10 @@ def open_trackers(
         MissingExtra: a tracker that was asked for is not installed.
     """
     opened: dict[str, Tracker] = {}
-    for name in (*(["tensorboard"] if settings.tensorboard else []), *settings.trackers):
+    names = (*(["tensorboard"] if settings.tensorboard else []), *settings.trackers)
+    for name in dict.fromkeys(names):
         try:
-            opened.setdefault(name, TRACKERS[name](folder, config, resumed))
+            opened[name] = TRACKERS[name](folder, config, resumed)
         except ImportError as error:
             if name in settings.trackers:
                 close_all(list(opened.values()))

@@ -20,6 +20,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ludus.agent import Episode
+from ludus.background import failing_where_given_up
 from ludus.envs import Task
 from ludus.errors import RemoteError, TrainingFailed
 
@@ -30,7 +31,7 @@ from ..rollout.tasks import Tasks
 from .accounts import LATE, SMALL_GROUP, Accounts, LengthBias, records_of, staleness_numbers
 from .plan import IssueRule, Play, StreamPlan, owed_groups
 from .state import FinishedGroup, GroupInFlight, Shelf, StreamState
-from .watchdog import Outage, refuse_without_engine, unreachable
+from .watchdog import Outage, met_no_server, refuse_without_engine, unreachable
 
 LOOK_S = 5.0
 """Seconds after which a waiting stream looks for changes, even if no event was set."""
@@ -252,12 +253,13 @@ class RolloutStream:
 
     async def _take_tasks(self, count: int) -> Sequence[Task]:
         """Take tasks; ask again while their server cannot be reached, until `Outage` gives up."""
+        outage = Outage(self.plan.outage_s)  # that of the groups lasts until a rollout has ended
         while True:
             try:
-                with self.stages.during("tasks from the environment"):
+                with self.stages.during("tasks from the environment"), failing_where_given_up():
                     return await self._tasks.take(count)
             except RemoteError as error:
-                await self._outage.wait(f"{type(error).__name__}: {error}")
+                await outage.wait(f"{type(error).__name__}: {error}")
 
     def _may_issue(self) -> bool:
         """Whether a group may be played now, unless staleness forbids it; that `_room` decides."""
@@ -305,21 +307,23 @@ class RolloutStream:
             # After an outage the rollouts finish a second time, and free no second place.
             if running.left:
                 running.left, shelf.flying = running.left - 1, shelf.flying - 1
+            if not met_no_server(episode):
+                self._outage.over()
             self._may_issue_more.set()
             if self._done is not None:
                 self._done(episode)
 
         try:
             while True:
-                group = await self._play(
-                    running.ticket, done=done, cut=running.cut, stages=self.stages
-                )
+                with failing_where_given_up():
+                    group = await self._play(
+                        running.ticket, done=done, cut=running.cut, stages=self.stages
+                    )
                 refuse_without_engine(group)
                 if not (reason := unreachable(group)):
                     break
                 with self.stages.during("the environment's servers, none of which answers"):
                     await self._outage.wait(reason)
-            self._outage.over()
             self.accounts.grow(group.ordinal, len(group.episodes) + len(group.late))
             del shelf.playing[running.ticket.ordinal]
             shelf.flying -= running.left

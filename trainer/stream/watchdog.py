@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ludus.agent import Stop
+from ludus.agent import Episode, Stop
 from ludus.errors import LudusError, NoEngineLeft, ServerUnreachable, TrainingFailed
 
 from ..rollout.collect import Group, cancelled
@@ -142,14 +142,15 @@ class Outage:
 
 def unreachable(group: Group) -> str:
     """Return why no rollout of a group has reached a server; empty if one has."""
-    verdicts = [episode.trajectories[0].verdict for episode in group.episodes]
-    stops = [episode.trajectories[0].stop for episode in group.episodes]
+    lost = all(map(met_no_server, group.episodes))
+    return group.episodes[0].trajectories[0].verdict.detail if group.episodes and lost else ""
+
+
+def met_no_server(episode: Episode) -> bool:
+    """Return whether a rollout ended because no server of the environment answered."""
+    first = episode.trajectories[0]
     name = ServerUnreachable.__name__
-    lost = all(
-        stop is Stop.ENV_ERROR and verdict.detail.startswith(name)
-        for stop, verdict in zip(stops, verdicts, strict=True)
-    )
-    return verdicts[0].detail if verdicts and lost else ""
+    return first.stop is Stop.ENV_ERROR and first.verdict.detail.startswith(name)
 
 
 def refuse_without_engine(group: Group) -> None:

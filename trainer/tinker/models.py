@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -257,8 +258,10 @@ class ModelHouse:
                 await self.drop(name)
 
     async def drop(self, name: str) -> None:
-        """Forget a model in training."""
-        model = self.models.pop(name)
+        """Forget a model in training; one that is forgotten already stays so."""
+        model = self.models.pop(name, None)
+        if model is None:
+            return
         await model.jobs.close()
         if model.learner is not None:
             await self.compute(partial(self._drop, model.learner))
@@ -268,9 +271,8 @@ class ModelHouse:
 
     async def close(self) -> None:
         """End every model and engine."""
-        for model in self.models.values():
-            await model.jobs.close()
-        self.models.clear()
+        while self.models:
+            await self.models.popitem()[1].jobs.close()
         while self._engines:
             await self._engines.popitem()[1].engine.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -282,12 +284,13 @@ class ModelHouse:
 
         Must not run while the learner's weights change.
         """
-        opened = self._engines.get(key)
-        if opened is None:
-            await self._open(key, await self._model_now(learner))
-            return
-        self._versions += 1
-        await opened.engine.set_weights(await self._weights_of(learner), self._versions)
+        is_new = key not in self._engines
+        if is_new:
+            self._open(key, await self._model_now(learner))
+        async with self._taken(key) as engine:
+            if not is_new:
+                self._versions += 1
+                await engine.set_weights(await self._weights_of(learner), self._versions)
 
     async def _model_now(self, learner: StepwiseLearner) -> CausalLM:
         """Return a frozen copy of a learner's model."""
@@ -298,8 +301,11 @@ class ModelHouse:
         tensors = adapter_tensors(learner.model)
         return MemoryWeights(tensors) if tensors else MemoryWeights.of(learner.model)
 
-    async def engine(self, key: str, folder: Path | None, spec: LoraSpec | None) -> OpenedEngine:
-        """Return the engine of some weights, opened if need be.
+    @asynccontextmanager
+    async def engine(
+        self, key: str, folder: Path | None, spec: LoraSpec | None
+    ) -> AsyncGenerator[LocalEngine]:
+        """Give the engine of some weights, opened if need be, which is kept during the block.
 
         Args:
             key: the weights: a snapshot's name, a checkpoint's path, or "" for the base model.
@@ -318,16 +324,30 @@ class ModelHouse:
                 )
             model = await self.compute(partial(self._model_of, folder, spec))
             if key not in self._engines:  # another request may have opened it meanwhile
-                await self._open(key, model)
-        self._engines.move_to_end(key)
-        return self._engines[key]
+                self._open(key, model)
+        async with self._taken(key) as engine:
+            yield engine
 
-    async def _open(self, key: str, model: CausalLM) -> None:
+    def _open(self, key: str, model: CausalLM) -> None:
         limits = EngineLimits(max_rows=self.limits.rows, kept_tokens=KEPT_TOKENS)
         self._engines[key] = OpenedEngine(LocalEngine(model, limits))
-        idle = [name for name, each in self._engines.items() if not each.sampling and name != key]
-        while len(self._engines) > self.limits.engines and idle:
-            await self._engines.pop(idle.pop(0)).engine.close()
+
+    @asynccontextmanager
+    async def _taken(self, key: str) -> AsyncGenerator[LocalEngine]:
+        """Keep an engine during the block; the oldest that nobody uses make room."""
+        opened = self._engines[key]
+        self._engines.move_to_end(key)
+        opened.sampling += 1
+        try:
+            while len(self._engines) > self.limits.engines:
+                # Looked for again after each wait, in which others take engines and drop them.
+                idle = [name for name, each in self._engines.items() if not each.sampling]
+                if not idle:
+                    break
+                await self._engines.pop(idle[0]).engine.close()
+            yield opened.engine
+        finally:
+            opened.sampling -= 1
 
     def _model_of(self, folder: Path | None, spec: LoraSpec | None) -> CausalLM:
         if folder is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
+import random
 import secrets
 from collections.abc import Sequence
 
 from ludus.agent import Engine, Finish, Sampling
-from ludus.errors import ConfigError
+from ludus.agent.engine import Generation
+from ludus.background import all_or_none
+from ludus.errors import BrokenGeneration, ConfigError
 
 from .models import BaseModel
 from .wire import AskSamples, DrawSettings, SampledSequence, write_samples
@@ -51,8 +53,13 @@ def refuse_unserved(request: AskSamples) -> None:
         raise ConfigError(f"temperature must be at least 0, got {settings.temperature}")
     if not 0 < settings.top_p <= 1:
         raise ConfigError(f"top_p must be above 0 and at most 1, got {settings.top_p}")
-    if (last := request.prompt_logprobs_last_n) is not None and last < 0:
-        raise ConfigError(f"prompt_logprobs_last_n must be at least 0, got {last}")
+    if not -1 <= settings.top_k < 1 << 31:
+        raise ConfigError(f"top_k must be -1, for all tokens, or a count, got {settings.top_k}")
+    if (last := request.prompt_logprobs_last_n) is not None:
+        if last < 1:
+            raise ConfigError(f"prompt_logprobs_last_n must be at least 1, got {last}")
+        if not request.prompt_logprobs:
+            raise ConfigError("prompt_logprobs_last_n is of prompt_logprobs: ask for these too")
     if settings.max_tokens is not None and settings.max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {settings.max_tokens}")
 
@@ -62,6 +69,7 @@ async def answer(engine: Engine, base: BaseModel, request: AskSamples) -> bytes:
 
     Raises:
         ConfigError: the prompt is empty, too long, or has a token that does not exist.
+        BrokenGeneration: the engine dropped the request.
     """
     ids = [token for chunk in request.prompt.chunks for token in chunk.tokens]
     vocabulary = int(base.model.config.get_text_config().vocab_size)
@@ -81,14 +89,21 @@ async def answer(engine: Engine, base: BaseModel, request: AskSamples) -> bytes:
             temperature=settings.temperature,
             top_p=settings.top_p,
             top_k=settings.top_k,
-            seed=seed + number,
+            seed=seed_of(seed, number),
             stop_token_ids=stop_ids(settings, base),
         )
         for number in range(request.num_samples)
     ]
     texts = stop_texts(settings)
-    samples = await asyncio.gather(*(draw(engine, base, ids, each, texts) for each in draws))
+    samples = await all_or_none(draw(engine, base, ids, each, texts) for each in draws)
     return write_samples(samples, await prompt_logprobs(engine, ids, request))
+
+
+def seed_of(seed: int, number: int) -> int:
+    """Return the seed of a sample: the first has that of its request, and the others have seeds
+    that no request of a neighbouring seed has.
+    """
+    return random.Random(f"{seed}/{number}").getrandbits(63) if number else seed
 
 
 async def prompt_logprobs(
@@ -129,7 +144,7 @@ async def draw(
 ) -> SampledSequence:
     """Sample one answer, which ends with the token that completes one of `texts`, if any."""
     if not texts:
-        whole = await engine.generate(ids, sampling)
+        whole = await sampled(engine, ids, sampling)
         return SampledSequence(whole.ids, whole.logprobs, whole.finish is Finish.STOP)
     # A text that a new token completes is in the last tokens, since each has at least a byte; those
     # before them are not decoded again and again.
@@ -138,8 +153,10 @@ async def draw(
     tokens, logprobs = list[int](), list[float]()
     while len(tokens) < sampling.max_tokens:
         # Pieces of an answer are those of the whole one: `drawn` continues the random numbers.
-        piece = await engine.generate(
-            [*ids, *tokens], replaced(sampling, len(tokens), sampling.max_tokens - len(tokens))
+        piece = await sampled(
+            engine,
+            [*ids, *tokens],
+            replaced(sampling, len(tokens), sampling.max_tokens - len(tokens)),
         )
         before = len(tokens)
         tokens += piece.ids
@@ -152,6 +169,18 @@ async def draw(
         if piece.finish is not Finish.LENGTH:
             return SampledSequence(tokens, logprobs, piece.finish is Finish.STOP)
     return SampledSequence(tokens, logprobs, stopped=False)
+
+
+async def sampled(engine: Engine, ids: Sequence[int], sampling: Sampling) -> Generation:
+    """Return what the engine samples.
+
+    Raises:
+        BrokenGeneration: the engine dropped the request: half an answer is not the policy's.
+    """
+    generation = await engine.generate(ids, sampling)
+    if generation.finish is Finish.ABORT:
+        raise BrokenGeneration("the engine dropped the request; send it again")
+    return generation
 
 
 def replaced(sampling: Sampling, drawn: int, left: int) -> Sampling:

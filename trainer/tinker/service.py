@@ -485,12 +485,8 @@ class TinkerService:
         return {**told, "sample_sequence_ids": ids}
 
     async def _sampled(self, sampler: Sampler, request: wire.AskSamples) -> PromiseOutcome:
-        opened = await self.house.engine(sampler.key, sampler.folder, sampler.lora)
-        opened.sampling += 1
-        try:
-            return PromiseOutcome(protobuf=await answer(opened.engine, self.house.base, request))
-        finally:
-            opened.sampling -= 1
+        async with self.house.engine(sampler.key, sampler.folder, sampler.lora) as engine:
+            return PromiseOutcome(protobuf=await answer(engine, self.house.base, request))
 
     async def _capabilities(self, request: web.Request, body: bytes) -> web.Response:
         longest = int(self.house.base.model.config.get_text_config().max_position_embeddings)

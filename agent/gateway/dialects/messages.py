@@ -27,7 +27,13 @@ from .fields import (
 
 HEADER = "x-anthropic-billing-header"
 """A system line that a harness changes with each request: every prefix would break at it."""
-TYPES = {401: "authentication_error", 404: "not_found_error", 503: "overloaded_error"}
+TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    500: "api_error",
+    503: "overloaded_error",
+}
 
 
 class AnthropicMessages:
@@ -66,8 +72,7 @@ class AnthropicMessages:
         choice = answer.choices[0]
         return _head(answer) | {
             "content": _blocks(choice.message, answer.id),
-            "stop_reason": _reason(answer),
-            "stop_sequence": None,
+            **_end(answer),
             "usage": _usage(answer),
         }
 
@@ -86,8 +91,7 @@ class AnthropicMessages:
             for delta in deltas:
                 yield named("content_block_delta", index=index, delta=delta)
             yield named("content_block_stop", index=index)
-        end = {"stop_reason": _reason(answer), "stop_sequence": None}
-        yield named("message_delta", delta=end, usage={"output_tokens": answer.sampled})
+        yield named("message_delta", delta=_end(answer), usage={"output_tokens": answer.sampled})
         yield named("message_stop")
 
     def error(self, refusal: GatewayRefusal) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def _read(row: Body) -> list[Message]:
             for block in blocks
             if block.get("type") == "tool_use"
         ]
-        thoughts = [str(block.get("thinking", "")) for block in blocks]
+        thoughts = [str(block.get("thinking") or "") for block in blocks]
         message = Message(role=Role.ASSISTANT, content=text, tool_calls=calls)
         return [msgspec.structs.replace(message, reasoning="".join(thoughts))]
     results = [
@@ -172,11 +176,15 @@ def _deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
     return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": written}]
 
 
-def _reason(answer: AgentAnswer) -> str:
+def _end(answer: AgentAnswer) -> dict[str, str | None]:
     choice = answer.choices[0]
     if choice.message.tool_calls:
-        return "tool_use"
-    return "max_tokens" if choice.finish is Finish.LENGTH else "end_turn"
+        reason = "tool_use"
+    elif choice.stop:
+        reason = "stop_sequence"
+    else:
+        reason = "max_tokens" if choice.finish is Finish.LENGTH else "end_turn"
+    return {"stop_reason": reason, "stop_sequence": choice.stop or None}
 
 
 def _head(answer: AgentAnswer) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import re
 
+from ..reading.dates import date
 from ..reading.notation import as_words
+from ..reading.vocabulary import UNITS_OF_NUMBER
 
 
 def misnamed(prompt: str, said: str) -> str:
@@ -170,3 +172,62 @@ _SAID_TIMES = re.compile(
 )
 _DENIES = re.compile(r"\b(?:not|never|if|or|about|at (?:least|most)|more|less|nearly|almost)\b|n't")
 _ARTICLES = frozenset({"the", "a", "an", "of", "The"})
+
+
+_BASE = (
+    r"(?:base[ -]?\$?(?P<size>\d{1,2}|[a-z]{3,9})|(?P<name>binary|octal|decimal"
+    r"|hex(?:adecimal)?))\b"
+)
+_BASE_ASKED = re.compile(
+    r"(?i)\b(?:in|to|into|as an?|the(?= [a-z]+ (?:representation|expansion|form|notation)\b))"
+    rf"(?: the)? {_BASE}"
+)
+_BASE_BEFORE = re.compile(
+    rf"(?i)\b(?:in (?:the )?|(?=\S+[ -](?:form|representation|expansion|notation))){_BASE}[^\d.;]*$"
+)
+_BASE_BEHIND = re.compile(rf"(?i)[\s$*}})_]*(?:\(|in |\(in ){_BASE}")
+_BASES = {"binary": 2, "octal": 8, "decimal": 10, "hex": 16, "hexadecimal": 16, **UNITS_OF_NUMBER}
+
+
+def _base(named: re.Match[str]) -> str:
+    """Return the base of a match in digits, or "" where its word is no number."""
+    word = (named["size"] or named["name"]).lower()
+    return word if word.isdigit() else str(_BASES.get(word, ""))
+
+
+def base_asked(prompt: str) -> str:
+    """Return the base that a prompt asks for last, in digits, or "".
+
+    >>> base_asked("Convert 100 from base 10 to base five."), base_asked("Convert it in two steps.")
+    ('5', '')
+    """
+    return ([""] + [base for named in _BASE_ASKED.finditer(prompt) if (base := _base(named))])[-1]
+
+
+def other_base(prompt: str, before: str, behind: str) -> str:
+    """Return why the words beside a numeral put it in another base than the prompt asks for, or
+    "".
+    """
+    asked = base_asked(prompt) if "base" in before + behind else ""
+    named = _BASE_BEHIND.match(behind) or _BASE_BEFORE.search(before) if asked else None
+    said = _base(named) if named else ""
+    return f"the question asks for base {asked}, not {said}" if said and said != asked else ""
+
+
+def other_event(prompt: str, before: str, answer: str) -> str:
+    """Return why the words before a date make it that of another event than the question's, or ""
+    (`It was borrowed on 8 April`, where the question is when it is due).
+    """
+    happens = _HAPPENS.search(before)
+    if happens is None or not date(answer) or _STEM.sub("", happens[1].lower()) in prompt.lower():
+        return ""
+    return f"the date is that of another event: {happens[1]!r}"
+
+
+# What happens on a date, other than that it is or falls on it.
+_HAPPENS = re.compile(
+    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus"
+    r"|hence)\b)([a-z]{2,})"
+    r"\s+on (?:the )?$"
+)
+_STEM = re.compile(r"(?<=\w{4})(?:ing|ent|iert|es|e|s)$")

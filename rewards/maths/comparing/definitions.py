@@ -10,6 +10,7 @@ from ..proving.judge import Judge
 from ..proving.probe import approximate
 from ..reading.nodes import EXACT, Node, has, is_scalar, mul, rename, symbols, text, walk
 from ..reading.vocabulary import UNIT_LETTERS
+from .matrices import in_components, worked_out
 from .quantities import MARKS, same_value
 
 TASKS = ("series", "sum", "prod", "int", "lim", "derivative", "det", "gcd", "lcm")
@@ -226,6 +227,8 @@ def _same_side(head: Node, value: Node, judge: Judge) -> bool:
     if head.op not in MARKS and not is_scalar(head):
         head, value = _unmarked(head), _unmarked(value)
     sides = (value, head) if value.op == "based" else (head, value)  # `45 = 101101_2`
+    head, value = worked_out(head), worked_out(value)
+    head, value = in_components(head, value), in_components(value, head)
     if head.op == value.op == "matrix":
         return head == value
     if head.op == value.op == "bracket" and len(head.args) == len(value.args):

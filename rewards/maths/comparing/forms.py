@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from math import gcd
+from math import gcd, isqrt
 from typing import NamedTuple
 
 from ..proving.primes import prime_exponents
-from ..reading.nodes import EXACT, Node, TooBig, has
+from ..reading.nodes import EXACT, Exact, Node, TooBig, const, has, magnitude, num
+from .products import factors
 
 
 class Notated(NamedTuple):
@@ -56,27 +57,73 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _root(node: Node) -> bool:
-    return node.op == "pow" and node.args[1].op == "num" and node.args[1].value.denominator == 2
+    return node.op == "pow" and node.args[1].op == "num" and node.args[1].value.denominator != 1
 
 
 def plain_root(node: Node) -> bool:
-    """Return whether a node is the root of a whole number without square factors."""
-    if not _root(node):
-        return False
-    number = node.args[0].value if node.args[0].op == "num" else 0
-    if number.denominator != 1 or not 1 < number < 10**6:
-        return False
-    return all(number % (root * root) for root in range(2, int(number**0.5) + 1))
+    """Return whether a node is the root of a whole number without factors to draw out of it."""
+    return _root(node) and node.args[0].op == "num" and node.args[0].value > 1 and _drawn(node)
+
+
+def _drawn(root: Node) -> bool:
+    """Return whether a root has no number, or small ones without a factor to draw out of it."""
+    degree = root.args[1].value.denominator
+    return all(
+        number.denominator == 1
+        and -1 - degree % 2 * MAX_RADICAND < number < MAX_RADICAND
+        and all(int(number) % n**degree for n in range(2, isqrt(int(magnitude(number))) + 1))
+        for number in _numbers(root.args[0])
+    )
+
+
+MAX_RADICAND = 10**6
+
+
+def _settled(part: Node) -> bool:
+    """Return whether a part of a formula has no numbers side by side that could be added,
+    multiplied, reduced or drawn out of its root.
+    """
+    if part.op == "add":
+        return sum(term.op in EXACT for term in part.args) < 2
+    if part.op == "mul":
+        above = _numbers(part)
+        below = [
+            number
+            for factor in factors(part)
+            if factor.op == "pow" and factor.args[1] == num(-1)
+            for number in _numbers(factor.args[0])
+        ]
+        if len(above) > 1 or len(below) > 1:
+            return False
+        whole = all(number.denominator == 1 for number in (*above, *below))
+        return not (above and below) or (whole and gcd(int(above[0]), int(below[0])) == 1)
+    if _root(part):
+        base = part.args[0]
+        powers = [part for part in _parts(base) if part.op == "pow" and part.args[0].op == "num"]
+        return _drawn(part) and all(map(_root, powers))
+    return True
+
+
+def _numbers(product: Node) -> list[Exact]:
+    """Return the numbers but 1 and -1 among the factors of a product."""
+    parts = factors(product) if product.op == "mul" else (product,)
+    return [part.value for part in parts if part.op in EXACT and abs(part.value) != 1]
 
 
 def _reduced(said: Notated, _: Notated) -> bool:
-    """Return whether no fraction, ratio or root of whole numbers can be reduced."""
+    """Return whether no fraction, ratio or root can be reduced, and no numbers are left to be
+    worked out.
+    """
     for match in _FRACTION.finditer(said.text):
         top, bottom = (int(number) for number in match.groups() if number)
         if gcd(top, bottom) > 1:
             return False
-    roots = [part for part in _parts(said.node) if _root(part)] if said.node else []
-    return all(plain_root(root) or root.args[0].op not in EXACT for root in roots)
+    of_boxes = said.node is None or OF_BOXES.search(said.text)
+    return bool(of_boxes) or all(map(_settled, _parts(said.node or num(0))))
+
+
+OF_BOXES = re.compile(r"\{-?\d+\}\s*[-+]|[-+]\s*\{-?\d+\}")
+"""A sum with a box in it, which `extracting.enclosing` writes with braces: each box is a value."""
 
 
 def _rational(said: Notated, gold: Notated) -> bool:
@@ -89,6 +136,37 @@ def _rational(said: Notated, gold: Notated) -> bool:
         and any(map(_root, (part, *_parts(part.args[0]))))
         for part in nodes
     )
+
+
+def _imaginary(node: Node) -> bool:
+    return any(part == const("i") for part in _parts(node))
+
+
+def _in_parts(said: Notated, _: Notated) -> bool:
+    """Return whether no function, power or product hides the parts of a complex number."""
+    node = _bare(said.node)
+    return node is None or not any(
+        (part.op == "func" and part.note in {"cos", "sin"})
+        or (part.op == "pow" and any(map(_imaginary, part.args)))
+        or (part.op == "mul" and sum(map(_imaginary, part.args)) > 1)
+        for part in _parts(node)
+    )
+
+
+def _exponential(said: Notated, _: Notated) -> bool:
+    nodes = _parts(said.node) if said.node else []
+    turned = any(part.op == "pow" and _imaginary(part.args[1]) for part in nodes)
+    return turned and "cis" not in said.text
+
+
+def _trigonometric(said: Notated, _: Notated) -> bool:
+    nodes = _parts(said.node) if said.node else []
+    functions = {part.note for part in nodes if part.op == "func"}
+    return "cis" in said.text or ({"cos", "sin"} <= functions and any(map(_imaginary, nodes[:1])))
+
+
+def _polar(said: Notated, gold: Notated) -> bool:
+    return _exponential(said, gold) or _trigonometric(said, gold)
 
 
 def _mixed(said: Notated, _: Notated) -> bool:
@@ -217,7 +295,7 @@ FORMS = (
         r"\bsimpl(?:if(?:y|ied|ies)|est)\b|\blowest terms\b|\breduced? (?:the |this |your )?"
         r"(?:fraction|ratio|form|answer|to)\b|\birr[eé]d[uo][ck]\w*|\bsimplifi\w+|vereinfach"
         r"|\bkürz|gekürzt|\bsemplific|minimi termini|irriducibil|упрост|несократим|сократи"
-        r"|既約|約分|化[简簡]|最[简簡]|기약|약분|간단히|सरल",
+        r"|既約|約分|化[简簡]|最[简簡]|[简簡][单単]に|기약|약분|간단히|सरल",
         _reduced,
     ),
     _form(
@@ -304,6 +382,34 @@ FORMS = (
         "a configuration with a noble gas",
         r"\b(?:noble[- ]gas|abbreviated|condensed|shorthand|core)\b",
         lambda said, _: re.match(r"[\s$\\a-z{]*\[", said.text) is not None,
+    ),
+    _form(
+        "the form a + bi",
+        r"(?<![a-z])(?:[a-z] ?\+ ?(?:[a-z]\\?,? ?i|i ?[a-z])\b[$ ]*(?:の形|꼴|的形式|form\b)"
+        r"|(?:form|vid|вид|형태)\w*\W{1,3}[a-z] ?\+ ?(?:[a-z]\\?,? ?i|i ?[a-z])\b)"
+        r"|\b(?:rectangular|cartesian|standard|algebraic) form\b"
+        r"|\b(?:kartesische|algebraische|binomische)\w* (?:form|darstellung)"
+        r"|\bform[ea] (?:alg[eé]bri[qc]|binómica|cart[eé]si|rectangular|retangular|binomial)"
+        r"|алгебраическ\w+ (?:форм|вид)|代[数數]形式|直交形式|直交座標",
+        _in_parts,
+    ),
+    _form(
+        "the polar form",
+        r"\bpolar ?form|\bmodulus[- ]argument form|\bform[ea] pola(?:ire|re?)\b|\bpolardarst"
+        r"|полярн\w+ (?:форм|вид)|极坐标?形式|極(?:座標)?形式|극형식",
+        _polar,
+    ),
+    _form(
+        "the trigonometric form",
+        r"\btrigonometri\w* (?:form|darst)|\bform[ea] trigonom|тригонометрическ\w+ (?:форм|вид)"
+        r"|三角(?:形式|表示)",
+        _trigonometric,
+    ),
+    _form(
+        "the exponential form",
+        r"\bexponential ?form|\bexponentialdarst|\bform[ea] e[xs]pon|показательн\w+ (?:форм|вид)"
+        r"|指数形式|지수 ?(?:꼴|형식)|re\^\{?i",
+        _exponential,
     ),
     _form("a closed form", r"\bclosed[- ]form|geschlossene[nr]? form|封闭形式", _closed),
     _form("the slope-intercept form", r"\bslope[- ]intercept form", _solved_for_y),

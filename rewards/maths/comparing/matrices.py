@@ -16,6 +16,7 @@ MAX_TREE = 2000
 """The most nodes in a product of matrices with variables, since every product multiplies the size
 of the cells.
 """
+_VECTORS = frozenset({"matrix", "bracket"})
 _AXES = {"i": 0, "j": 1, "k": 2, "x": 0, "y": 1, "z": 2}
 
 
@@ -33,20 +34,18 @@ def worked_out(node: Node) -> Node:
         cells = tuple(matrix.args[r * columns + c] for c in range(columns) for r in range(rows))
         return matrix._replace(args=cells, value=rows)
     if node.op not in {"add", "mul"} or not any(
-        arg.op in {"matrix", "add", "mul"} for arg in node.args
+        arg.op in {*_VECTORS, "add", "mul"} for arg in node.args
     ):
         return node
     parts = [worked_out(arg) for arg in node.args]
-    if not any(part.op == "matrix" for part in parts) or any(
-        len(p.args) > MAX_CELLS for p in parts
-    ):
+    if not any(map(_is_vector, parts)) or any(len(p.args) > MAX_CELLS for p in parts):
         return node
     total = parts[0]
     for part in parts[1:]:
         combined: Node | None = None
         if node.op == "mul":
             combined = _product(total, part)
-        elif total.op == part.op == "matrix" and _shape(total) == _shape(part):
+        elif _is_vector(total) and total.op == part.op and _shape(total) == _shape(part):
             pairs = zip(total.args, part.args, strict=True)
             combined = total._replace(args=tuple(nodes.add(a, b) for a, b in pairs))
         if combined is None:
@@ -56,7 +55,7 @@ def worked_out(node: Node) -> Node:
 
 
 def _product(left: Node, right: Node) -> Node | None:
-    if left.op != "matrix" and right.op != "matrix":
+    if not (_is_vector(left) or _is_vector(right)):
         return nodes.mul(left, right)
     if left.op == right.op == "matrix":
         (rows, inner), (height, columns) = _shape(left), _shape(right)
@@ -69,14 +68,18 @@ def _product(left: Node, right: Node) -> Node | None:
         )
         product = Node("matrix", cells, columns, left.note)
         return product if sum(1 for _ in islice(nodes.walk(product), MAX_TREE)) < MAX_TREE else None
-    matrix, factor = (left, right) if left.op == "matrix" else (right, left)
+    matrix, factor = (left, right) if _is_vector(left) else (right, left)
     if not is_scalar(factor):
         return None
     return matrix._replace(args=tuple(nodes.mul(factor, cell) for cell in matrix.args))
 
 
+def _is_vector(node: Node) -> bool:
+    return node.op == "matrix" or (node.op == "bracket" and node.note == "()")
+
+
 def _shape(matrix: Node) -> tuple[int, int]:
-    columns = int(matrix.value)
+    columns = int(matrix.value) or 1
     return len(matrix.args) // columns, columns
 
 

@@ -24,7 +24,7 @@ from ..reading.sides import sides
 from ..reading.vocabulary import FUNCTIONS, unit_symbol
 from .beside import misnamed
 from .families import WHOLE_NUMBER_NAMES, whole_numbers
-from .forms import Notated, plain_root, unasked
+from .forms import OF_BOXES, Notated, plain_root, unasked
 from .naming import is_curve
 from .relations import same_relation
 
@@ -430,7 +430,7 @@ _VALUES = frozenset({"factorial", "double factorial", "binom"})
 
 def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
     """Return why a formula of numbers, equal to a gold that is a numeral, is no value, or ""."""
-    if asked.chooses or wanted.op not in EXACT or symbols(given) or _OF_BOXES.search(answer):
+    if asked.chooses or wanted.op not in EXACT or symbols(given) or OF_BOXES.search(answer):
         return ""
     if _COMPLEX.fullmatch(answer.rpartition("=")[2]) or _worked_out(answer):
         return ""
@@ -448,8 +448,6 @@ def _unworked(asked: Question, wanted: Node, given: Node, answer: str) -> str:
 
 
 _COMPLEX = re.compile(r"[\s$]*[-−]?\d+\s*[-+−]\s*\d*\s*i[\s$.]*")
-_OF_BOXES = re.compile(r"\{-?\d+\}\s*[-+]|[-+]\s*\{-?\d+\}")
-"""A sum with a box in it, which `extracting.enclosing` writes with braces: each box is a value."""
 _QUOTIENT = re.compile(r"-?(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\})")
 
 

@@ -49,6 +49,8 @@ def renoted(gold: str, answer: str, prompt: str) -> tuple[str, str]:
     if prompt:
         answer = label_of_thing(gold, tight_bound(gold, answer, prompt), prompt)
         answer = rate_asked(gold, answer, prompt)
+    if "matrix" in gold:
+        gold, answer = _as_multiple(gold, answer, prompt)
     if gold.startswith("\\{") and _INTEGERS_ASKED.search(prompt):
         answer = _between(answer)
     return gold, _measured(answer)
@@ -137,16 +139,24 @@ def in_sequence(text: str) -> str:
 
 # --- permutations and cycles ---
 
-_CYCLES = re.compile(rf"(?:\(\s*\d++(?:{GAP},?{GAP}\d++)*+\s*\)(?:{GAP}(?:\\circ|\\cdot))*+{GAP})+")
+_CYCLES = re.compile(
+    rf"(?:\(\s*\d++(?:{GAP},?{GAP}\d++)*+\s*\)(?:{GAP}(?:\\circ|\\cdot|[∘·]))*+{GAP})+"
+)
 
 
 def _cycles(text: str) -> str:
-    """Return disjoint cycles in one order, each from its least number: `(1 3 2)` for `(3 2 1)`."""
-    bare = text.replace("\\left", "").replace("\\right", "").strip(" $.")
-    if not _CYCLES.fullmatch(bare):
-        return text
+    """Return disjoint cycles in one order, each from its least number: `(1 3 2)` for `(3 2 1)`, and
+    for a chain of such (`\\sigma = (3 2 1) = (1 3 2)`) that all its sides are.
+    """
+    sides = text.replace("\\left", "").replace("\\right", "").strip(" $.").split("=")
+    turned = [_turned(side.strip(" \\")) for side in (sides if "(" in sides[0] else sides[1:])]
+    return turned[0] if len({*turned}) == 1 and turned[0] else text
+
+
+def _turned(product: str) -> str:
+    """Return a product of disjoint cycles in one order, else ""."""
     turned: list[list[int]] = []
-    for cycle in re.findall(r"\(([^()]*)\)", bare):
+    for cycle in re.findall(r"\(([^()]*)\)", product) if _CYCLES.fullmatch(product) else ():
         numbers = [int(number) for number in re.findall(r"\d+", cycle)]
         if len(numbers) == 1 and numbers[0] > 9:  # `(132)`, whose numbers have one digit
             numbers = [int(digit) for digit in str(numbers[0])]
@@ -154,7 +164,7 @@ def _cycles(text: str) -> str:
         turned.append(numbers[first:] + numbers[:first])
     moved = [number for cycle in turned for number in cycle]
     if len({*moved}) < len(moved):
-        return text
+        return ""
     return "".join(f"({' '.join(map(str, cycle))})" for cycle in sorted(turned) if len(cycle) > 1)
 
 
@@ -244,6 +254,46 @@ def _between(text: str) -> str:
     open_ends = [bounds[name] in {"<", "\\lt"} for name in ("above", "below")]
     numbers = range(int(bounds["low"]) + open_ends[0], int(bounds["high"]) + 1 - open_ends[1])
     return rf"\{{{', '.join(map(str, numbers))}\}}" if 1 < len(numbers) <= MAX_ITEMS else text
+
+
+# --- multiples of the identity ---
+
+_MATRIX = re.compile(r"(?s)\\begin\s*\{[pbB]?matrix\}(.*?)\\end\s*\{[pbB]?matrix\}[\s$.]*")
+_ONE = re.compile(
+    r"(?:\\(?:mathrm|mathbf|mathbb|mathit|operatorname|text|boldsymbol|bm)\s*\{\s*(Id?|[EO01])\s*\}"
+    r"|(?<![A-Za-z\\])(Id?|[EO])(?![A-Za-z]))(?:\s*_\s*\{?\s*(\d)(?:\s*(?:\\times|×)\s*\d)?\s*\}?)?"
+)
+"""A name of the identity or of the zero matrix, with its size."""
+_CALLED_ONE = re.compile(
+    r"(?i)\bidentity|\bunit matrix|einheits|identit|identidad|единичн|单位|單位|単位|단위"
+)
+
+
+def _as_multiple(gold: str, answer: str, prompt: str) -> tuple[str, str]:
+    r"""Return a matrix that is a multiple of the identity as `(2)I`, and an answer that calls it so
+    (`2\mathbf{I}_2`) with the same name; a zero matrix may be called 0 as well.
+    """
+    matrix = _MATRIX.fullmatch(gold.rpartition("=")[2].strip(" $"))
+    rows = [row.split("&") for row in matrix[1].split("\\\\") if row.strip()] if matrix else []
+    cells = [(r == c, cell.strip()) for r, row in enumerate(rows) for c, cell in enumerate(row)]
+    (*others, factor) = dict.fromkeys(cell for is_diagonal, cell in cells if is_diagonal) or [""]
+    square = all(len(row) == len(rows) for row in rows)
+    if others or {cell for is_diagonal, cell in cells if not is_diagonal} - {"0"}:
+        return gold, answer
+    said = answer.rpartition("=")[2].strip(" $.")
+    names = list(_ONE.finditer(said))
+    letter = (names[0][1] or names[0][2]) if len(names) == 1 else said
+    rest = re.sub(r"\\[A-Za-z]+|[^A-Za-z]", "", _ONE.sub("", said))
+    is_sized = square and all(int(name[3] or len(rows)) == len(rows) for name in names)
+    if letter in {"0", "O"}:
+        is_zero = factor == "0" and not rest and not {*said} & {"-", "+"}
+        return ("0", "0") if is_zero else (gold, answer)
+    if len(names) != 1 or not is_sized or {*rest} - {*factor}:
+        return gold, answer
+    defined = rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])\W{{0,3}}(?:=|\^|be\b)"
+    if re.search(defined, prompt) and not _CALLED_ONE.search(prompt):
+        return gold, answer
+    return f"({factor})I", _ONE.sub("I", said)
 
 
 # --- dimensions and matchings ---
@@ -388,10 +438,10 @@ def _squares(text: str) -> str:
 _ALWAYS = (_permuted, _integers, _dotted)
 _NOTATIONS: tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...] = (
     (
-        "cycl zykl",
+        "cycl zyk cicl цикл 轮换 輪換 巡回",
         re.compile(
-            r"(?is)\bcycle notation|\bdisjoint cycles|\b(?:permutation|S_).*\bcycl"
-            r"|\bcycl.*\b(?:permutation|S_)|\bpermutation.*\bzykl"
+            r"(?is)\A(?=.*(?:cycl|zyk|cicl|цикл|轮换|輪換|巡回))(?=.*(?:permut|S_|notation|disj"
+            r"|schreibweise|подстановк|перестановк|[置轮輪]换|置換))"
         ),
         _cycles,
     ),

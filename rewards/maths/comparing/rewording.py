@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from ..extracting.golds import unboxed
 from ..reading.nodes import Unreadable
+from ..reading.numerals import ROMAN, of_roman
 from ..reading.reader import read_cleaned
 from ..reading.vocabulary import unit_symbol
 from .renotation import renoted
@@ -48,6 +49,8 @@ def in_other_words(gold: str, answer: str, prompt: str) -> tuple[str, str] | Non
         said = counted["value"]
     if prompt and (asked := _IN_SCALE.search(prompt.rstrip(" .?\n").rpartition(". ")[2])):
         said = re.sub(rf"(?<=\d)(?:\s|\\[ ,;])*(?:\\text\{{\s*)?{asked['scale']}s?\b\}}?", "", said)
+    if (roman := _ROMAN.fullmatch(_STYLE.sub("", said))) and roman["numeral"] in wanted:
+        said = roman["numeral"] if of_roman(roman["numeral"]) == int(roman["number"]) else said
     if "_" in said and (in_base := _IN_BASES.fullmatch(said)):
         with suppress(ValueError):
             first = int(in_base["digits"], int(in_base["base"]))
@@ -96,6 +99,8 @@ _MONEY = re.compile(
     r"|c[ée]nt[ai]vos|centesimi|копе\w+)"
 )
 _LASTS = re.compile(r"(\d{1,3}):(\d\d)(?: h(?:ours)?)?")
+_ROMAN = re.compile(rf"(?P<number>\d{{1,5}})=(?P<numeral>{ROMAN})")
+"""A number and the same in Roman numerals: `94 = XCIV`."""
 _IN_BASES = re.compile(
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<digits>[0-9A-Za-z]{1,40})\}?_\{?(?P<base>\d\d?)\}?\s*=\s*"
     r"(?:\\(?:text|mathrm|mathbf)\{)?(?P<value>[0-9A-Za-z]{1,40})\}?(?:_\{?(?P<other>\d\d?)\}?)?"

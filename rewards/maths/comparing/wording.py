@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from ..proving.judge import Judge
-from ..reading.dates import date
+from ..reading.dates import date, same_name
 from ..reading.nodes import Node
 from ..reading.notation import as_words
 from ..reading.vocabulary import NO_SOLUTION
 
-_WORD_LIST = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+_AND = r"(?:and|und|et|y|e|и)\s+"
+_WORD_LIST = re.compile(rf"[,;]\s*{_AND}|[,;]\s*|\s+{_AND}")
 # Subject and verb before a worded answer: `It is Tuesday`, `the series diverges`.
 _LEAD = re.compile(
     r"^(?:(?:by|from|using) [^,]*, )?"
@@ -25,7 +26,9 @@ _BEHAVES = re.compile(
     r"((?:con|di)verg\w+|(?:in|de)creas\w+)"
 )
 """A gold that says how its subject behaves: `The series diverges`."""
-_IS_A = re.compile(r"\b([a-z]) (?:is|=) (?:an? )?(?=[a-z]{3})")
+_IS_A = re.compile(
+    r"\b([a-z]) (?:is|ist|est|es|é|è|=) (?:(?:an?|eine?|une?|uno?|una|uma?) )?(?=[^\W\d_]{3})"
+)
 """What joins a letter and what it is: `A is a knave`, `A: knave`."""
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _NULL = r"(?:the )?(?:null(?: hypothesis)?|h_?\{?0\}?|h₀)(?:,? h_?\{?0\}?)?"
@@ -132,11 +135,14 @@ def folded(phrase: str) -> str:
 def by_head_noun(prompt: str, gold: str, answer: str) -> bool:
     """Return whether two phrases differ only by a noun behind one of them that the prompt has, or
     that names a kind of object: `Odd function` for `odd`, `rechtwinkliges Dreieck` for
-    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials of the other.
+    `rechtwinklig`; or by a symbol (`Magnesium (Mg)`); or one is the initials or the
+    short form (`Fri.`) of the other.
     """
     phrases = [_SYMBOL.sub("", folded(as_words(text))).split() for text in (gold, answer)]
     is_word = phrases[0] != [] and phrases[0][0].isalpha() and len(phrases[0][0]) > 1
     if phrases[0] == phrases[1] and is_word and phrases[0][0] not in _OPPOSITES:
+        return True
+    if len(phrases[0]) == len(phrases[1]) == 1 and same_name(*phrases[0], *phrases[1]):
         return True
     short, long = sorted(phrases, key=len)
     if len(short) == 1 and len(long) >= MIN_INITIALS:
@@ -200,6 +206,9 @@ def _words_of(node: Node) -> str | None:
     """Return an answer as words, or None for one that has another form."""
     if node.op == "set" and not node.args:
         return "no solution"
+    if node.op == "list":
+        items = [_words_of(item) for item in node.args]
+        return None if None in items else ", ".join(filter(None, items))
     # The reader takes a short unknown word for a product of letters: `DNE` is D * N * E.
     if node.op == "mul" and all(part.op == "sym" for part in node.args):
         return "".join(part.note for part in node.args)

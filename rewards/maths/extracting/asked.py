@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..reading.dates import DATE, date
+from ..reading.counting import spelled_numbers
+from ..reading.dates import DATE, DAY
 from ..reading.labels import place_of
 from ..reading.sides import sides
-from ..reading.vocabulary import UNITS_OF_NUMBER, words
+from ..reading.vocabulary import words
 from .described import described
 from .expressions import measured
 from .phrases import UNASSERTED
@@ -40,7 +41,7 @@ _BREAKS = (
     r"|und|et|y|e|и)\b"
 )
 _NOUN = rf"(?!{_BREAKS})[^\W\d_]+(?:[ -](?!{_BREAKS})[^\W\d_]+){{0,2}}"
-_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?P<name>{_NOUN})")
+_COUNT = re.compile(rf"(?P<value>{_NUMERAL})[ *]+(?![ijk]\b)(?P<name>{_NOUN})")
 # What a name has of its own, such as its share; any other possession is another owner.
 _OWN = (
     r"(?:share|part|portion|total|amount|number|count|score|sum|age|height|weight|length|speed|time"
@@ -379,12 +380,16 @@ def _by_alternative(prompt: str, body: str, start: int, end: int) -> Named | Non
     return Named("", word, begin + match.start(), begin + match.end())
 
 
-_HEDGED = re.compile(
-    r"(?i)\b(?:might|may|can|could|would|should|seem\w*|appear\w*|fail\w*|hardly|nothing|nobody"
-    r"|none|only"
-    r"|if|unless|whether|either|or|of|look\w*|könnte|würde|scheint|semble|parece|sembra)\b"
+_DOUBTED = re.compile(
+    r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
+    r"|formerly|if|unless|whether|either|or|(?<!you )(?<!he )(?<!hey )looks?(?! to)"
+    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably"
+    r"|in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
+    r"|at the (?:start|beginning)|but only)\b"
 )
-"""Words that leave a clause open, or make it a clause about another thing (`the series of ...`)."""
+"""Words of doubt, and those with which a sentence says so of another time, or not quite."""
+_HEDGED = re.compile(rf"{_DOUBTED.pattern}|\b(?:can|fail\w*|nothing|nobody|none|only|of|looks?)\b")
+"""Words that also leave a clause open, or make it one about another thing (`the series of ...`)."""
 _SUBJECT = re.compile(
     r"((?:\S+ )?[-+*/^] \S+|\S*[-+*/^\d]\S*)(?: in [\w ]{3,20})?"
     r" (?:is|are|equals|=|ist|est|es)(?=\s)"
@@ -409,24 +414,6 @@ _DATE_ASKED = re.compile(
     r"(?i)\b(?:what|which) date\b|\bthe date\b|\bwhich day of\b|\bwhen\b|\bwann\b|\bwelche[mn]"
     r" (?:tag|datum)\b|\bquand[o ]|\bquel(?:le)? (?:date|jour)\b|\bcuándo|\bqué (?:fecha|día)|\bque"
     r" dia\b|\bche giorno\b|когда|какого числа|哪[天一]|几[月号日]|いつ|何[月日]|언제|며칠"
-)
-
-
-def other_event(prompt: str, before: str, answer: str) -> str:
-    """Return why the words before a date make it that of another event than the question's, or ""
-    (`It was borrowed on 8 April`, where the question is when it is due).
-    """
-    happens = _HAPPENS.search(before)
-    if happens is None or not date(answer) or _stem(happens[1].lower()) in prompt.lower():
-        return ""
-    return f"the date is that of another event: {happens[1]!r}"
-
-
-# What happens on a date, other than that it is or falls on it.
-_HAPPENS = re.compile(
-    r"(?i)\b(?!(?:is|was|be|are|were|it|due|date|day|falls?|then|therefore|so|thus"
-    r"|hence)\b)([a-z]{2,})"
-    r"\s+on (?:the )?$"
 )
 _BASE_ASKED = re.compile(
     r"(?i)\b(?:(?:in|to|into|as an?|en|im|nach|na|em|au) (?:the )?(?:hex"
@@ -461,33 +448,52 @@ def _by_form(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 
 _CHANCE_ASKED = re.compile(
-    r"(?i)\b(?:probability|chance|likelihood|odds|wahrscheinlichkeit|probabilité|probabilidad\w*"
-    r"|probabilità)\b"
+    r"(?i)\b(?:probability|chances?|likelihood|odds|wahrscheinlichkeit|chance|probabilité|probabilidad\w*"
+    r"|probabilità)\b|вероятност|шанс"
 )
 _CHANCE = re.compile(
-    r"(?i)\W*(?:(?:so|thus|hence|therefore|then),?\s+)?(?:(?:(?:the|this|that)\s+(?:chance"
-    r"|probability)\s+is|(?:it|that|this|there)(?:['’]s| is| happens(?: in)?))\s+)?(?:an?\s+)?[*]*"
-    r"(?P<part>\d+|[a-z]+(?:-[a-z]+(?=[\s-]))?)[\s-]+(?:in|out of)[\s-]+"
-    r"(?P<whole>\d+|[a-z]+(?:-[a-z]+)?)[*]*(?:\s+(?:chance|times|cases))?[\s.!*]*$"
+    r"(?i)(?P<lead>[^\d;:=]*?)(?<![\w-])(?P<part>\d+|one|eine?|une?|una|uno|uma?|один|одна)"
+    r"(?: [^\W\d_]+)?[ -]+(?:in|out of|von|sur|de cada|de|en|entre|em(?: cada)?|su|из)[ -]+"
+    r"(?P<whole>\d+)[*]*(?:[ -](?:chances?|times|cases|Fällen|cas|casos|casi|случаев))?[\s.!*]*"
 )
-
-
+_LEAD_WORDS = words(
+    "so thus hence therefore then the this that it is s there a an happens in of equal to "
+    "probability chance likelihood die der das ist also damit somit wahrscheinlichkeit beträgt "
+    "est c ce donc il y la de d des probabilité es decir por tanto lo hay una un probabilidad "
+    "probabilidade a são é portanto há ou seja quindi è di probabilità значит это итак вероятность "
+    "равна"
+)
+"""Words that may stand before a chance, with its name."""
+_RATIO_ASKED = re.compile(
+    r"(?i)\b(?:ratio|odds|verhältnis|rapport|razón|razão|proporção|rapporto)\b|отношени"
+)
 _RATIO = re.compile(
-    r"(?:\b(?:is|are|equals|be|becomes|(?:simplifies|reduces) to)|=|:)\s*[*]*"
-    r"(?P<first>\d+) to (?P<second>\d+)[*]*(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
+    r"(?:\b(?:is|are|of|equals|be|have|becomes|(?:simplifies|reduces) to|ist|beträgt|est(?: de)?"
+    r"|es(?: de)?|é(?: de)?|è(?: di)?|равно|как)|=|:)\s*[*]*(?P<first>\d+)"
+    r"(?P<one>(?: [^\W\d_]+){0,2}?) (?:(?:for|to) every|to|zu|à|a|para|к) (?P<second>\d+)"
+    r"(?P<other>(?: (?!in\b)[^\W\d_]+){0,2}?)[*]*"
+    r"(?: in (?:simplest form|lowest terms))?[\s.!*]*$"
 )
-_PAIR = re.compile(r"\b([^\W\d_]{3,})\s?(?:to|:)\s(?:the )?([^\W\d_]{3,})")
+_PAIR = re.compile(
+    r"\b((?:[^\W\d_]{3,} )??[^\W\d_]{3,})\s?(?:to|:|zu|à|a|para|к)\s(?:the |den |les |las |as )?"
+    r"([^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
+)
 
 
 def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
-    """Return `3:2` of a closing sentence that ends in `3 to 2` where a ratio is asked, of the same
-    things in the same order; else None.
+    """Return `3:2` of a closing sentence that ends in `3 to 2`, or in `3 boys to 2 girls`, where a
+    ratio is asked, of the same things in the same order; else None.
     """
-    ratio = _RATIO.search(body, start, end) if re.search(r"\b(?:ratio|odds)\b", prompt) else None
+    ratio = _RATIO.search(body, start, end) if _RATIO_ASKED.search(prompt) else None
     before = body[start : ratio.start()] if ratio else ""
     if ratio is None or DENIAL.search(before) or _DOUBTED.search(before) or related(before):
         return None
-    turned = {(second, first) for first, second in _PAIR.findall(prompt.lower())}
+    question = asking(prompt).lower()
+    named = [ratio[name].strip().lower() for name in ("one", "other")]
+    places = [question.find(name) for name in named]
+    if any(named) and not -1 < places[0] < places[1]:
+        return None
+    turned = {(second, first) for first, second in _PAIR.findall(question)}
     if turned.intersection(_PAIR.findall(before.lower())):
         return None
     value = f"{ratio['first']}:{ratio['second']}"
@@ -496,19 +502,19 @@ def _by_ratio(prompt: str, body: str, start: int, end: int) -> Named | None:
 
 def _by_chance(prompt: str, body: str, start: int, end: int) -> Named | None:
     """Return the fraction of `a 3 in 4 chance` where a probability is asked; else None."""
-    chance = _CHANCE.match(body, start, end) if _CHANCE_ASKED.search(prompt) else None
-    counts = [_count_of(word) for word in chance.group("part", "whole")] if chance else []
-    if chance is None or None in counts or not 0 <= int(counts[0] or 0) <= int(counts[1] or 0):
+    if not _CHANCE_ASKED.search(prompt):
         return None
-    return Named("", f"{counts[0]}/{counts[1]}", chance.start("part"), chance.end("whole"))
-
-
-def _count_of(word: str) -> int | None:
-    """Return a number below a hundred in digits or in English words, or None."""
-    if word.isdigit():
-        return int(word)
-    parts = [UNITS_OF_NUMBER.get(part) for part in word.lower().split("-")]
-    return None if None in parts else sum(part or 0 for part in parts)
+    sentence = body[start:end]
+    for number in [*spelled_numbers(body, start, end, alone=True)][::-1]:
+        before, behind = body[start : number.start], sentence[number.end - start :]
+        sentence = f"{before}{number.digits}{behind}"
+    chance = _CHANCE.fullmatch(sentence)
+    lead = chance["lead"] if chance else ""
+    said = {word.lower() for word in re.findall(r"[^\W\d_]+", lead)}
+    if chance is None or not said <= _LEAD_WORDS:  # `the chance of blue is` says it of another
+        return None
+    part, whole = (int(n) if n.isdigit() else 1 for n in chance.group("part", "whole"))
+    return Named("", f"{part}/{whole}", start, end) if part <= whole else None
 
 
 _VERBS = "is|are|was|were|does|do|did|can|could|will|has|have|cannot"
@@ -544,13 +550,6 @@ _CONJUNCTS = re.compile(rf",? (?:and|while|whereas|but) (?={_CAPITAL})|[,;]\s")
 _CONTRASTED = re.compile(rf",? (?:and )?not {_CAPITAL}[^\W\d_]+$")
 
 
-_LIMITED = re.compile(
-    r"(?i)\b(?:in (?:theory|principle)|on paper|at first|initially|originally|so far|until"
-    r"|at the (?:start|beginning)|but only)\b"
-)
-"""Words with which a sentence says so of another time, or not quite."""
-
-
 def subject_asked(prompt: str, sentence: str) -> str:
     """Return the name of which a sentence says just what the question asks, where it says so of no
     other, or "".
@@ -564,7 +563,7 @@ def subject_asked(prompt: str, sentence: str) -> str:
     if len(asked) != 1 or _NOT.search(asked[0]["clause"]):
         return ""
     sentence = _LEADS.sub("", _CONTRASTED.sub("", sentence.rstrip(" .!*\n")), count=1)
-    if DENIAL.search(sentence) or _DOUBTED.search(sentence) or _LIMITED.search(sentence):
+    if DENIAL.search(sentence) or _DOUBTED.search(sentence):
         return ""
     clause = _predicate(asked[0]["clause"])
     skipped = range(1) if asked[0]["who"] else range(1, min(MAX_NOUN, len(clause) - 1) + 1)
@@ -638,13 +637,33 @@ def in_words(prompt: str, body: str) -> Named | None:
     return Named("", said["words"], *said.span("words"))
 
 
+def statements(body: str) -> Named | None:
+    """Return what a closing sentence says of several, one by one (`A is a knave; B is a knight`),
+    if it says nothing else; else None.
+    """
+    start, end = closing_sentence(body)
+    said = STATEMENTS.fullmatch(body, start, end)
+    return said and Named("", said["said"], *said.span("said"))
+
+
+_STATEMENT = (
+    rf"{_CAPITAL}[^\W\d_]*(?: is| ist| est| es| é| è| =|:) "
+    r"(?:(?:an?|the|eine?|une?|uno?|una|uma?) )?(?!no|nicht|pas|não)[^\W\d_]{3,}(?: [^\W\d_]{3,})?"
+)
+STATEMENTS = re.compile(
+    rf"(?i:{_LEADS.pattern.removeprefix('(?i)')})(?P<said>{_STATEMENT}"
+    rf"(?:(?:[;,]? (?:and|und|et|y|e|и)|[;,]) {_STATEMENT})+)[\s.!*]*"
+)
+"""What each of several is, in one sentence."""
 _ANSWERING = re.compile(
     r"(?:(?:So|Thus|Hence|Therefore|Then),?\s+)?(?P<name>(?!(?i:so|thus|then|it|this|that|there)\b)"
     r"[^\W\d_]{2,}(?: [^\W\d_]+){0,2}?)\s+(?:is|are|was|were|has|have|be)\b[^.]*$"
 )
 
 
-_WORDS = r"(?P<words>(?:[^\W\d_]{2,}|[一-鿿])(?:[ '’-][^\W\d_]+){0,6})"
+_COMPOUND = r"(?:[A-Z][a-z]?[\d₀-₉]*){2,}(?:\((?:[A-Z][a-z]?[\d₀-₉]*)+\)[\d₀-₉]*)?(?!\w)"
+"""A chemical formula, which is a word with digits."""
+_WORDS = rf"(?P<words>{_COMPOUND}|(?:[^\W\d_]{{2,}}|[一-鿿])(?:[ '’-][^\W\d_]+){{0,6}})"
 _STRESSED = re.compile(
     rf"(?<![*\w])(?P<mark>\*{{1,3}}|__?)(?:(?:an?|the) )?{_WORDS}[.!]?(?P=mark)(?![*\w])"
 )
@@ -652,25 +671,21 @@ _STATED_WORDS = re.compile(
     r"\b(?:is|are|was|be|['’]s|gives|called|known as|named|namely|have|get|belongs to|ist"
     r"|est|es|è|é)\s+(?:(?:thus|then|therefore|hence)\s+)?"
     r"(?:(?:an?|the|eine?|une?|una|la|le|el)\s+)?(?!called|known|named)"
-    r"(?P<words>[^\W\d_]{2,}(?:[ '’-][^\W\d_]+){0,4})(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
+    rf"(?P<words>{_COMPOUND}|[^\W\d_]{{2,}}(?:[ '’-][^\W\d_]+){{0,4}})"
+    r"(?: \((?!not\b)[^()\d\s?]{1,8}\))?"
     r"(?:, (?:an?|the|just like|which|because|since) [^.!?;\n]*)?[.!]*\s*$"
 )
 _CLOSES = re.compile(
     r"(?:[^\s:]+ [^\s:]+ (?!before:)[^\s:]+:|\b(?:to|on|an?|towards?|is|ist|un)(?: the)?) \**"
-    r"(?P<words>(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag"
-    r"|Mittwoch|(?:lun|mar|mercre|jeu|vendre|same)di|dimanche|lunes|martes|miércoles|jueves|viernes"
-    r"|sábado|domingo|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
+    rf"(?P<words>{DAY}"
+    r"|(?:nor|sou)th(?:-?(?:ea|we)st)?|east|west)\**[.!]*\s*$"
 )
 """A day of the week or a direction that a sentence ends in."""
 _LED_TO = re.compile(
-    r"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?)\s*\**"
-    r"(?P<words>(?!(?:it|this|that|the|no|not|there|we|done|true|false"
+    rf"(?:→|⇒|⟹|∴|->|=>|(?<![<>=!])=|[,;:] (?:so|hence|thus|therefore),?|:(?=\s{_COMPOUND}))\s*\**"
+    rf"(?P<words>{_COMPOUND}|"
+    r"(?!(?:it|this|that|the|no|not|there|we|done|true|false"
     r"|QED)\b)[^\W\d_]{3,}(?: [^\W\d_]{3,})?)"
     r"\**[.!]*\s*$"
 )
 """A word or two that a sentence ends in behind an arrow or a word of consequence."""
-_DOUBTED = re.compile(
-    r"(?i)\b(?:might|may|could|would|should|seem\w*|appear\w*|hardly|almost|nearly|barely"
-    r"|formerly|if|unless|whether|either|or|looks?(?! to)"
-    r"|könnte|würde|scheint|semble|parece|sembra|oder|ou|wenn|si|maybe|perhaps|probably)\b"
-)

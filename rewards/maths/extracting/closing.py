@@ -44,7 +44,7 @@ _KNOWN = words(
 # List marks, headings and arrows before an answer, and `qed` behind.
 _DRESS = re.compile(
     r"(?i)^(?:an?\s+(?=[\d$\\])|[-*•]\s+(?=\S)|>\s+|#{1,6}\s+|(?:∴|⇒|⟹|=>|->|\\(?:therefore|implies"
-    r"|Rightarrow)(?![a-z]))\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$"
+    r"|Rightarrow)(?![a-z])|所以|因此|故|よって|ゆえに|したがって|따라서)[,、]?\s*)+|[\s,.]*\b(?:q\.?e\.?d\.?)$"
 )
 
 
@@ -60,13 +60,14 @@ def whole(body: str) -> Candidate | None:
         return None
     if len(_CHECKED_OPTION.findall(stripped)) > 1:
         return None
-    arrow = _TO_SET.fullmatch(stripped) or _ARROW.match(stripped)
-    words_before = arrow and _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"]))
-    if arrow and (arrow.re is _TO_SET or not words_before):
-        stripped = arrow["value"].replace("∅", "\\emptyset")
+    arrow = _ARROW.match(stripped)
+    if arrow and not _PROSE.search(re.sub(r"\\[A-Za-z]+", "", arrow["before"])):
+        stripped = arrow["value"]
     if last_word(stripped) or _REASONED.fullmatch(stripped):
         return None
     stripped = table_row(stripped) or _chained(_one_value(stripped))
+    if to_values := _TO_VALUES.fullmatch(stripped):
+        stripped = to_values["value"].replace("∅", "\\emptyset")
     if MAY_BE.match(lowered(stripped[closing_sentence(stripped)[0] :])):
         return None
     if (
@@ -145,11 +146,11 @@ _ARROW = re.compile(
     r"(?s)(?P<before>.*)(?:⟹|⇒|=>|\\(?:implies|Rightarrow"
     r"|Longrightarrow)(?![a-z]))\s*(?P<value>\S.*)"
 )
-_TO_SET = re.compile(
-    r"(?P<before>[^=\n$\\]*[^\W\d_]{2}[^=\n$\\]*)(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}"
-    r"|\\emptyset)[.\s]*"
+_TO_VALUES = re.compile(
+    r"[^=\n$\\]*(?:[^\W\d_]{2}|[一-鿿가-힣])[^=\n$\\]*(?:⟹|⇒|→|=>|->)\s*(?P<value>∅|\{[^{}]*\}|\\emptyset"
+    r"|[-−]?\d[\d./]*(?:[,;] [-−]?\d[\d./]*)+)[.\s]*"
 )
-"""Words and a set behind an arrow: `no common elements → ∅`."""
+"""Words and a set or a list behind an arrow: `no common elements → ∅`."""
 _LABELLED = re.compile(
     r"(?i)(?<!\w)(?:A|ans\.?|tl;?dr|\[?(?:(?:so|the|my|our|final|total|correct|this is|required"
     r"|overall)\s+)*(?:rounded(?: to [\w ]{3,30})?|answer|count|total|sum"
@@ -158,7 +159,7 @@ _LABELLED = re.compile(
 """A heading in the line of its value: `Our final count: 441`."""
 _TITLED = re.compile(
     r"(?:[^\W\d_]{2,} ){0,4}[^\W\d_]{2,}:\s+"
-    r"(?=[-−\d][-−\d.,/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
+    r"(?=[-−\d][-−\d.,;/ ]*(?:(?<=\d) ?[A-Za-zµ°][\w²³/]{0,9})?\W{0,2}$)"
 )
 _EXPLAINS = re.compile(
     r"(?is)\W*(?:explanation|reason(?:ing)?|because|since|proof|justification|solution|work"
@@ -169,7 +170,8 @@ _CONTINUED = re.compile(r"\\\\[^&\\]{0,40}&\s*=|\w\s*\\begin\{align")
 """Rows of a calculation, of which the last is the value."""
 _CONCLUDES = re.compile(r"(?i)\W*(?:so|hence|thus|therefore)\b")
 _PART = re.compile(r"\W*[a-h1-9]\)")
-_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|\$\$)\Z|^\\[\[\]]\Z")
+_UNFINISHED = re.compile(r"(?:,|\\\\|and|or|^[^$]*\$\$)\Z|^\\[\[\]]\Z")
+_DISPLAY = re.compile(r"(?s)\$\$(?:(?!\$\$).)+\$\$|\\\[(?:(?!\\\]).)+\\\]")
 _ASSIGNS = re.compile(r"\W*([A-Za-z](?:_\{?\w+\}?)?)\s*=[^=]*")
 
 
@@ -177,7 +179,8 @@ def _one_value(text: str) -> str:
     """Return the line of a short response that is its value: the last, or the one before an
     explanation. Lines that belong together stay one text.
     """
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    joined = _DISPLAY.sub(lambda formula: " ".join(formula[0].split()), text)
+    lines = [line.strip() for line in joined.split("\n") if line.strip()]
     if len(lines) < 2:
         return text
     explained = [n for n, line in enumerate(lines) if n and _EXPLAINS.fullmatch(line)]
@@ -213,13 +216,6 @@ def listed_values(body: str, count: int, prompt: str = "") -> Candidate | None:
     """
     if count in {2, 3} and (point := coordinates(body, count)):
         return point
-    rows = _named_rows(body.strip())
-    if len(rows) == count:
-        start, end = body.rfind(rows[0]), len(body.rstrip())
-        if _DISOWNS.search(body[:start].rstrip()[-120:]) or _DISOWNS.search(body[start:end]):
-            return None
-        text = cleaned(", ".join(row.strip("-*• ") for row in rows))
-        return Candidate(CandidateKind.WHOLE, text, start, end, start, end)
     if (listed := rows_of(body, count)) and not _STEPS.search(body, listed.start):
         around = body[: listed.start].rstrip()[-120:], body[listed.start :]
         if not any(map(_DISOWNS.search, around)):
@@ -242,28 +238,6 @@ _DISOWNS = re.compile(
     r"|contradict\w*|either|or|claims?|instance|example|tr(?:y|ies|ied)|suppose|assume|if|unless)\b"
 )
 """Words beside values that the writer does not claim."""
-_NAMED_ROW = re.compile(
-    r"[-*• ]{0,3}[*_]{0,2}[A-Z][a-z]{2,}(?: [a-z]+){0,2}[*_]{0,2}:[*_]{0,2}\s*"
-    r"(?=[^=]*[\d$])[^=\n]{1,60}"
-)
-
-
-_BULLET = re.compile(r"\s*[-*•]\s+(?=\D{0,12}\d)(?!.*\d.*=)[^\n]{1,40}")
-
-
-def _named_rows(text: str) -> list[str]:
-    """Return the lines of the last paragraph if each names another value (`Quotient: $x - 3$` and
-    `Remainder: 1`), or each is a value behind a bullet, else [].
-    """
-    rows = text.rpartition("\n\n")[2].split("\n")
-    rows = rows[rows[0].rstrip("*_ ").endswith(":") :]  # without the heading
-    if len(rows) > 1 and all(map(_BULLET.fullmatch, rows)) and not _PROSE.search(" ".join(rows)):
-        return rows
-    names = {row.partition(":")[0] for row in rows}
-    is_named = len(names) == len(rows) > 1 and all(map(_NAMED_ROW.fullmatch, rows))
-    return rows if is_named and not _STEPS.search(text, len(text) - sum(map(len, rows))) else []
-
-
 _STEPS = re.compile(r"\b(?:Step|Case|Check|Given|Note|Option|Total|Answer|Hence|Thus|Therefore)\b")
 
 
@@ -656,7 +630,7 @@ _STRESSED_WORD = re.compile(r"(?<![*\w])(\*{1,2})[^\W\d_]+(?:[ -][^\W\d_]+)?\1(?
 _STRESSED_SENTENCE = re.compile(
     r"(?:The|It|So|This|They|He|She|We|There|You|I|One|Each|In|Thus|Hence|Therefore)\s(?:[a-z]+\s)+"
     r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s){2,}"
-    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_A-ZÀ-ÞА-Я]+\s)++\d[\d.,]*+\s[^\W\d_]++"
+    r"|[A-ZÀ-ÞА-Я][^\W\d_]*\s(?:[^\W\d_]+\s)++\d[\d.,]*+\s[^\W\d_]++"
     r"(?: [^\W\d_]++)*+[.!]?$"
 )
 """A whole sentence in bold, of which a lower rank takes the value."""

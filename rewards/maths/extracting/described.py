@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from ..reading.counting import Spelled, spelled_numbers
 from ..reading.labels import place_of
+from ..reading.numerals import ROMAN
 from ..reading.plain import formulas
 from ..reading.units import dimension
-from ..reading.vocabulary import unit_symbol
+from ..reading.vocabulary import ALL_REALS, unit_symbol
 from .sentence import DENIAL, closing_sentence, denied, governed
 from .stance import related
 
@@ -83,6 +84,43 @@ def _bound(_: str, body: str, start: int, end: int) -> Described | None:
 
 def _denied(before: str) -> bool:
     return DENIAL.search(before) is not None or _FAILS.search(before) is not None
+
+
+_EVERYWHERE = re.compile(
+    r"(?<![的の正负負非한닌인된])(?<![한닌인된] )(?!real)"
+    rf"(?P<said>{ALL_REALS.pattern.removeprefix('(?i)')})"
+    r"(?:\s(?:works?|qualif(?:y|ies)|satisf(?:y|ies) (?:it|this)"
+    r"|(?:is|are) (?:an? |the )?solutions?))?"
+    r"[\s.*!$。_]*(?:で(?:す|ある)|이?다|입니다)?[\s.*!$。_]*$",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"(?i)\b(?:may|might|could|if|whether|ob|si|se|seems?|not|nicht|pas|no|не|ли)\b|不|아니"
+)
+
+
+def _everywhere(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find `so the domain is all real numbers`, for a question for a set."""
+    said = _EVERYWHERE.search(body, start, end)
+    before = body[start : said.start()] if said else ""
+    if said is None or _denied(before) or _OPEN.search(before):
+        return None
+    return Described(r"\mathbb{R}", *said.span("said"))
+
+
+_ROMAN = re.compile(
+    r"(?:(?<!\d)(?P<number>\d{1,7})[\s$*]*(?:=|→|\bis(?: written(?: as)?)?)[\s$*]*)?"
+    rf"(?:\\(?:text|mathrm)\s*\{{)?(?<![^\W_])(?P<numeral>{ROMAN})[\s}}$.*!]*$"
+)
+
+
+def _roman(_: str, body: str, start: int, end: int) -> Described | None:
+    """Find the Roman numeral that a sentence ends in, with the number that it is said to be."""
+    said = _ROMAN.search(body, start, end)
+    if said is None or _denied(body[start : said.start()]):
+        return None
+    value = f"{said['number']} = {said['numeral']}" if said["number"] else said["numeral"]
+    return Described(value, said.start(), said.end("numeral"))
 
 
 _PARITY = re.compile(
@@ -358,6 +396,12 @@ _Finder = Callable[[str, str, int, int], Described | None]
 _CALLS: dict[_Finder, str] = {
     _bound: r"(?is)\A(?=.*(?:[<>≤≥]|\\[lg]eq?(?![a-z])|\\[lg]t(?![a-z])|inequalit))"
     r".*\b(?:solve|solutions?|which|what|find all)\b",
+    _everywhere: r"(?i)\b(?:domain|range|for (?:which|what)|values? of|inequalit|solution set|where"
+    r"|definitions|wertebereich|ungleichung|domaine|ensemble|inéquation|dom[ií]nio|inecuaci|inequaç"
+    r"|disequazion|conjunto|insieme)|област|неравенств|定[义義]域|[值値]域|不等式|정의역|치역|부등식"
+    r"|[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![a-z])",
+    _roman: r"(?i)\broman (?:num|dig)|römisch|romain|romanos|romani\b|римск|[罗羅][马馬]"
+    r"|ローマ|로마",
     _parity: r"_\{?n|\bcoefficient|\bn\b",
     _multiplicities: r"(?i)multiplicit",
     _shells: r"(?i)\bconfiguration",

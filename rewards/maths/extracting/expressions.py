@@ -10,7 +10,7 @@ from ..reading.locales import MEASURE
 from ..reading.plain import formulas
 from ..reading.vocabulary import unit_symbol
 from .candidate import Candidate, CandidateKind
-from .running import Plain, bound_in_words, closing_formula, states
+from .running import Plain, bound_in_words, closing_formula, in_turn, states
 from .sentence import (
     CALCULATED,
     NUMBER,
@@ -39,7 +39,9 @@ _EXACT = re.compile(
     r"(?:(?<=[=:] )|(?<=\bis )|(?<=\bare ))(?=[^ ]*[π√])[-−\dπ√][^\s=≈,;A-Za-z]*"
     r"(?: [-+−·×/] [^\s=≈,;A-Za-z]+)* ?≈ ?$"
 )
-_OR = re.compile(r"\s*(?:[,、]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*")
+_OR = re.compile(
+    r"\s*(?:[,、;]|,?\s*or(?:\s+(?:else|possibly|perhaps|maybe))?(?:\s+[a-z]\s*=)?)\s*"
+)
 
 
 def last_expression(
@@ -59,6 +61,9 @@ def last_expression(
         found = last_expression(before, joins=joins, comments=comments - 1)
         if found is not None and not found.void:
             return found
+    if turns := in_turn(body, start, end):
+        span = turns.start, turns.end
+        return Candidate(CandidateKind.FORMULA, turns.text, *span, *span)
     base = max(0, len(body) - TAIL)
     formulas = _last_formulas(body[base:end], joins=joins)
     formula = None if formulas is None else (base + formulas[0], base + formulas[1])
@@ -190,7 +195,7 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
     if first is not last:
         return first.start(), last.end()
     search_start = max(base, last.start() - 80)
-    for pattern in (_ASSIGNED, _RELATION, _EXACT):
+    for pattern in (_RELATION, _EXACT):
         if label := pattern.search(body, search_start, last.start()):
             return label.start(), last.end()
     return _expression(body, *last.span())
@@ -198,9 +203,6 @@ def _last_number(body: str, start: int, end: int) -> tuple[int, int] | None:
 
 _CONCLUDED_POINT = re.compile(r"(?: ?[a-z]{1,7})?,? (?:so|that is|i\.e\.|hence|thus)(?: it is)?,? ")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b")
-_ASSIGNED = re.compile(
-    r"(?:(?<![A-Za-z\d])[a-z]\s*=\s*[-−]?\d[\d./]*\s*(?:,\s*and|,|and|und|et|y|e|и|と|和)\s*)+(?<![A-Za-z])[a-z]\s*=\s*$"
-)
 # `x = 7 und y = 3`: the word joins two named values.
 _JOINED = re.compile(
     r"\s+(?:und|et|y|e|и)\s+(?=[a-z]\s*=)|(?<=\)),?\s+(?:and|und|et|y|e|и)\s+(?=\()"

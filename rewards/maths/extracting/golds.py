@@ -95,13 +95,21 @@ def boxed_in_turn(prompt: str, response: str) -> str:
 _TUPLE = re.compile(r"\(([^\W\d_]{3,}(?:, [^\W\d_]{3,}){1,3})\)")
 
 
+def unmarked(text: str) -> str:
+    """Return words without the command that sets them upright."""
+    return _MARKED.sub(r"\1", text) if text.startswith("\\text") else text
+
+
+_MARKED = re.compile(r"^\\text\s*\{\s*([^\W\d_][^{}\\]*?)\s*\}$")
+
+
 def values_of(gold: str) -> int:
     """Return how many values a gold lists, by the commas and words between them.
 
     >>> values_of("(5, 2)"), values_of("17, -15"), values_of("f(1, 2)"), values_of("x=1 and y=2")
     (2, 2, 1, 2)
     """
-    bare = unboxed(gold).replace("$", "").strip()
+    bare = unmarked(unboxed(gold).replace("$", "").strip())
     if bare[:1] in {"(", "[", "{"} and bare[-1:] in {")", "]", "}"} and _ENCLOSED.fullmatch(bare):
         bare = bare[1:-1]
     depth, count = 0, 1

@@ -178,7 +178,7 @@ LANGUAGES: tuple[PhraseLanguage, ...] = (
             "الإجابة", "پاسخ",
         ),
         answer=r"odpowied(?:ź|zią)|odpověď|cevap|yanıt|đáp (?:án|số)|jawaban(?:nya)?|antwoord"
-        r"|svaret?|відповідь|απάντηση|răspuns(?:ul)?|คำตอบ|תשובה|الجواب(?: النهائي)?"
+        r"|svar(?:et)?|відповідь|απάντηση|răspuns(?:ul)?|คำตอบ|תשובה|الجواب(?: النهائي)?"
         r"|الإجابة(?: النهائية)?|پاسخ",
         result=r"(?!)",
         link=r"(?:\s*(?:\s(?:to|jest|je|là|adalah|ialah|is|är|er|on|є|είναι|este|a|คือ|היא|הוא|هو|هي"

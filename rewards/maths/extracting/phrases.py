@@ -413,7 +413,8 @@ RETRACTION = re.compile(
     r"|ich habe mich (?:ver\w+|geirrt)|(?:esto|eso) es (?:imposible|falso|incorrecto|un error)"
     r"|me equivoqu|es incorrecto|(?:isso|isto) é (?:impossível|falso|um erro)|me enganei|errei\b"
     r"|(?:questo|ciò) è (?:impossibile|falso|un errore)|mi sono sbagliat|я ошиб|это (?:неверно"
-    r"|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス|矛盾|실수|틀렸|모순"
+    r"|невозможно|неправильно|ошибка|противоречие)|間違え|間違い|誤り|ミス|矛盾|틀렸|모순"
+    r"|(?<!모든 )(?<!모든 \*\*)실수"
     r"|算错|错了|有误|不对|不對|矛盾|更正"
     r"|纠正|訂正|정정"
 )

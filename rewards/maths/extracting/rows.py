@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..reading.locales import joined_by_and
 from .candidate import Candidate, CandidateKind
 
 MAX_TAIL = 4000
@@ -21,7 +22,7 @@ _PART = r"\(?(?:[a-h]|[1-9]|i{1,3}|iv|v)\)"
 _ROW = re.compile(
     rf"(?P<mark>[-*•+]\s+|\d{{1,2}}[.)]\s+)?[*_$`]*(?i:the )?"
     rf"(?:(?P<part>{_PART})(?P<rest>[^:=→,]*?)|(?P<name>{_NAME})|(?P<key>\d{{1,2}}|[A-Za-z]))[*_$`]*\s*"
-    r"(?P<sign>[:=→]|->|\\to(?![a-z])|(?(mark)is\b|(?!)))[*_$`]*\s*(?P<value>\S.*)"
+    r"(?P<sign>[:=→]|->|\\to(?![a-z])|(?(mark)is\b|(?!)))[*_$`]*\s*(?P<value>(?![*_]+$)\S.*)"
 )
 _COUNTED = re.compile(
     r"(?:[-*•+]\s+)?[*_$`]*(?P<number>\d[\d.,]*)[*_$`]*\s+"
@@ -34,7 +35,8 @@ _POINT = re.compile(
 )
 _REMARK = re.compile(r"\s*\((?=[^()]*[A-Za-z]{2})[^()]*\)[\s.]*$")
 _ITEM = re.compile(
-    r"(?:[*_]{0,2}(\d{1,2})[.)][*_]{0,2}|[-*•\U0001f300-\U0001faff])\s+((?:[^\W\d_]{4,}\s?){0,2}[^:=→]{1,24})"
+    r"(?:[*_]{0,2}(\d{1,2})[.)][*_]{0,2}|[-*•\U0001f300-\U0001faff])\s+"
+    r"((?:[^\W\d_]{4,}\s?){0,2}[^:=→]{1,24}|[-−\d,;$ ]{1,80})"
 )
 """An item of a list, without a name or a calculation."""
 _RULE = re.compile(r"\|?[\s:|-]+\|?")
@@ -57,15 +59,9 @@ def rows_of(body: str, count: int) -> Candidate | None:
     tail = body.rstrip()[-MAX_TAIL:]
     written = [line.strip() for line in tail.split("\n")]
     lines = [line for line in written if line]
-    items = [_ITEM.fullmatch(line) for line in lines[-count:]]
-    numbers = [item and int(item[1] or 0) for item in items]
-    bulleted = numbers == [0] * count > [0] and not _ITEM.fullmatch(
-        next(reversed(lines[:-count]), "")
-    )
-    if bulleted or numbers == list(range(1, count + 1)):
+    if len(items := _items(lines)) == count:
         place = body.rfind(lines[-count]), len(body.rstrip())
-        text = ", ".join(item[2].strip(" *.;,") for item in items if item)
-        return Candidate(CandidateKind.WHOLE, text, *place, *place)
+        return Candidate(CandidateKind.WHOLE, ", ".join(items), *place, *place)
     if count > MAX_ROWS or not lines:
         return None
     if lines[-1].startswith("|"):
@@ -77,7 +73,8 @@ def rows_of(body: str, count: int) -> Candidate | None:
         first = lines[-count] if found else ""
         if not found:
             first = _SENTENCE.sub("", lines[-1])
-            found = _lines(_APART.split(first.rstrip(" .")), count)
+            apart = " or " not in joined_by_and(first, foreign=True)
+            found = _lines(_APART.split(first.rstrip(" .")), count) if apart else []
     labels = {row.label.casefold() for row in found}
     # Each row has a label of its own, or all are values of one letter.
     several = len(labels) == count or (len(labels) == 1 and _LETTER.fullmatch(found[0].label))
@@ -85,6 +82,35 @@ def rows_of(body: str, count: int) -> Candidate | None:
         return None
     start, end = body.rfind(first), len(body.rstrip())
     return Candidate(CandidateKind.WHOLE, _joined(found), start, end, start, end)
+
+
+def _items(lines: list[str]) -> list[str]:
+    """Return the items of the list that lines end in, all of them numbered from 1 or behind
+    bullets; else [].
+    """
+    found: list[re.Match[str]] = []
+    for line in reversed(lines[-MAX_ROWS:]):
+        item = _ITEM.fullmatch(line)
+        follows = item and (not found or int(found[0][1] or 1) == int(item[1] or 0) + 1)
+        if item is None or not follows or bool(item[1]) != bool((found or [item])[0][1]):
+            break
+        found.insert(0, item)
+    begins = found and found[0][1] in {None, "1"}
+    return [item[2].strip(" *.;,") for item in found] if begins else []
+
+
+def lists_in_rows(body: str) -> Candidate | None:
+    """Return all values of the rows that end a text, if each is a list of numbers."""
+    lines = [line.strip() for line in body.rstrip()[-MAX_TAIL:].split("\n") if line.strip()]
+    items = _items(lines)
+    if len(items) < 2 or not all(map(_NUMBERS.fullmatch, items)):
+        return None
+    place = body.rfind(lines[-len(items)]), len(body.rstrip())
+    text = ", ".join(item.strip("$ ") for item in items)
+    return Candidate(CandidateKind.WHOLE, text, *place, *place)
+
+
+_NUMBERS = re.compile(r"\$?[-−]?\d+(?:[,;]\s?[-−]?\d+)+\$?")
 
 
 def _joined(found: list[ValueRow]) -> str:
@@ -208,7 +234,7 @@ def assigned_apart(prompt: str, body: str, count: int) -> Candidate | None:
 # --- the parts of a solution ---
 
 _HEADING = re.compile(
-    r"(?m)^[\s#*_>-]*(?:\*\*)?(?i:part|teil|partie)?\s*\(?(?P<label>[a-h]|(?<=\()[1-8]|(?<=\()i{1,3})\)[\s*_.:)]*"
+    r"(?m)^[\s#*_>-]*(?:\d{1,2}[.)]\s+[*_]*)?(?i:part|teil|partie)?\s*\(?(?P<label>[a-h]|(?<=\()[1-8]|(?<=\()i{1,3})\)[\s*_.:)]*"
 )
 
 
@@ -235,15 +261,17 @@ def parts_of(body: str, count: int, answer: Callable[[str], str | None]) -> Cand
 _TASK = re.compile(r"\\(?:i*int|lim|sum|prod|[dt]?frac\s*\{\s*d)(?![a-z])|∫|∑")
 
 
-_MEASURE = re.compile(r"\s*-?\d[\d.,]*\s*[A-Za-z°][\w/²³^]{0,6}\s*")
-"""The last side of a calculation whose other sides leave the units out."""
+_MEASURE = re.compile(r"\s*-?\d[\d.,]*(?:\s*[A-Za-z°][\w/²³^]{0,6})?\s*")
+"""The last side of a calculation, whose other sides may leave the units out."""
 
 
 def _worked(value: str) -> str:
-    """Return the last side of a part that repeats its task: `\\int 2x dx = x^2 + C`."""
-    value = value.strip().rstrip(".")
+    """Return the last side of a part that repeats its task (`\\int 2x dx = x^2 + C`), or works out
+    a number (`f(-1) = -1 + 3 = 2`).
+    """
+    value = value.strip(" $").rstrip(".").rstrip(" $")
     head, sign, last = value.rpartition("=")
-    if "=" in head and _MEASURE.fullmatch(last):
+    if ("=" in head or head.rstrip().endswith(")")) and _MEASURE.fullmatch(last):
         return last.strip()
     return last.strip() if sign and _TASK.search(head) else value
 

@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+−–\d.,/·⋅×*÷^()!%°\s⁰¹²³⁴⁵⁶⁷⁸
 # A formula that is more than a number: a bracket with several items, braces, a sign of sets, a
 # bound, or a letter beside a sign or a number.
 _STRUCTURED = re.compile(
-    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾]"
+    r"[(\[\]][^()\[\]]*[,;][^()\[\]]*[)\]\[]|\{|[<>≤≥≠≡∈∪∩±∞∅√π⩽⩾∧∨¬⊕]"
     r"|[a-z]{2}|[A-Za-zα-ω]['₀-₉]*\s*[-+−*/·^²³⁰¹⁴-⁹⁻ⁿ(]|[-+−*/·\d)]\s*[A-Za-zα-ω]"
 )
 _JOINT = re.compile(
@@ -29,7 +29,9 @@ _JOINT = re.compile(
     r"|,?\s*(?P<or>or|oder|ou|o|lub|или|或者?|または|또는)(?!\w))\s*"
 )
 _JOINED = re.compile(r", | or ")
-_NAMED = re.compile(r"[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]")
+_NAMED = re.compile(
+    r"(?:[-−]?\d[\d./]*\s*[<≤>≥⩽⩾]\s*)?[A-Za-zλθ][\w₀-₉'()+· ]{0,11}\s*[=<>≤≥≠≡∈⩽⩾]"
+)
 _SUPPOSES = re.compile(
     r"(?i)(?:^|[.!?:,]\s|\n|\b(?:so|and|then)\s)\s*(?:With|For|If|When|Since|As|Setting"
     r"|Substituting"
@@ -58,7 +60,7 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     stated = (
         plain
         for plain in reversed(_joined(body, start, end))
-        if len(plain.text) > 1  # `for any integer n`: a name is no value
+        if not plain.text.isalpha()  # `for any integer n`: a name is no value
         and not governed(body, start, plain.start, plain.end)
         and not denied(body, start, end, plain.start, plain.end)
     )
@@ -71,6 +73,39 @@ def closing_formula(body: str, start: int, end: int) -> Plain | None:
     several = len(_RELATION.findall(text)) > 1 and _JOINED.search(text)
     plain = not _bounds(text) and _NUMBER.fullmatch(_RELATION.split(text)[-1])
     return last if several or (_STRUCTURED.search(text) and not plain) else None
+
+
+def in_turn(body: str, start: int, end: int) -> Plain | None:
+    """Return the values that a sentence ends in, if they are those of the same letters again and
+    again: `$a=2$, $b=32$ oder $a=8$, $b=18$`; else None.
+    """
+    said: list[re.Match[str]] = []
+    for match in _ASSIGNED.finditer(body, start, end):
+        joined = said and _JOINTS.fullmatch(body, said[-1].end(), match.start())
+        said = [*said, match] if joined else [match]
+    names = [match["name"] for match in said]
+    period = len({*names})
+    turns = [said[place : place + period] for place in range(0, len(said), period or 1)]
+    if period < 2 or len(turns) < 2 or names != names[:period] * len(turns):
+        return None
+    place, stop = said[0].start(), said[-1].end()
+    if not _CLOSES.fullmatch(body, stop, end) or denied(body, start, end, place, stop):
+        return None
+    text = " or ".join(
+        ", ".join(f"{match['name']} = {match['value']}" for match in turn) for turn in turns
+    )
+    return None if governed(body, start, place, stop) else Plain(text, place, stop)
+
+
+_ASSIGNED = re.compile(
+    r"(?<![\w\\])(?P<name>[A-Za-z](?:_\{?\w\}?|[₀-₉])?)[\s$]{0,3}=[\s$]{0,3}"
+    r"(?P<value>(?:[^\s,;:$=<>A-Za-z\\。或または또는와과]|\\(?:[dt]?frac|sqrt|pi)(?![a-z])|(?<=\d),(?=\d))+(?<!\.))"
+)
+_JOINTS = re.compile(
+    r"(?:[\s$,;*]|\\(?:[,;()]|q?quad(?![a-z]))|(?<!\w)(?:and|und|et|y|e|i|и|or|oder|ou|o|lub|или)(?!\w)"
+    r"|[和と或]者?|와|과|または|또는)+"
+)
+_CLOSES = re.compile(r"[\s$.。*!)]*")
 
 
 def _bound(body: str, start: int, end: int) -> Plain | None:
@@ -194,7 +229,7 @@ def states(text: str) -> bool:
     return _RELATION.search(text) is not None or _POINT.match(text) is not None
 
 
-_POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]")
+_POINT = re.compile(r"[{∅[\]]|[A-Z]?\([^()]*[;,]|[-+−]?∞$")
 
 
 def _bounds(text: str) -> bool:

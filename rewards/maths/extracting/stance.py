@@ -11,6 +11,7 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
+from ..reading.vocabulary import NUMBER_WORDS
 from .phrases import (
     ATTRIBUTED,
     CONTRAST,
@@ -176,7 +177,8 @@ _THE_ONE = re.compile(r"(?i)\bthe(?: \w+)? $")
 def attributed(before: str) -> str:
     """Return why words before a statement leave it to somebody else (`my friend says`), or ""."""
     speaker = ATTRIBUTED.search(before)
-    says = speaker is not None and speaker[1].lower() not in SPEAKERS
+    name = speaker[1].lower() if speaker else ""
+    says = name not in SPEAKERS and not (name.isdigit() or name in NUMBER_WORDS - {"one"})
     if speaker and speaker[1] == "one" and _THE_ONE.search(before, 0, speaker.start(1)):
         return ""
     return f"it is what {speaker[1]!r} says" if speaker and says else ""

@@ -71,11 +71,85 @@ def surface(body: str) -> str:
         body = _EXCLAIMED.sub(_punctuated, body)
     if "~~" in body:
         body = _STRUCK.sub(_blank, body)
+    if "≠" in body or "\\ne" in body or _EXCLUDES.search(body):
+        body = _PUNCTURED.sub(_punctured, body)
+    body = in_signs(body)
+    if "[[" in body:
+        body = _PRINTED.sub(_in_line, body)
     if "</" in body:
         body = _HTML.sub(_blank, body)
     if "<!--" in body or "%" in body or "{comment}" in body:
         body = _HIDDEN.sub(_blank, body)
     return body
+
+
+_PRINTED = re.compile(r"\[\[[^\[\]]{1,200}\](?:[\s,]{1,20}\[[^\[\]]{1,200}\]){1,12}\s{0,20}\]")
+
+
+def _in_line(match: re.Match[str]) -> str:
+    """Return a matrix that a program prints, in rows with or without commas, in one line of the
+    same length.
+    """
+    gap = r"(?<=[\d.\]])\s+(?=[-\d.\[])"
+    return re.sub(gap, lambda space: ",".ljust(len(space[0])), match[0]).replace("\n", " ")
+
+
+_GATES = {
+    **dict.fromkeys(("OR", "ODER", "OU", "ИЛИ"), "∨"),
+    **dict.fromkeys(("AND", "UND", "ET", "И"), "∧"),
+    **dict.fromkeys(("NOT", "NICHT", "NON", "НЕ"), "¬"),
+    "XOR": "⊕",
+}
+_GATE = re.compile(rf"\b(?:{'|'.join(_GATES)})\b")
+_OPERAND = r"(?:\(|(?:NOT|NICHT|NON|НЕ) ){0,5}+[A-Za-z]['′]?(?!\w)\){0,5}"
+_GATED = re.compile(rf"(?<![\w'’]){_OPERAND}(?: (?:X?OR|ODER|OU|ИЛИ|AND|UND|ET|И) {_OPERAND})+")
+"""A formula of logic in words, of which `NOT A` alone may be an option that is denied."""
+
+
+def in_signs(text: str) -> str:
+    """Return a text with formulas of logic in signs, at the same length."""
+    return _GATED.sub(
+        lambda said: _GATE.sub(lambda word: _GATES[word[0]].ljust(len(word[0])), said[0]), text
+    )
+
+
+_EXCEPT = (
+    r"(?:\b(?:ex(?:cept|cluding|cepté|cepto|ceto)|other than|apart from|außer|ohne|sauf|salvo"
+    r"|tranne|eccetto|кроме)\b|除了|除去)(?: (?:for|at|when|für|bei|en|em|pour|para|per|точки))?"
+)
+_EXCLUDES = re.compile(_EXCEPT)
+_WITH = (
+    r"with|and|where|but|mit|und|aber|wobei|avec|et|où|mais|con|y|donde|pero|com|e|mas|onde|dove|ma"
+    r"|при|и|где|но|并且|且|其中|但|ただし|かつ|で|단|그리고"
+)
+_PUNCTURED = re.compile(
+    r"(?P<close>\$?)(?:\s?[,;、]\s?|\s(?=[^\s$]))(?:\\text\s*\{\s*)?"
+    rf"(?:(?P<but>{_EXCEPT})|(?:{_WITH})(?![^\W\d_])|(?<=[,;、])|(?<=[,;、]\s))"
+    r"[:,]?\s?\}?\s?(?P<open>\$?)(?:(?P<letter>[a-z])\s?(?P<sign>=|\\neq?(?![a-z])|≠)\s?)?"
+    r"(?P<value>-?[\d.]*\d|-?\\[dt]?frac\{\d+\}\{\d+\})(?![\w.^]*\d|\s?[-+*/^<>=])"
+)
+_REGION = re.compile(
+    r"(?:(?<![A-Za-z\\])(?P<letter>[a-z])\s?(?:[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in)(?![a-z]))[^$\n.;]*"
+    r"|(?<![A-Za-z])\([^()$\n]{1,20},[^()$\n]{1,20}\))$"
+)
+"""An inequality or an interval, which a point may be taken out of."""
+
+
+def _punctured(match: re.Match[str]) -> str:
+    """Return a point that is taken out of the region before it (`0 < x < 36 with x ≠ 9`) as a part
+    of that formula, at the same length.
+    """
+    region = _REGION.search(match.string, max(0, match.start() - 60), match.start())
+    letter = match["letter"]
+    if region is None or (letter and region["letter"] not in {None, letter}):
+        return match[0]
+    if not match["but"] and (not letter or match["sign"] == "="):
+        return match[0]
+    letter = letter or region["letter"]
+    out = f", {letter}≠{match['value']}" if letter else rf"∖\{{{match['value']}\}}"
+    end = "$" if match["close"] and not match["open"] else ""
+    room = len(match[0]) - len(out) - len(end)
+    return out + " " * room + end if room >= 0 else match[0]
 
 
 _SIGNS = "零一二三四五六七八九"
@@ -125,11 +199,13 @@ MAX_WARNING = 400
 def with_dollars(text: str) -> str:
     r"""Return a text with dollar signs for `\(` and `\)`, so that one notation of formulas in a
     sentence is read, in its place; as it was where a dollar sign may be money, or a bracket is not
-    printed.
+    printed. Where each dollar sign is money behind its amount, it becomes another sign.
 
     >>> with_dollars(r"so \(x = 3\).")
     'so  $x = 3$ .'
     """
+    if "$" in text and len(_AMOUNT.findall(text)) == text.count("$"):
+        return text.replace("$", "＄")
     if "\\(" not in text or text.count("\\(") != text.count("\\)") or _ESCAPED.search(text):
         return text
     if "$" in text and not _IN_PAIRS.match(text):  # an amount of money
@@ -137,6 +213,8 @@ def with_dollars(text: str) -> str:
     return text.replace("\\(", " $").replace("\\)", "$ ")
 
 
+_AMOUNT = re.compile(r"(?<=\d)[ \xa0]?\$(?=[\s.,;:!?)*}]|\Z)")
+"""The sign of dollars behind an amount, as no formula ends where none has begun."""
 _IN_PAIRS = re.compile(
     r"(?s)(?:[^$\\]|\\.|\$\$[^$]+\$\$|\$(?:(?!\\[()]|[A-Za-z]{3,} [a-z]{2,})[^$\n])+\$(?!\d))*+\Z"
 )

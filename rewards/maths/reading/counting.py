@@ -42,14 +42,14 @@ _LANGUAGES = (
 )  # fmt: skip
 
 
-def _numerals() -> Iterator[tuple[str, int]]:
-    for counting, joint in _LANGUAGES:
+def _numerals(languages: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int]]:
+    for counting, joint in languages:
         forms = [one.split("/") for one in counting.split()]
         yield from ((form, number) for number, some in enumerate(forms[:21]) for form in some)
         for tens, some in enumerate(forms[20:], start=2):
             for ten in some:
                 yield ten, 10 * tens
-                if tens == 10:
+                if tens == 10 or not joint:
                     continue
                 for one in range(1, 20):
                     # `soixante et onze`, and in French alone a ten may be joined to a teen.
@@ -64,8 +64,72 @@ def _numerals() -> Iterator[tuple[str, int]]:
     yield from zip(("veintidós", "veintitrés", "veintiséis"), (22, 23, 26), strict=True)
 
 
-NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals()}
+NUMERALS = {phrase.replace("-", " "): number for phrase, number in _numerals(_LANGUAGES)}
 """Every number from 0 to 100 by its words, with spaces for hyphens."""
+# Of further languages, with `~` for a space within a number.
+_FURTHER_LANGUAGES = (
+    ("sıfır bir iki üç dört beş altı yedi sekiz dokuz on on~bir on~iki on~üç on~dört on~beş "
+     "on~altı on~yedi on~sekiz on~dokuz yirmi otuz kırk elli altmış yetmiş seksen doksan yüz",
+     "{ten} {one}"),
+    ("zero jeden/jedna/jedno dwa/dwie trzy cztery pięć sześć siedem osiem dziewięć dziesięć "
+     "jedenaście dwanaście trzynaście czternaście piętnaście szesnaście siedemnaście osiemnaście "
+     "dziewiętnaście dwadzieścia trzydzieści czterdzieści pięćdziesiąt sześćdziesiąt "
+     "siedemdziesiąt osiemdziesiąt dziewięćdziesiąt sto", "{ten} {one}"),
+    ("nula jedna/jeden/jedno dva/dvě tři čtyři pět šest sedm osm devět deset jedenáct dvanáct "
+     "třináct čtrnáct patnáct šestnáct sedmnáct osmnáct devatenáct dvacet třicet čtyřicet padesát "
+     "šedesát sedmdesát osmdesát devadesát sto", "{ten} {one}"),
+    ("số~không một/mốt hai ba bốn/tư năm/lăm sáu bảy tám chín mười mười~một/mười~mốt mười~hai "
+     "mười~ba mười~bốn/mười~tư mười~năm/mười~lăm mười~sáu mười~bảy mười~tám mười~chín hai~mươi "
+     "ba~mươi bốn~mươi năm~mươi sáu~mươi bảy~mươi tám~mươi chín~mươi một~trăm", "{ten} {one}"),
+    ("nol satu dua tiga empat lima enam tujuh delapan sembilan sepuluh sebelas dua~belas "
+     "tiga~belas empat~belas lima~belas enam~belas tujuh~belas delapan~belas sembilan~belas "
+     "dua~puluh tiga~puluh empat~puluh lima~puluh enam~puluh tujuh~puluh delapan~puluh "
+     "sembilan~puluh seratus", "{ten} {one}"),
+    ("nul een/één twee drie vier vijf zes zeven acht negen tien elf twaalf dertien veertien "
+     "vijftien zestien zeventien achttien negentien twintig dertig veertig vijftig zestig zeventig "
+     "tachtig negentig honderd", "{one}en{ten}"),
+    ("noll ett/en två tre fyra fem sex sju åtta nio tio elva tolv tretton fjorton femton sexton "
+     "sjutton arton nitton tjugo trettio fyrtio femtio sextio sjuttio åttio nittio hundra",
+     "{ten}{one}"),
+    ("null en/ett to tre fire fem seks sju/syv åtte ni ti elleve tolv tretten fjorten femten "
+     "seksten sytten atten nitten tjue tretti førti femti seksti sytti åtti nitti hundre",
+     "{ten}{one}"),
+    ("nul en/et to tre fire fem seks syv otte ni ti elleve tolv tretten fjorten femten seksten "
+     "sytten atten nitten tyve tredive fyrre halvtreds treds halvfjerds firs halvfems hundrede",
+     "{one}og{ten}"),
+    ("нуль один/одна/одне два/дві три чотири п'ять шість сім вісім дев'ять десять одинадцять "
+     "дванадцять тринадцять чотирнадцять п'ятнадцять шістнадцять сімнадцять вісімнадцять "
+     "дев'ятнадцять двадцять тридцять сорок п'ятдесят шістдесят сімдесят вісімдесят дев'яносто сто",
+     "{ten} {one}"),
+    ("μηδέν ένα/μία δύο τρία/τρεις τέσσερα/τέσσερις πέντε έξι επτά/εφτά οκτώ/οχτώ εννέα/εννιά δέκα "
+     "έντεκα δώδεκα δεκατρία δεκατέσσερα δεκαπέντε δεκαέξι δεκαεπτά δεκαοκτώ δεκαεννέα είκοσι "
+     "τριάντα σαράντα πενήντα εξήντα εβδομήντα ογδόντα ενενήντα εκατό", "{ten} {one}"),
+    ("zero unu/una doi/două trei patru cinci șase șapte opt nouă zece unsprezece "
+     "doisprezece/douăsprezece treisprezece paisprezece cincisprezece șaisprezece șaptesprezece "
+     "optsprezece nouăsprezece douăzeci treizeci patruzeci cincizeci șaizeci șaptezeci optzeci "
+     "nouăzeci o~sută", "{ten} și {one}"),
+    ("ศูนย์ หนึ่ง/เอ็ด สอง สาม สี่ ห้า หก เจ็ด แปด เก้า สิบ สิบหนึ่ง/สิบเอ็ด สิบสอง สิบสาม สิบสี่ "
+     "สิบห้า สิบหก สิบเจ็ด สิบแปด สิบเก้า ยี่สิบ สามสิบ สี่สิบ ห้าสิบ หกสิบ เจ็ดสิบ แปดสิบ เก้าสิบ "
+     "หนึ่งร้อย", "{ten}{one}"),
+    ("אפס אחת/אחד שתיים/שניים שלוש/שלושה ארבע/ארבעה חמש/חמישה שש/שישה שבע/שבעה שמונה תשע/תשעה "
+     "עשר/עשרה אחת~עשרה שתים~עשרה שלוש~עשרה ארבע~עשרה חמש~עשרה שש~עשרה שבע~עשרה שמונה~עשרה "
+     "תשע~עשרה עשרים שלושים ארבעים חמישים שישים שבעים שמונים תשעים מאה", "{ten} ו{one}"),
+    ("صفر واحد/واحدة اثنان/اثنين ثلاثة/ثلاث أربعة/أربع خمسة/خمس ستة/ست سبعة/سبع ثمانية تسعة/تسع "
+     "عشرة/عشر أحد~عشر اثنا~عشر ثلاثة~عشر أربعة~عشر خمسة~عشر ستة~عشر سبعة~عشر ثمانية~عشر تسعة~عشر "
+     "عشرون ثلاثون أربعون خمسون ستون سبعون ثمانون تسعون مئة/مائة", "{one} و{ten}"),
+    ("صفر یک دو سه چهار پنج شش هفت هشت نه ده یازده دوازده سیزده چهارده پانزده شانزده هفده هجده "
+     "نوزده بیست سی چهل پنجاه شصت هفتاد هشتاد نود صد", "{ten} و {one}"),
+    ("शून्य एक दो तीन चार पाँच/पांच छह/छः सात आठ नौ दस ग्यारह बारह तेरह चौदह पंद्रह सोलह सत्रह "
+     "अठारह उन्नीस बीस तीस चालीस पचास साठ सत्तर अस्सी नब्बे सौ", ""),
+)  # fmt: skip
+
+
+_ALONE = re.compile(r"[\s*$]*(?:\\text\s*\{\s*)?(?P<words>[^\d\\{}$*.,;]{1,40}?)[\s}$*.।]*")
+_SPELLINGS = str.maketrans("’ʼ-~șțë", "''  şţe")
+_FURTHER = {
+    phrase.translate(_SPELLINGS): number for phrase, number in _numerals(_FURTHER_LANGUAGES)
+}
+"""Numbers of languages that are read only where the number is the whole answer."""
 _PARTS = {
     form: whole
     for forms in (
@@ -164,8 +228,8 @@ _CHANGES = (
     | {phrase for phrase, number in NUMERALS.items() if number != 1 and len(phrase) > 1}
     | words(
         "zu maximal minimal quadrat ou or à plus maximum minimum cube tiers quart quarts cents "
-        "mille o u coma cubo medio media mil cientos centos alla половиной целых 반 정도 "
-        "분의 천 만 억"
+        "mille o u coma cubo medio media mil cientos centos honderd duizend hundra hundre "
+        "тисяч тисячі alla половиной целых 반 정도 분의 천 만 억"
     )
 )
 MAX_WORDS = 9
@@ -220,6 +284,9 @@ def in_digits(answer: str) -> str:
     ('6/3', 'sechs Dutzend', '没有六个')
     """
     head, sign, said = answer.rpartition("=")
+    alone = _ALONE.fullmatch(said)
+    if alone and (known := _FURTHER.get(alone["words"].lower().translate(_SPELLINGS))) is not None:
+        return f"{head}{sign}{known}"
     first = _FIRST.match(said)
     if first and (fraction := _fraction(re.split(r"[ -]", first["words"].lower())))[1]:
         pieces = re.split(r"([ -])", first["words"])

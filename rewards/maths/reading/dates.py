@@ -1,4 +1,6 @@
-"""Dates in words: `8 April`, `April 8th, 2024`, `8. April`, `le 8 avril`, `4月8日`."""
+"""Dates in words: `8 April`, `April 8th, 2024`, `8. April`, `le 8 avril`, `4月8日`; and the
+names of days and months with their short forms.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,22 @@ _MONTHS = (
 _NUMBERS = {
     name.casefold(): number for number, names in enumerate(_MONTHS, 1) for name in names.split()
 }
+_WEEKS = (
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "lunes martes miércoles jueves viernes sábado domingo",
+    "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    "segunda terça quarta quinta sexta sábado domingo",
+    "понедельник вторник среда четверг пятница суббота воскресенье",
+)
+DAY = f"(?:{'|'.join(' '.join(_WEEKS).split())})"
+"""Matches the name of a day of the week, as its language writes it."""
+_SHORT_DAYS = dict(zip(("пн", "вт", "ср", "чт", "пт", "сб", "вс"), _WEEKS[-1].split(), strict=True))
+_CALENDARS = (
+    _NUMBERS,
+    *({name.casefold(): day for day, name in enumerate(week.split())} for week in _WEEKS),
+)
 # The first letters spare most words the comparison with every name.
 NAME = (
     r"(?=[JFMASONDEGjfmasondeg\u0400-\u04ff])"
@@ -51,3 +69,19 @@ def date(words: str) -> str:
     named = match["month"].strip(".").casefold()
     month, day = int(named) if named.isdigit() else _NUMBERS[named], int(match["day"])
     return f"{match['year'] or ''}-{month}-{day}" if 0 < month < 13 and 0 < day < 32 else ""
+
+
+def same_name(first: str, second: str) -> bool:
+    """Return whether one of two words is the short form of the other, which names a day or month: a
+    beginning that no other name of its calendar has.
+
+    >>> same_name("Fri.", "Friday"), same_name("septembre", "sept."), same_name("Ju", "July")
+    (True, True, False)
+    """
+    short, name = sorted((word.strip(" .").casefold() for word in (first, second)), key=len)
+    short, name = _SHORT_DAYS.get(short, short), name.removesuffix("-feira")
+    for names in _CALENDARS if len(short) > 1 else ():
+        if name in names:
+            meant = {number for other, number in names.items() if other.startswith(short)}
+            return name.startswith(short) and meant == {names[name]}
+    return False

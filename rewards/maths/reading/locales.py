@@ -24,7 +24,7 @@ _NAMES = {
     "|derece|stopni|độ|डिग्री|درجة",
     "percent": "por ?ciento|por cento|pour ?cent|[Pp]rozent|per ?cento|per cent|percent|procent"
     "|процент\\w{0,3}|パーセント|퍼센트|प्रतिशत|٪|(?:في |ب)المئة",
-    "dollar": "доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
+    "dollar": "＄|доллар(?:а|ов)?|dólar(?:es)?|ドル|美元|달러|دولار(?:ات|ًا|ا)?|डॉलर",
     "dinar": "دينار",
     "riyal": "ريال",
     "dirham": "درهم",
@@ -149,7 +149,7 @@ def _name(spelling: str) -> str:
 _TEN = r"(?:[·⋅×*]|\\(?:cdot|times)(?![a-z]))\s*10\s*(?:\^\{?-?\d{1,3}\}?|[⁻⁰¹²³⁴-⁹]+)"
 _TAIL = (
     rf"(?:{_TEN}|"
-    r"\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$])*+"
+    r"\s|\\?%|\\[ ,;]|\\(?:text|mathrm)\s*\{[^{}]*\}|\^\{?[23]\}?|[^\W\d_]|[²³/.€£₽₹$＄])*+"
 )
 _COMMA = re.compile(rf"(?:R\$|[\s$€£])*-?(?P<whole>[\d.]*\d)(?:,|\{{,\}})(?P<decimals>\d+){_TAIL}")
 _POINTS = re.compile(rf"(?:R\$|[\s$€£])*-?(?!0)\d{{1,3}}(?:\.\d{{3}})+(?!\d){_TAIL}")
@@ -202,7 +202,8 @@ _POINTED_WORDS = (
     "der das ist sind mit von wird welcher welches antwort ein eine einen eines wie viel und "
     "berechne schreibe beträgt groß welche bestimme el los las es por respuesta cuántos cuánto "
     "una están calcula escribe cuál halla é são portanto resposta quanto quantos uma calcule "
-    "escreva qual il è sono quindi risposta di quanti scrivi calcola quale trova"
+    "escreva qual il è sono quindi risposta di quanti scrivi calcola quale trova gli della ogni ha "
+    "hanno nel costa costano"
 )
 
 

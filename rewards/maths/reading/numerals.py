@@ -99,3 +99,21 @@ def _fraction(words: list[str]) -> Node | None:
         return Node("num", (), Fraction(1, bottom))
     top = from_words(words[:-1])
     return Node("num", (), Fraction(top.value) / bottom) if top is not None else None
+
+
+ROMAN = r"(?=[MDCLXVI])M{0,3}(?:C[MD]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})(?![A-Za-z])"
+"""Matches a Roman numeral."""
+_SIGNS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+
+
+def of_roman(numeral: str) -> int:
+    """Return the value of a Roman numeral.
+
+    >>> of_roman("XCIV"), of_roman("MMXXIV")
+    (94, 2024)
+    """
+    sizes = [_SIGNS[sign] for sign in numeral]
+    return sum(
+        -size if size < following else size
+        for size, following in zip(sizes, [*sizes[1:], 0], strict=True)
+    )

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     r"|(?P<joint>(?<=[)\]] )U(?= ?[(\[]))"
     rf"|(?P<letter>(?<![^\W\d_{_SUPER}{_SUB}])[{_LETTER}](?:_\w{{1,4}}|[{_SUB}]|['′](?!\w))*+(?![^\W\d_{_SUPER}{_SUB}]))"
     rf"|(?P<letters>(?<=\d)(?!st|nd|rd|th)[a-z]{{2}}(?![^\W\d_{_SUPER}{_SUB}])|[a-zA-Z]π(?![^\W\d_{_SUPER}{_SUB}])|π[a-z](?![^\W\d_{_SUPER}{_SUB}]))"
-    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖△|!°%∞∅Σ∑∏∫]|\\[,;!{}])"
+    r"|(?P<relation>[=<>≤≥≠≈≡∈∉⩽⩾]+|\\[a-z]+)|(?P<sign>[-+−–·⋅×*/÷^±∓√∛∪∩∖△∧∨¬⊕|!°%∞∅Σ∑∏∫]|\\[,;!{}])"
     rf"|(?P<power>[{_SUPER}]+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])"
 )
 _ENDS = re.compile(
@@ -33,7 +33,7 @@ _ENDS = re.compile(
 MAX_ENDS = 70
 _SPACE = re.compile(r"[ \t]*")
 _APART = re.compile(r"[,;:]")
-_LOOSE = "+-−–·⋅×*/÷^=<>≤≥≠≈≡∈∉±∓√∛∪∩∖| \t,;"
+_LOOSE = "+-−–·⋅×*/÷^=<>≤≥≠≈≡∈∉±∓√∛∪∩∖∧∨⊕| \t,;"
 
 
 def formulas(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -105,7 +105,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
     while not ends and end > start and text[end - 1] in _LOOSE + "([{":
         end -= 1
     stop = ends.start() if ends else end
-    while start < stop and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖%!°)]} \t,;":
+    while start < stop and text[start] in "·⋅×*/÷^=<>≤≥≠≈≡∈∉∪∩∖∧∨⊕%!°)]} \t,;":
         start += 1
     if ends:
         return start, end

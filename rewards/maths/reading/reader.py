@@ -20,6 +20,7 @@ from .nodes import Node, TooBig, Unreadable
 from .notation import as_words, squeeze, strip_delimiters, to_latex
 from .numerals import exact_numeral
 from .pratt import Parser
+from .vocabulary import ALL_REALS
 
 MAX_CHARACTERS = 4096
 MAX_NODE_DEPTH = 40
@@ -46,11 +47,6 @@ _FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d{1,15})\}\{(\d{1,15})\}$")
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}$")
 # Words for a value that has a symbol.
 _NAMED_VALUES = {
-    **dict.fromkeys(
-        ("all real numbers", "all reals", "real numbers", "reals", "the real numbers", "all real",
-         "any real number", "all real x", "all real numbers x", "all real values of x"),
-        nodes.sym("set R"),
-    ),
     **dict.fromkeys(("all integers", "integers"), nodes.sym("set Z")),
     **dict.fromkeys(("negative infinity", "minus infinity"), nodes.neg(nodes.INFINITY)),
 }  # fmt: skip
@@ -197,6 +193,8 @@ def read_words(cleaned: str) -> Node:
         raise Unreadable("the answer has neither letters nor digits")
     if _PROSE.fullmatch(words) is None:
         return Node("opaque", (), 0, squeeze(cleaned))
+    if ALL_REALS.fullmatch(words):
+        return nodes.sym("set R")
     return _NAMED_VALUES.get(words.casefold()) or nodes.text(words)
 
 

@@ -4,6 +4,7 @@ units.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 
@@ -230,3 +231,17 @@ def is_word(run: str) -> bool:
         return True
     vowels = sum(letter in "aeiouy" for letter in lowered)
     return len(lowered) >= 4 and 0 < vowels < len(lowered)
+
+
+ALL_REALS = re.compile(
+    r"(?i)(?:(?:the )?set of )?(?:all|any|every|each) (?:the )?real(?:s|(?: (?:numbers?|values?))?"
+    r"(?: (?:of )?\$?[a-z]\$?)?)(?![\w-])|(?:the )?(?:set of )?(?:reals|real numbers)(?!\w)"
+    r"|(?:die )?(?:menge aller|alle|jede) reellen? (?:zahl(?:en)?|[a-z])(?!\w)"
+    r"|(?:l['’]ensemble (?:de tous les|des)|tous les|tout) (?:nombres? )?réels?(?!\w)"
+    r"|(?:el conjunto de )?(?:todos los|todo) (?:números? )?real(?:es)?(?!\w)"
+    r"|(?:o conjunto de )?todos os (?:números )?reais(?!\w)"
+    r"|(?:l['’]insieme di )?tutti i (?:numeri )?reali(?!\w)"
+    r"|(?:множество )?всех? (?:действительн|вещественн)ы[ех] чис(?:ел|ла)(?!\w)"
+    r"|(?:全体|所有|任意|一切)(?:的)?[实實]数|(?:すべて|全て)の実数|実数全体|모든 실수|ℝ"
+)
+"""The real numbers in words."""

@@ -17,7 +17,7 @@ from . import values
 from .derived import MODULE, OF_FLAGS, TEXTS, Standing, is_changed
 from .operations import BINARY
 from .plain_attributes import PLAIN_METHODS
-from .proxies import Handle, ask, held, state_of, still, text_of
+from .proxies import Handle, ask, held, scales, state_of, still, text_of
 
 _MUTABLE = (list, dict, set, deque)
 _OPERATORS = {f"__{form}{name}__" for name in BINARY for form in ("", "r")} | {"__neg__"}
@@ -162,7 +162,7 @@ def _calculating(base: type, name: str) -> Callable[..., object]:
         given = list(map(held, operands))
         alike = all(isinstance(each, Handle) and state_of(each).known for each in given)
         # By its name, or by that of the operator that it reflects.
-        makes = not state.line.interface.scaling.isdisjoint((operator, operator[1:]))
+        makes = scales(state, operator) or scales(state, operator[1:])
         is_own = state.known and (alike or makes)
         answers: object = self.ludus_handle_ if is_own else super(type(self), self)
         result: object = getattr(answers, name, lambda *_: NotImplemented)(

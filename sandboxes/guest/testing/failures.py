@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import takewhile
 from types import FunctionType
 from typing import Any
-
-own_names: Mapping[str, object] = {}
-"""The exception classes of this side by name, to be found again when an exception comes back."""
 
 own_module = "tests"
 """The module name of this side's own exception classes."""
@@ -28,6 +25,10 @@ _OUTCOMES = frozenset(("unittest", "bdb", "doctest"))
 
 STAND_INS: dict[tuple[str, str], type[BaseException]] = {}
 """(module, name) -> the class that stands for one of the other side."""
+SENT: dict[tuple[str, str], type[BaseException]] = {}
+"""(module, name) -> the class of this side that the other side was told of. No other is found by
+its name: a solution could raise what the tests wait for.
+"""
 _TEXT = "_ludus_text"
 _NEVER_SENT = (_TEXT, "obj")
 """Attributes that stay: `obj` may be anything of the solution."""
@@ -39,7 +40,11 @@ def bases_of(kind: type[BaseException]) -> tuple[str, list[tuple[str, str]]]:
     """
     derived = takewhile(_is_written, kind.__mro__)
     errors = (base for base in derived if issubclass(base, BaseException))
-    chain = [(_module_of(base), str(base.__name__)) for base in errors]
+    chain: list[tuple[str, str]] = []
+    for base in errors:
+        chain.append((_module_of(base), str(base.__name__)))
+        if chain[-1][0] == own_module:
+            SENT[chain[-1]] = base
     built_in = [base for base in kind.__mro__ if not _is_written(base)]
     nearest = [base for base in built_in if sum(issubclass(b, base) for b in built_in) == 1]
     return " ".join(base.__name__ for base in nearest), chain[:_LONGEST_CHAIN]
@@ -89,9 +94,12 @@ _HEAP = 1 << 9
 
 
 def _module_of(kind: type) -> str:
-    """Return the module in which a class is found by its name, or else the module of this side."""
-    there = getattr(sys.modules.get(str(kind.__module__)), kind.__name__, None)
-    return str(kind.__module__) if there is kind else own_module
+    """Return the module in which a class is found by its name, or which is that of the other side;
+    else the module of this side.
+    """
+    module, name = str(kind.__module__), kind.__name__
+    is_told = STAND_INS.get((module, name)) is kind
+    return module if is_told or getattr(sys.modules.get(module), name, None) is kind else own_module
 
 
 def build(parts: list[object]) -> BaseException:
@@ -130,11 +138,9 @@ def class_of(base: object, chain: object) -> type[BaseException]:
     for module, name in reversed(links):
         if type(module) is not str or type(name) is not str or not name.isidentifier():
             raise TypeError("an exception class without a name")
-        is_own = module == own_module
-        candidate: Any = None
-        if is_own or module.partition(".")[0] in sys.stdlib_module_names:
-            here = getattr(sys.modules.get(module), name, None)
-            candidate = (own_names.get(name) if is_own else None) or here
+        candidate: Any = SENT.get((module, name))
+        if module.partition(".")[0] in sys.stdlib_module_names:
+            candidate = getattr(sys.modules.get(module), name, None)
         is_error = isinstance(candidate, type) and issubclass(candidate, Exception)
         if is_error and not _tells_a_runner(candidate):
             kind = candidate

@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ..run import one_core
-from . import failures, peer, scopes, value_wire
+from . import peer, scopes, value_wire
 from .idiom_words import HELPERS, WORDS
 from .proxies import Handle, state_of
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES
@@ -26,15 +26,20 @@ PLAIN = "_ludus_plain"
 
 DETAIL_LETTERS = 300
 
-_EXAMINED = re.compile(r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b")
-"""What shows that the tests may use the solution in ways that cannot be judged: statements, and an
-assignment to an item or a deletion."""
+_EXAMINED = re.compile(
+    r"class |with |match |except |async def |\]\s*[-+*/%@&|^]*=(?!=)|\bdel\b|\bis (?:not )?\w+\("
+)
+"""What shows that the tests may use the solution in ways that cannot be judged: statements, an
+assignment to an item or a deletion, and an `is` with what a call gives."""
 
 _UNCALLED = re.compile(r"def test|def check(?!(?s:.*)\ncheck\()")
 """A function that nobody may call, so that any solution would pass."""
 
 _IS = re.compile(r"\bis\s+(?!not\b|None\b|True\b|False\b)|\bis\s+not\s+(?!None\b|True\b|False\b)")
 """An `is` with what may be a class."""
+
+_TAKEN = re.compile(r"(?m)^from [\w.]+ import (\([^)]*\)|.*)")
+"""The names that a reference solution takes from modules."""
 
 
 class TestBuiltins(dict[str, object]):
@@ -59,7 +64,7 @@ class TestHarness(TestsLine):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._builtins = TestBuiltins(self.look_up)
-        self.names = failures.own_names = {"__name__": "tests", PLAIN: plain}
+        self.names = {"__name__": "tests", PLAIN: plain}
         self._bound: set[str] = set(BUILTINS)
         """Names that are never the solution's: what the tests bind at module level, and the
         built-in names but for the entry point.
@@ -114,7 +119,7 @@ class TestHarness(TestsLine):
                 return
             from .idioms import examine
 
-            problem, shared = examine(self.interface, has_reference=job.has_reference)
+            problem, shared = examine(self.interface)
         if problem:
             raise BrokenTests(f"the tests cannot be judged: they {problem}")
         if shared:
@@ -158,7 +163,8 @@ class TestHarness(TestsLine):
                 "the tests use no name of the solution; if it is called like a built-in function, "
                 "name it as the entry_point"
             )
-        if suspects := wanted & (HELPERS.keys() | MODULE_NAMES):
+        taken = " ".join(_TAKEN.findall(job.reference))
+        if suspects := wanted & {*HELPERS, *MODULE_NAMES, *re.findall(r"\w+", taken)}:
             modules = dict.fromkeys(suspects & self.interface.libraries, "")
             for name, module in (modules | self.interface.standard).items():
                 self._import(name, module)

@@ -56,24 +56,43 @@ REFUSED = {
 import, or `base.name` for a name of a module.
 """
 
-JUDGES = {"isclose": "math", "deepcopy": "copy", "approx": "pytest", "allclose": "numpy"}
+
+def _by_name(table: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in table.items() for name in names.split()}
+
+
+JUDGES = _by_name({
+    "math": "isclose isnan isinf isfinite",
+    "copy": "deepcopy",
+    "functools": "cmp_to_key",
+    "operator": "eq ne",
+    "pytest": "approx raises",
+    "unittest": "TestCase",
+    "numpy": "allclose array_equal array_equiv",
+    "numpy.testing": """
+        assert_allclose assert_array_equal assert_almost_equal assert_array_almost_equal
+        assert_equal assert_array_less assert_approx_equal
+    """,
+})  # fmt: skip
 """Functions by which tests judge -> the module to import from, whatever the solution offers.
 
 They are the solution's where they are the entry point, or where the tests use nothing else of it.
 """
-_HELPERS = {
+HELPERS = JUDGES | _by_name({
     "math": """
-        pi tau inf nan sqrt exp sin cos tan radians degrees fabs isnan isinf floor ceil factorial
-        gcd hypot log2 log10
+        pi tau inf nan sqrt exp sin cos tan radians degrees fabs floor ceil factorial
+        gcd hypot log2 log10 prod dist fsum isqrt
     """,
     "collections": "Counter deque defaultdict OrderedDict",
     "decimal": "Decimal",
     "fractions": "Fraction",
     "functools": "reduce",
-    "itertools": "permutations combinations",
+    "itertools": "permutations combinations product chain accumulate islice groupby zip_longest",
+    "json": "loads dumps",
+    "re": "fullmatch match search findall",
+    "statistics": "mean median fmean",
     "operator": "itemgetter attrgetter",
-}
-HELPERS = JUDGES | {name: module for module, names in _HELPERS.items() for name in names.split()}
+})  # fmt: skip
 """Likewise what tests calculate with, where the task names another entry point or has a reference
 that does not define it.
 """
@@ -83,8 +102,11 @@ _EXAMINED = """
     setstate patch monkeypatch random time builtins Path pathlib dataclasses pd DataFrame Series
     Mock MagicMock AsyncMock exception value issubclass
 """
-OF_THE_TESTS = ("StringIO", "BytesIO", "Random", "default_rng", "RandomState", "getLogger", "Lock")
-"""What makes objects with a state that the solution would need."""
+OF_THE_TESTS = (
+    *("StringIO", "BytesIO", "Random", "default_rng", "RandomState", "getLogger", "Lock"),
+    "approx",
+)
+"""What makes objects with a state that the solution would need, or that are equal to others."""
 
 WORDS = CHANGING_METHODS.union(
     _EXAMINED.split(),

@@ -46,22 +46,20 @@ SHARED = frozenset(
 
 
 @lru_cache(maxsize=64)
-def examine(
-    interface: Interface, *, has_reference: bool = False
-) -> tuple[str, frozenset[tuple[str, str]]]:
+def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return the first idiom that cannot be judged, or "", and what the tests need to be the same
     in the solution's process: (module, name) of each.
 
     Args:
-        interface: how the tests use the names of the solution, with their syntax trees.
-        has_reference: whether a reference solution decides what only some solutions can be judged
-            by; without one, such tests are refused whatever the solution is.
+        interface: how the tests use the names of the solution, with their syntax trees. A reference
+            solution decides what only some solutions can be judged by; without one, such tests are
+            refused whatever the solution is.
     """
     reader = _Reader(interface)
     problem = next(filter(None, [reader.problem(node) for node in interface.nodes]), "")
     if not problem and (name := _kept_argument(interface)):
         problem = f"change or examine {name}, of which an object of the solution has a copy"
-    if not (problem or has_reference):
+    if not (problem or interface.has_reference):
         problem = _doubtful(interface)
     return problem, frozenset(reader.shared)
 
@@ -72,6 +70,8 @@ def _doubtful(interface: Interface) -> str:
         return f"change the solution's {name}, which may be data"
     if any(map(interface.compares, interface.nodes)):
         return "compare objects by the solution's own __eq__ or `<`"
+    if name := interface.identifies():
+        return f"ask whether two results of {name} are the same, which may be data"
     if name := ", ".join(sorted(interface.unclear)):
         return f"calculate with results of {name}, which may be values or objects"
     if name := interface.judges_by_equality():
@@ -190,6 +190,8 @@ def _own_kind(interface: Interface, node: ast.expr, own: Container[str], depth: 
             return name if name in own or name in OF_THE_TESTS else ""
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             nodes = parts
+        case ast.Name(id="ANY") | ast.Attribute(attr="ANY") if "ANY" not in interface.names:
+            return "ANY"
         case ast.Name(id=name) if depth:
             nodes = interface.given(name)
     return next(filter(None, (_own_kind(interface, part, own, depth - 1) for part in nodes)), "")
@@ -238,7 +240,8 @@ class _Reader:
     def _of_class(self, kind: ast.ClassDef) -> str:
         """Find a class of the tests whose objects the solution would have to reach."""
         interface = self._interface
-        if names := sorted(set(map(interface.free, kind.bases)) - {""}):
+        bases = [*kind.bases, *(keyword.value for keyword in kind.keywords)]
+        if names := sorted(set(map(interface.free, bases)) - {""}):
             return f"derive a class from the solution's {', '.join(names)}"
         for part in kind.body:
             match part:

@@ -21,10 +21,17 @@ import ast
 import builtins
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 
 from .idiom_words import HELPERS, JUDGES
-from .plain_attributes import ARRAY_ATTRIBUTES, PLAIN_ATTRIBUTES, PLAIN_METHODS, PREDICATES
+from .plain_attributes import (
+    ARRAY_ATTRIBUTES,
+    OF_VALUES,
+    PLAIN_ATTRIBUTES,
+    PLAIN_METHODS,
+    PREDICATES,
+)
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
 
 _LOOKING = ("hash", "index", "count", "remove", "add")
@@ -93,9 +100,15 @@ def _is_text(node: ast.AST | None) -> bool:
     return False
 
 
-_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv"}
+_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv", "usub": "neg", "uadd": "pos"}
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
+
+
+def _operator(node: ast.operator | ast.unaryop) -> str:
+    """Return the name of an operator in the module `operator`."""
+    name = type(node).__name__.lower()
+    return _OPERATORS.get(name, name.removeprefix("bit"))
 
 
 def _has(module: str, *path: str) -> bool:
@@ -107,6 +120,24 @@ def _has(module: str, *path: str) -> bool:
     return all((found := getattr(found, name, path)) is not path for name in path)
 
 
+def _read_reference(source: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what a reference solution defines (name -> `class` or `def`), and the names that it
+    takes from modules (name -> the module).
+    """
+    defined: dict[str, str] = {}
+    imported: dict[str, str] = {}
+    with suppress(SyntaxError, ValueError):  # its own grading says so
+        for node in ast.parse(source).body:
+            match node:
+                case ast.ClassDef(name=name):
+                    defined[name] = "class"
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    defined[name] = "def"
+                case ast.ImportFrom(names=names, module=str(module), level=0):
+                    imported |= {each.name: module for each in names if not each.asname}
+    return defined, imported
+
+
 class Interface:
     """The tests' use of the solution's names.
 
@@ -115,7 +146,7 @@ class Interface:
         declared: (name of the solution, attributes) from the option `interface`.
         module: the name under which the tests import the solution.
         entry_point: the function or class under test, if the task names one.
-        reference: (name, `class` or `def`) of what the reference solution defines.
+        reference: the reference solution, or "".
         prelude: source that runs before the tests, whose names are theirs.
     """
 
@@ -125,7 +156,7 @@ class Interface:
         declared: tuple[tuple[str, tuple[str, ...]], ...],
         module: str,
         entry_point: str,
-        reference: tuple[tuple[str, str], ...],
+        reference: str,
         prelude: str,
     ) -> None:
         nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
@@ -157,9 +188,13 @@ class Interface:
         """Names of the standard library that the tests use as their own -> the module."""
         self.names = {self.free(node) for node in self.nodes} - {""}
         """Every name of the solution that the tests use."""
-        self.standard = self._standard({entry_point, *dict(reference)}, bool(reference))
+        self.has_reference = bool(reference)
+        defined, imported = _read_reference(reference)
+        self.standard = self._standard({entry_point, *defined}, imported)
         self.names -= self.standard.keys()
         self.classes = {name for name, _ in declared}
+        self.declared = self.classes | {name for name, kind in defined.items() if kind == "class"}
+        """The names that the option `interface` or the reference shows to make objects."""
         self.makers = set(self.classes)
         """Classes and makers whose results the tests use as objects, whatever the name's case; each
         is in `classes` too."""
@@ -173,16 +208,16 @@ class Interface:
         """Every attribute that the tests name, of any value."""
         # An entry point in CapWords is read like any other name, as a class where it is used so.
         declared_class = entry_point in self.classes or entry_point[:1].isupper()
-        self._read_uses("" if declared_class else entry_point, dict(reference))
+        self._read_uses("" if declared_class else entry_point, defined)
 
-    def _standard(self, own: set[str], has_reference: bool) -> dict[str, str]:
+    def _standard(self, own: set[str], imported: dict[str, str]) -> dict[str, str]:
         """Return the helpers that the solution may not supply, since it could judge itself by
-        them. `own`: the entry point and what the reference defines.
+        them. `own`: the entry point and what the reference defines; `imported`: what it imports.
         """
-        sure = has_reference or not self.names.isdisjoint(own)
+        sure = self.has_reference or not self.names.isdisjoint(own)
         helpers = {
             name: module
-            for name, module in (HELPERS if sure else JUDGES).items()
+            for name, module in {**(HELPERS if sure else JUDGES), **imported}.items()
             if name in self.names and name not in own | self.imported
         }
         for node in self.nodes:
@@ -190,7 +225,7 @@ class Interface:
                 case ast.Attribute(value=value, attr=attribute):
                     name = self.origin(value)
                     is_class = name in helpers and name[0].isupper()
-                    if is_class and not _has(HELPERS[name], name, attribute):
+                    if is_class and not _has(helpers[name], name, attribute):
                         del helpers[name]  # a class of the solution of that name
         return helpers if self.modules or self.names - helpers.keys() else {}
 
@@ -294,7 +329,11 @@ class Interface:
     def _read_libraries(self) -> None:
         """Find the modules that the tests use without an import."""
         names = [node for node in self.nodes if isinstance(node, ast.Name)]
-        free = [node for node in names if node.id in _LIBRARIES and node.id not in self.bound]
+        free = [
+            node
+            for node in names
+            if node.id in _LIBRARIES and not (node.id in self._assigned or node in self._parameters)
+        ]
         uses = [(node.id, getattr(self._parents[node], "attr", "")) for node in free]
         self._objects = {
             name for name, attribute in uses if attribute and not _has(name, attribute)
@@ -459,7 +498,8 @@ class Interface:
                         self.acted |= {self.origin(value)} if is_stated else set()
                         (self.stated if is_stated else answered).add(name)
                 case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-                    self.acted.add(self.origin(value))
+                    self.acted.add(origin := self.origin(value))
+                    objects |= {origin} if origin[:1].isupper() else set()
                 case ast.Call(func=ast.Name(id=name), args=[_, ast.Constant(value=said), *_]) if (
                     name in _ACCESSORS
                 ):
@@ -581,6 +621,18 @@ class Interface:
                 return capitals[0]
         return ""
 
+    def identifies(self) -> str:
+        """Return a name, of no class or maker, of which the tests ask by `is` whether two results
+        are the same; else "".
+        """
+        asked = [
+            {self.origin(node.left), self.origin(node.comparators[0])}
+            for node in self.nodes
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        ]
+        names = (origins.pop() for origins in asked if len(origins) == 1)
+        return next((name for name in names if name and name not in self.classes), "")
+
     @cached_property
     def drives_generators(self) -> bool:
         """Whether the tests may act on generators, or use the value that a generator returns."""
@@ -595,21 +647,45 @@ class Interface:
         return set() if self.bound & {"time", "sleep"} else used
 
     @cached_property
-    def scaling(self) -> set[str]:
-        """The operators by which the tests make objects of objects and plain data, as in
-        `((a + b) * 2).x`.
+    def scaling(self) -> set[tuple[str, str]]:
+        """(operator, way) by which the tests make objects of plain data and of objects that come in
+        that way (`_ways`), as in `((a + b) * 2).x` and `(body.speed * 2).x`.
         """
         used = [
             each
             for n in self.nodes
-            if isinstance(n, ast.Attribute) and n.attr in self.attributes
+            if isinstance(n, ast.Attribute) and n.attr in self.attributes - OF_VALUES
             for each in (n.value, *self.given(variable_of(n.value)))
         ]
         parts = [part for n in used if isinstance(n, ast.BinOp) for part in ast.walk(n)]
         made = [n for n in parts if isinstance(n, ast.BinOp)]
-        mixed = [n.op for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
-        names = [type(operator).__name__.lower() for operator in mixed]
-        return {_OPERATORS.get(name, name.removeprefix("bit")) for name in names}
+        mixed = [n for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
+        ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
+        return {(_operator(n.op), way) for n, way in ways}
+
+    def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
+        """Return by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
+        match node:
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+                return {f"__{_operator(op)}__"}
+            case ast.Call(func=function) if name := self.free(function):
+                return {f"{name}()"}
+            case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
+                return {name}
+            case ast.Call(func=ast.Name(id="sum")):
+                return {"__add__", "__radd__"}
+            case ast.Subscript(value=value):
+                return {"__getitem__", *self._ways(value, depth)}
+            case ast.Name(id=name) if depth:
+                ways = {way for n in self.given(name) for way in self._ways(n, depth - 1)}
+                changes = [n for n in self.nodes if isinstance(n, ast.AugAssign)]
+                return ways.union(
+                    f"__{form}{_operator(n.op)}__"
+                    for n in changes
+                    if variable_of(n.target) == name
+                    for form in ("", "i")
+                )
+        return set()
 
     @cached_property
     def acting(self) -> set[str]:
@@ -619,6 +695,13 @@ class Interface:
         guards, outer = (ast.With, ast.AsyncWith, ast.Try), self._parents
         calls = (n for n in self.nodes if isinstance(n, ast.Call) and type(outer[n]) is ast.Expr)
         return {self.free(n.func) for n in calls if not isinstance(outer[outer[n]], guards)}
+
+    @cached_property
+    def shows_objects(self) -> bool:
+        """Whether the tests may see what stands at each place of sorted objects."""
+        said = {last_name(node.func) for node in self.nodes if isinstance(node, ast.Call)}
+        has_texts = any(isinstance(node, ast.JoinedStr) for node in self.nodes)
+        return bool(self.attributes or has_texts or said & {"str", "repr", "format"})
 
     @cached_property
     def texts(self) -> set[str]:
@@ -642,8 +725,12 @@ class Interface:
         """The built-in exceptions that the tests themselves raise."""
         errors = [node.exc for node in self.nodes if isinstance(node, ast.Raise) and node.exc]
         names = {last_name(getattr(error, "func", error)) for error in errors}
+        # Also those from which the tests derive the errors that they raise.
+        own = [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+        names |= {last_name(base) for kind in own for base in kind.bases}
         kinds = [getattr(builtins, name, None) for name in {*names, "AssertionError"}]
-        return [kind for kind in kinds if isinstance(kind, type)]
+        types = [kind for kind in kinds if isinstance(kind, type)]
+        return [kind for kind in types if issubclass(kind, BaseException)]
 
     def makes(self, name: str) -> bool:
         """Return whether the tests call a name, other than to raise the result."""

@@ -31,3 +31,14 @@ ARRAY_ATTRIBUTES = frozenset(
     tolist transpose var
     """.split()  # noqa: SIM905 - a list literal would take a line a name
 )
+OF_VALUES = ARRAY_ATTRIBUTES.union(
+    (name for kind in _PLAIN for name in dir(kind)),
+    """
+    argpartition argsort byteswap choose clip compress conj cumprod diagonal itemsize mT nonzero
+    partition ptp searchsorted strides tofile trace
+    _asdict _fields _replace default_factory move_to_end
+    """.split(),  # noqa: SIM905
+)
+"""The attributes that plain data, arrays and records have, of which a difference from the expected
+value is asked: `(f(x) - y).trace()` does not show an object.
+"""

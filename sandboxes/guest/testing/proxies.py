@@ -40,9 +40,14 @@ class HandleState:
     meant = False
     """Whether the tests have just made it, by calling a class or maker by name.
 
+    The same object has another proxy where it comes from a method.
+    """
+    of_class = False
+    """Whether, besides, the name is that of a class.
+
     Only such a proxy meets plain data of the tests in an operation: `Vector(1, 2) * 3`, and not
-    `account.balance() - 3`, where an object came in the place of a value. The same object has
-    another proxy where it comes from a method.
+    `account.balance() - 3`, where an object came in the place of a value. Nor does what a function
+    makes: one attribute, such as `__len__` or `name`, does not show that no value was meant.
     """
     giver = ""
     """The function that gave it, or what holds it."""
@@ -60,6 +65,8 @@ class HandleState:
         self.shown: dict[object, Any] = {}
         """What the object has answered where it stands in the place of a value, by position and by
         operation."""
+        self.ways = set[str]()
+        """The attributes, methods, operators (`__add__`) and names (`f()`) that gave it."""
         self.since = 0
         """When the object began to answer so (`TestsLine.changes`)."""
         self.is_value = False
@@ -250,7 +257,7 @@ class Abilities:
 
     def __contains__(self: Any, item: object) -> bool:
         state = state_of(self)
-        if state.meant or state.called in state.line.interface.kept:
+        if (state.meant and state.of_class) or state.called in state.line.interface.kept:
             return _decided(self, "contains", item)
         if not hasattr(type(self), "__iter__"):
             raise refuse(self, "in")
@@ -416,8 +423,13 @@ def _text(handle: Handle, verb: str, *form: str) -> str:
 
 
 def _copied(handle: Handle, name: str) -> object:
-    copied = forward(name, handle)
-    return state_of(handle).line.meant(copied, "") if state_of(handle).meant else copied
+    state, copied = state_of(handle), forward(name, handle)
+    if not state.meant:
+        return copied
+    copied = state.line.meant(copied, "")
+    if isinstance(copied, Handle):
+        state_of(copied).of_class = state.of_class
+    return copied
 
 
 def _reflect(name: str) -> property:
@@ -484,9 +496,27 @@ def _pair(name: str, left: object, right: object) -> object:
     """
     handles = [side for side in (left, right) if isinstance(side, Handle)]
     known, first = all(state_of(handle).known for handle in handles), state_of(handles[0])
-    if known and (len(handles) == 2 or first.meant or name in first.line.interface.scaling):
+    if known and (len(handles) == 2 or _meets_plain(first, name)):
         return forward(name, left, right)
     return operate_on_plain(name, handles[0], (left, right))
+
+
+def _meets_plain(state: HandleState, name: str) -> bool:
+    """Return whether an operator of an object may meet plain data of the tests.
+
+    A library that calculates, such as `unittest` or numpy, does so to compare.
+    """
+    asking = str(sys._getframe(3).f_globals.get("__name__")).partition(".")[0]
+    return scales(state, name) or (state.of_class and asking not in _COMPARING)
+
+
+_COMPARING = frozenset((*sys.stdlib_module_names, "numpy", "pytest", "_pytest"))
+
+
+def scales(state: HandleState, name: str) -> bool:
+    """Return whether the tests show that an operator makes objects of what comes in this way."""
+    shown = state.line.interface.scaling
+    return bool(state.ways) and all((name, way) in shown for way in state.ways)
 
 
 _COMPARISON, _MEMBERSHIP = opmap["COMPARE_OP"], opmap["CONTAINS_OP"]
@@ -549,7 +579,10 @@ def _ordering(name: str) -> Callable[[Handle, object], object]:
         # A comparison that is written down would be decided by the solution. `sorted` and `max`
         # only put its objects in order.
         written = frame.f_code.co_code[frame.f_lasti] == _COMPARISON
-        if written or not isinstance(operand, Handle):
+        interface = state_of(self).line.interface
+        written |= name in {"le", "ge"} | interface.said | interface.bound  # `operator.le`
+        is_shown = state_of(self).known or interface.shows_objects
+        if written or not is_shown or not isinstance(operand, Handle):
             return operate_on_plain(name, self, (self, operand))
         return _decided(self, name, operand)
 

@@ -82,6 +82,8 @@ def _rows(job: GradingJob) -> Iterator[dict[str, object]]:
     results = _Results(harness)
     # Only the hidden file configures pytest: no cache, no conftest, no ini file.
     arguments = ["-q", "-p", "no:cacheprovider", "--noconftest", "-c", "/dev/null", "--rootdir=."]
+    # A solution that gives no parameters would have its tests skipped.
+    arguments += ["-o", "empty_parameter_set_mark=fail_at_collect"]
     arguments += ["-x"] if job.stop_early else []
     try:
         import pytest  # a large module, which only these children load

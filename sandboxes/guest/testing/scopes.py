@@ -112,8 +112,8 @@ def not_installed(names: Iterable[str]) -> str:
     return f"the tests need {', '.join(names)}, which is not installed where they run"
 
 
-ALIASES = {"np": "numpy", "pd": "pandas"}
-"""The modules that usual short names stand for."""
+ALIASES = {"np": "numpy", "pd": "pandas", "numpy": "numpy", "pytest": "pytest"}
+"""The modules outside the standard library that usual names stand for."""
 
 MODULE_NAMES = frozenset({*sys.stdlib_module_names, *ALIASES})
 """Names that may stand for a module where tests use them."""

@@ -8,7 +8,7 @@ solution; which objects the tests may use, and for what, is decided here (`proxi
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,10 +36,8 @@ class GradingJob(NamedTuple):
     module: str = "solution"
     entry_point: str = ""
     stop_early: bool = True
-    has_reference: bool = False
-    """Whether a reference solution has passed the tests, or is passing them now."""
-    defined: Sequence[tuple[str, str]] = ()
-    """What the reference solution defines: `class` or `def`, and the name."""
+    reference: str = ""
+    """A reference solution that has passed the tests, or is passing them now."""
 
 
 class BrokenTests(Exception):
@@ -152,6 +150,8 @@ class TestsLine:
         """Function -> the number of its calls so far."""
         self._giver = ""
         """The function that has given what the present answer holds."""
+        self._ways = set[str]()
+        """How that comes (`HandleState.ways`)."""
         self._source: str | bool = False
         """Whether objects that arrive now come from an object under test, or the name of the
         function that returns them."""
@@ -164,7 +164,6 @@ class TestsLine:
         """Drop the solution's objects and close the line."""
         self.line.close()
         values.forget()
-        failures.own_names = {}
         for table in (self.names, self.handles, self._meant, self._exceptions):
             table.clear()
 
@@ -184,15 +183,20 @@ class TestsLine:
         if self._broken:
             raise peer.Gone(self._broken)
         self.effects += verb not in _WITHOUT_EFFECT
-        outer = self._source, self._acts, self._giver
+        outer = self._source, self._acts, self._giver, self._ways
         self._source, self._acts = source, verb not in _STILL
         self.acts += self._acts
+        target = arguments[0] if arguments else None
+        asked = self.handles.get(target) if isinstance(target, value_wire.Ready) else None
+        self._ways = {f"__{verb}__"}
+        if isinstance(asked, Handle):
+            self._giver, ways = state_of(asked).giver, state_of(asked).ways
+            self._ways = {str(arguments[1])} if verb == "attribute" else ways
+        if isinstance(source, str):
+            self._ways = {f"{source}()"}
         if verb == "call" and isinstance(source, str):
             self._calls[source] = self._calls.get(source, 0) + 1
             self._giver = source
-        elif isinstance(target := arguments and arguments[0], value_wire.Ready):
-            asked = self.handles.get(target)
-            self._giver = state_of(asked).giver if isinstance(asked, Handle) else self._giver
         try:
             raised, answer = self.line.request(verb, *arguments)
         except peer.Gone as error:
@@ -202,7 +206,7 @@ class TestsLine:
             self._broken = f"the solution's answer cannot be read: {error}"
             raise peer.Gone(self._broken) from error
         finally:
-            self._source, self._acts, self._giver = outer
+            self._source, self._acts, self._giver, self._ways = outer
             # A call that raised may have printed before it did.
             shows_output = self._surroundings and self._surroundings.output
             if shows_output and not self._broken and verb not in ("printed", "resolve", "capture"):
@@ -240,6 +244,8 @@ class TestsLine:
             self._meant[token] = Handle(self, f"{token}.{state_of(result).abilities}")
             state = state_of(self._meant[token])
             state.known = state.meant = True
+            state.ways = {f"{name}()"} if name else set(state_of(result).ways)
+            state.of_class = name[:1].isupper() or name in self.interface.declared
         return self._meant[token]
 
     def error_class(self, name: str, detail: list[Any]) -> type[BaseException]:
@@ -278,7 +284,7 @@ class TestsLine:
                     tuple((name, tuple(names)) for name, names in job.interface.items()),
                     job.module,
                     job.entry_point,
-                    tuple((name, kind) for kind, name in job.defined),
+                    job.reference,
                     job.prelude,
                 )
         return self._interface
@@ -302,7 +308,12 @@ class TestsLine:
             return name, text, *_like(target)
         if verb == "callback" and callable(target) and not isinstance(target, type):
             positional, keywords = arguments[1:]
-            return target(*positional, **keywords)  # type: ignore[misc,arg-type]
+            try:
+                return target(*positional, **keywords)  # type: ignore[misc,arg-type]
+            except AssertionError as error:
+                if positional or keywords:  # It could try values until one is right.
+                    raise self.fail(f"an assertion about what it was given: {error}") from None
+                raise
         raise value_wire.Malformed(f"no such request: {verb[:20]!r}")
 
     def _name(self, item: object) -> str:
@@ -314,6 +325,8 @@ class TestsLine:
             return item.ludus_token
         if isinstance(item, type) and item in self._exceptions:
             return self._exceptions[item]
+        if type(item).__name__ == "_ANY" or type(item).__name__.startswith("Approx"):
+            raise self.fail("the tests hand the solution what is equal to other values")
         number = next((n for n, lent in enumerate(self._lent) if lent is item), len(self._lent))
         self._lent[number : number + 1] = [item]  # the same, or one more
         if callable(item) and not isinstance(item, type):
@@ -346,7 +359,10 @@ class TestsLine:
             state_of(existing).shown = {}
         source = self._source
         if token[0] in "hy" and source and (source is True or source in self.interface.classes):
-            state_of(existing).known = True  # type: ignore[arg-type]
+            state = state_of(existing)  # type: ignore[arg-type]
+            state.known, state.is_value = True, False
+        if isinstance(existing, Handle):
+            state_of(existing).ways |= self._ways
         return existing
 
     def _standing_for(self, token: str) -> object:

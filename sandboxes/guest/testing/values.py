@@ -38,7 +38,7 @@ own_names: Mapping[str, object] = {}
 _NAMED_TUPLES: dict[tuple[str, str], Any] = {}
 """(name, fields) -> rebuilt class of named tuples, kept for reuse."""
 
-REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS]
+REBUILT: list[dict[Any, Any]] = [_NAMED_TUPLES, failures.STAND_INS, failures.SENT]
 """What has been rebuilt for the present tests: `forget` empties it, so that it can be freed."""
 
 

@@ -8,7 +8,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ludus.background import on_background, run_on_loop
+from ludus.background import failing_where_given_up, on_background, run_on_loop
+from ludus.errors import ConfigError
 from ludus.rewards import Sample
 from ludus.rewards.protocol import Verifier, as_verdict, failed, is_async_verifier
 from ludus.rewards.score import shared_verifier
@@ -36,7 +37,7 @@ def verdicts_of(
 
     Raises:
         UnknownVerifier: nobody registered the name.
-        ConfigError: the verifier does not take these options.
+        ConfigError: the verifier does not take these options, or is not named and has its own.
     """
     scorer = _found(verifier, options)
 
@@ -54,7 +55,14 @@ async def verdict_of(
 
 
 def _found(verifier: str | Verifier, options: dict[str, Any]) -> Verifier:
-    return shared_verifier(verifier, **options) if isinstance(verifier, str) else verifier
+    if isinstance(verifier, str):
+        return shared_verifier(verifier, **options)
+    if options:
+        raise ConfigError(
+            f"the options {', '.join(options)} are of a verifier that is named; give this "
+            f"{type(verifier).__name__} its own where it is made"
+        )
+    return verifier
 
 
 async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
@@ -71,7 +79,8 @@ async def _one(verifier: Verifier, sample: Sample, timeout_s: float) -> Verdict:
         )
         if inspect.isawaitable(scored):
             async with clock:
-                scored = await scored
+                with failing_where_given_up():
+                    scored = await scored
         return as_verdict(scored, type(verifier).__name__)
     except Exception as error:  # a verifier that raises has a bug, which is no reward
         if isinstance(error, TimeoutError) and clock.expired():

@@ -55,8 +55,6 @@ class Admission:
                 of them, `per_key` operations of this key are, or the principal's rate is used up.
         """
         principal = asked_by.get()
-        if principal.has_rate:
-            principal.spend()
         share = key, principal
         if self.depth >= self.limit and not self._is_owed(share, self._shares, self.limit):
             raise self._full("the server's queue", self.depth, self.limit)
@@ -64,6 +62,8 @@ class Admission:
             share, [other for other in self._shares if other[0] == key], self.per_key
         ):
             raise self._full(f"the queue of {key}", self.depths[key], self.per_key)
+        if principal.has_rate:  # last: what a full queue refuses is no operation
+            principal.spend()
         self.depth += 1
         self.depths[key] += 1
         self._shares[share] += 1

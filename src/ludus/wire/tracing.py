@@ -73,9 +73,10 @@ class Tracer:
         refusal = f"a collector's address looks like http://127.0.0.1:4318, got {url!r}"
         try:
             parts = urlsplit(url)
-        except ValueError:  # an unclosed bracket
+            is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # an unclosed bracket, or a port that is none
             raise ConfigError(refusal) from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_address:
             raise ConfigError(refusal)
         try:
             otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -84,7 +85,7 @@ class Tracer:
             propagation = import_module("opentelemetry.trace.propagation.tracecontext")
         except ImportError:
             raise MissingExtra.of("otel", needed_for="--otel") from None
-        endpoint = url if parts.path.strip("/") else url.rstrip("/") + TRACES_PATH
+        endpoint = url if parts.path.strip("/") else parts._replace(path=TRACES_PATH).geturl()
         self._exporter = exporter or otlp.OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_S)
         about = {"service.name": "ludus", "service.version": version("ludus-rl")}
         self._provider = sdk.TracerProvider(resource=resources.Resource.create(about))

@@ -89,24 +89,28 @@ class WorkerThreads:
             timeout_s: the seconds that the work may take from its start; waiting in the inbox does
                 not count.
             late: makes the result when the time is over; called on the loop.
+
+        Raises:
+            RuntimeError: the system has no thread left; the next work tries again.
         """
         assert self._loop is not None, "start() first"
         number = key if isinstance(key, int) else zlib.crc32(key.encode())
         worker_thread = self._worker_threads[number % len(self._worker_threads)]
         job = _Job(work, late, timeout_s, self._loop.create_future())
-        worker_thread.inbox.put(job)
         if worker_thread.thread is None:
             self._start_thread(worker_thread)
+        worker_thread.inbox.put(job)
         return job.future
 
     def _start_thread(self, worker_thread: _WorkerThread) -> None:
-        worker_thread.thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run,
             args=(worker_thread, worker_thread.generation),
             name=worker_thread.name,
             daemon=True,
         )
-        worker_thread.thread.start()
+        thread.start()
+        worker_thread.thread = thread
 
     def _run(self, worker_thread: _WorkerThread, generation: int) -> None:
         while (job := worker_thread.inbox.get()) is not None:
@@ -155,21 +159,22 @@ class WorkerThreads:
             now = time.monotonic()
             for worker_thread in self._worker_threads:
                 job = worker_thread.current
-                if job is None or now - job.started <= job.timeout_s:
-                    continue
-                with worker_thread.lock:
-                    if worker_thread.current is not job:  # the work has just ended
-                        continue
-                    worker_thread.current = None
-                    # The old thread compares this when its work ends, and then leaves the inbox
-                    # alone.
-                    worker_thread.generation += 1
-                self.abandoned += 1
-                logger.warning(
-                    "%s: work exceeded %g s; its thread is abandoned",
-                    worker_thread.name,
-                    job.timeout_s,
-                )
-                self._start_thread(worker_thread)
-                if not job.future.done():
-                    job.future.set_result(job.late())
+                if job is not None and now - job.started > job.timeout_s:
+                    self._abandon(worker_thread, job)
+                if worker_thread.thread is None and not worker_thread.inbox.empty():
+                    with contextlib.suppress(RuntimeError):  # no thread is left: tried again
+                        self._start_thread(worker_thread)
+
+    def _abandon(self, worker_thread: _WorkerThread, job: _Job[Any]) -> None:
+        with worker_thread.lock:
+            if worker_thread.current is not job:  # the work has just ended
+                return
+            worker_thread.current = worker_thread.thread = None
+            # The old thread compares this when its work ends, and then leaves the inbox alone.
+            worker_thread.generation += 1
+        self.abandoned += 1
+        logger.warning(
+            "%s: work exceeded %g s; its thread is abandoned", worker_thread.name, job.timeout_s
+        )
+        if not job.future.done():
+            job.future.set_result(job.late())

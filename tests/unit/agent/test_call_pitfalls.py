@@ -249,6 +249,8 @@ def test_values_nested_too_deep_to_travel_are_refused(depth: int) -> None:
         ({"enum": [1, 2]}, "1", 1),
         ({"const": "1"}, "1", "1"),
         ({"$ref": "#/$defs/Kind"}, "7", "7"),
+        ({"$ref": "#/definitions/Word"}, "7", "7"),
+        ({"$ref": "#/nothing/Word"}, "7", 7),
         ({"type": "dict"}, '{"a": 1}', {"a": 1}),
         ({"type": "float"}, "1.5", 1.5),
         ({"type": "String"}, "1.5", "1.5"),
@@ -259,7 +261,11 @@ def test_values_nested_too_deep_to_travel_are_refused(depth: int) -> None:
     ],
 )
 def test_text_is_read_by_what_the_schema_allows(schema: Any, text: str, value: Any) -> None:
-    root = {"$defs": {"Kind": {"enum": ["7"]}, "Loop": {"$ref": "#/$defs/Loop"}}}
+    root = {
+        "$defs": {"Kind": {"enum": ["7"]}, "Loop": {"$ref": "#/$defs/Loop"}},
+        "definitions": {"Word": {"type": "string"}},
+        "nothing": None,
+    }
     got = read_value(text, types_of(schema, root))
     assert got == value
     assert type(got) is type(value)

@@ -224,6 +224,8 @@ def test_fields_and_roles_of_a_data_sets_own() -> None:
     assert FieldNames(["role=type"]).row({"tools": tools})["tools"] == tools
     with pytest.raises(ConfigError, match="no field or role named 'mesages'"):
         FieldNames(["mesages=chats"])
+    with pytest.raises(ConfigError, match="messages is both 'chats' and 'turns'"):
+        FieldNames(["messages=chats", "messages=turns"])
     with pytest.raises(ConfigError, match="fields are OURS=THEIRS"):
         FieldNames(["messages"])
 

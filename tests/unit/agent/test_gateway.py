@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import msgspec
 import psutil
 import pytest
 import torch
@@ -32,7 +33,9 @@ from ludus.agent.gateway import (
     run_agent,
     service,
 )
+from ludus.agent.gateway.dialects.messages import AnthropicMessages
 from ludus.agent.gateway.rollout import Rollout
+from ludus.agent.gateway.wire import GatewayRefusal
 from ludus.agent.rows import TokenWriter
 from ludus.envs import make_async
 from ludus.errors import ConfigError
@@ -556,6 +559,43 @@ async def cancelling_itself(task: AgentTask) -> str:
 async def returning_a_number(task: AgentTask) -> Any:
     await saying(task)
     return 17
+
+
+@pytest.mark.parametrize(
+    ("stops", "end", "text"),
+    [
+        (["river", "of"], ("stop_sequence", "of"), "the seven "),
+        (["river"], ("stop_sequence", "river"), "the seven of "),
+        (["stone"], ("end_turn", None), "the seven of river"),
+        ([], ("end_turn", None), "the seven of river"),
+    ],
+)
+async def test_anthropics_clients_are_told_which_stop_ended_an_answer(
+    stops: list[str], end: tuple[str, str | None], text: str
+) -> None:
+    engine = LoggedEngine(chat_format())
+    engine.saying = assistant("the seven of river")
+    body = {
+        "max_tokens": 80,
+        "messages": [{"role": "user", "content": "hi"}],
+        "stop_sequences": stops,
+    }
+    async with serving(engine) as (gateway, http):
+        rollout = gateway.open()
+        reply = (await http.post("/v1/messages", json=body, headers=bearer(rollout))).json()
+        assert reply["content"] == [{"type": "text", "text": text}]
+        assert (reply["stop_reason"], reply["stop_sequence"]) == end
+        body["stream"] = True
+        events = (await http.post("/v1/messages", json=body, headers=bearer(rollout))).text
+        assert msgspec.json.encode(end[0]).decode() in events
+        assert f'"stop_sequence":{msgspec.json.encode(end[1]).decode()}' in events
+
+
+def test_anthropics_errors_have_a_type_for_each_status() -> None:
+    kinds = {400: "invalid_request_error", 413: "request_too_large", 500: "api_error"}
+    for status, kind in (kinds | {401: "authentication_error", 503: "overloaded_error"}).items():
+        told = AnthropicMessages().error(GatewayRefusal("why", status=status))
+        assert told == {"type": "error", "error": {"type": kind, "message": "why"}}
 
 
 def running_dry(task: AgentTask) -> str:

@@ -27,7 +27,7 @@ class Walk(TextEnv):
     system_prompt = "Walk."
     answer_format = "Say go."
 
-    def __init__(self, fault: Exception | None = None, steps: int = 3) -> None:
+    def __init__(self, fault: BaseException | None = None, steps: int = 3) -> None:
         self.fault = fault
         self.steps = steps
         self.heard: list[str] = []
@@ -145,9 +145,10 @@ async def test_without_a_limit_of_the_agent_the_environments_own_holds_however_l
         (RequestTimeout("no answer within 40 s"), Stop.ENV_ERROR, "unavailable"),
         (TimeoutError("the env's own"), Stop.ENV_ERROR, "error"),
         (KeyError("bug"), Stop.ENV_ERROR, "error"),
+        (asyncio.CancelledError(), Stop.ENV_ERROR, "error"),  # of a task that the env waited for
     ],
 )
-async def test_a_failure_is_never_a_reward(fault: Exception, stop: Stop, status: str) -> None:
+async def test_a_failure_is_never_a_reward(fault: BaseException, stop: Stop, status: str) -> None:
     trajectory = (await play(EnvSession(Walk(fault)), saying("a", "b", "c"))).trajectories[0]
     assert (trajectory.stop, str(trajectory.verdict.status)) == (stop, status)
     assert trajectory.verdict.reward is None

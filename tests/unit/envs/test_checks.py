@@ -407,7 +407,7 @@ def test_the_only_gold_there_is_leaks_if_it_is_always_shown() -> None:
 @pytest.mark.parametrize(
     ("gold", "forms"),
     [(3, {"3"}), (3.0, {"3", "3.0"}), (" a ", {"a"}), ("", set()), (["1", "2"], {"1", "2"}),
-     ({"a": 1}, {'{"a":1}'})],
+     ({"a": 1}, {'{"a":1}'}), (float("inf"), {"inf"}), (float("nan"), {"nan"})],
 )  # fmt: skip
 def test_the_forms_a_gold_is_shown_in(gold: object, forms: set[str]) -> None:
     assert forms_of(gold) == forms

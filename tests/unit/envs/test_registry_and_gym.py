@@ -96,6 +96,19 @@ def test_arguments_it_does_not_take_are_refused_by_name(env_id: str) -> None:
         build_env(env_id, colour="red")
 
 
+@pytest.mark.parametrize("kind", ["openenv", "ors", "nemo-gym"])
+def test_what_an_id_says_itself_is_no_option(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"it takes: [a-tv-z_, ]*max_turns") as refused:
+        build_env(f"{kind}/localhost:1", colour="red")
+    assert "url" not in str(refused.value)
+
+
+def test_a_refusal_shows_no_key() -> None:
+    with pytest.raises(ConfigError, match="does not take these arguments") as refused:
+        build_env("ors/localhost:1", api_key="sk-123", colour="red")
+    assert "sk-123" not in str(refused.value)
+
+
 def test_a_type_error_inside_a_constructor_is_not_taken_for_wrong_arguments() -> None:
     class Buggy(Plain):
         def __init__(self) -> None:

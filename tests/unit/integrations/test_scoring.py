@@ -24,7 +24,7 @@ SAMPLE = Sample(response="x")
 
 
 class Failing:
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
     async def score(self, sample: Sample) -> Verdict:
@@ -39,14 +39,20 @@ class Failing:
         (ServerUnreachable("nothing at x"), Status.UNAVAILABLE, "nothing at x"),
         (RequestTimeout("x is late"), Status.UNAVAILABLE, "x is late"),
         (ZeroDivisionError("by zero"), Status.ERROR, "by zero"),
+        (asyncio.CancelledError(), Status.ERROR, "waited for was cancelled"),
     ],
 )
 def test_a_verdict_says_whose_fault_an_exception_is(
-    error: Exception, status: Status, told: str
+    error: BaseException, status: Status, told: str
 ) -> None:
     (verdict,) = verdicts_of(Failing(error), [SAMPLE])
     assert verdict.status is status
     assert told in verdict.detail
+
+
+def test_options_of_a_verifier_that_is_not_named_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"strict, case are of .* this Failing its own"):
+        verdicts_of(Failing(KeyError()), [SAMPLE], strict=True, case=False)
 
 
 def test_a_late_verdict_is_unavailable_and_a_number_is_a_verdict() -> None:

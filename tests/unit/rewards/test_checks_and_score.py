@@ -133,6 +133,7 @@ async def test_score_under_a_running_loop_with_an_async_verifier() -> None:
     [
         (None, r"own must return a Verdict.* got NoneType: None; is a return missing\?"),
         (float("nan"), "own must return a finite number, got nan"),
+        (10**400, "own must return a finite number, got a larger integer"),
         (np.float32(0.5), r"got float32: .*; one number of an array is given by \.item\(\)"),
     ],
 )

@@ -118,10 +118,11 @@ def test_a_failure_is_left_out_of_its_groups_normalisation() -> None:
         (RewardUnavailable(Verdict.invalid("no gold")), Status.INVALID),
         (ServerFault("503"), Status.UNAVAILABLE),
         (KeyError("a bug"), Status.ERROR),
+        (asyncio.CancelledError(), Status.ERROR),  # of a task that it waited for
     ],
 )
 def test_a_part_that_raises_costs_no_other_answer_its_reward(
-    error: Exception, status: Status
+    error: BaseException, status: Status
 ) -> None:
     class Raising(Has):
         async def score(self, sample: Sample) -> Verdict:

@@ -35,6 +35,8 @@ def _benchmark(name: str) -> ModuleType:
 
 sys.modules["maths_words"] = WORDS = _benchmark("maths_words")
 sys.modules["maths_endings"] = ENDINGS = _benchmark("maths_endings")
+sys.modules["maths_forms"] = FORMS = _benchmark("maths_forms")
+sys.modules["maths_closings"] = CLOSINGS = _benchmark("maths_closings")
 sys.modules["maths_laws"] = LAWS = _benchmark("maths_laws")
 REMARKS = _benchmark("maths_remarks")
 FUZZ = _benchmark("maths_fuzz")
@@ -80,7 +82,11 @@ def test_a_question_is_not_its_answer_and_an_option_is(
     assert [case for case in cases if not LAWS.judged(verifier, case)] == []
 
 
-@pytest.mark.parametrize("draw", [*WORDS.DRAWS, *ENDINGS.DRAWS], ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize(
+    "draw",
+    [*WORDS.DRAWS, *ENDINGS.DRAWS, *CLOSINGS.DRAWS, *FORMS.DRAWS],
+    ids=lambda draw: draw.__name__,
+)
 def test_what_a_language_writes_is_read_and_another_value_is_not(
     verifier: MathsVerifier, draw: object
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -32,6 +34,8 @@ def score(request):
             return len(bytearray(10**10))
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
+        case "nap":
+            time.sleep(1)
         case "sleep":
             time.sleep(60)
         case "kill -9":
@@ -141,6 +145,55 @@ def test_a_closed_pool_is_unavailable() -> None:
     pool = WorkerPool("operator:truth")
     pool.close()
     assert pool.submit(1).result(timeout=60).fate is Fate.REFUSED
+
+
+def test_a_request_during_the_close_is_answered() -> None:
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1))
+    with pool._changed, ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(pool.submit, 1)
+        time.sleep(0.05)  # it has seen an open pool, and waits for the lock
+        pool.close()
+        pool._changed.release()
+        try:
+            assert asking.result(timeout=60).result(timeout=5).fate is Fate.REFUSED
+        finally:
+            pool._changed.acquire()
+
+
+def test_a_pool_without_threads_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1))
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", full)
+        outcome = pool.submit(1).result(timeout=5)
+    assert (outcome.fate, "can't start new thread" in outcome.reason) == (Fate.REFUSED, True)
+    assert pool.submit(1).result(timeout=60).value is True
+    pool.close()
+
+
+def test_a_large_request_behind_a_slow_one_costs_neither(pool: WorkerPool) -> None:
+    slow = WorkerPool("pool_scorer:score", limits=PoolLimits(workers=1, cpu_s=0.1, spares=0))
+    slow.submit("start").result(timeout=60)
+    with slow._changed:  # both are there before a thread takes one
+        answers = [slow.submit(request, cpu_s=20.0) for request in ("nap", "x" * 2_000_000)]
+    assert [answer.result(timeout=60).fate for answer in answers] == [Fate.DONE] * 2
+    slow.close()
+
+
+def test_a_forked_process_closes_no_worker_of_its_parent() -> None:
+    pool = WorkerPool("operator:truth", limits=PoolLimits(workers=1, spares=1))
+    pool.warm()
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            pool.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [spare.process.has_ended(0.2) for spare in pool._spares] == [False]
+    pool.close()
 
 
 def test_a_full_queue_is_unavailable_at_once() -> None:

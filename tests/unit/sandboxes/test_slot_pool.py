@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import resource
+import signal
+import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from ludus.sandboxes.grading.hidden_tests import grade_in_detail
+from ludus.sandboxes.grading.runners import GradingRunners
 from ludus.sandboxes.guest.run.plan import JailPlan
 from ludus.sandboxes.guest.run.request import Request
 from ludus.sandboxes.local.control_groups import ControlGroup
-from ludus.sandboxes.local.process_tree import TreeUsage
+from ludus.sandboxes.local.process_tree import TreeUsage, descendants
 from ludus.sandboxes.local.runs import Run, SlotLost
 from ludus.sandboxes.local.slot_pool import SlotPool
+from ludus.sandboxes.local.slot_sandbox import PROVING, SlotSandbox
 from ludus.sandboxes.local.slots import Slot
-from ludus.sandboxes.protocol import Limits
+from ludus.sandboxes.protocol import Limits, Program
 
 
 async def test_a_slot_that_cannot_be_made_costs_the_pool_no_place() -> None:
@@ -115,9 +122,11 @@ async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none() 
     opened = Path("/proc/self/fd")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(list(opened.iterdir()))
+    free = os.dup(0)  # the lowest number; one far above may be taken by whoever started the tests
+    os.close(free)
     try:
-        for room in range(1, 6):  # for one line, for both, for what a new process needs
-            resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, before[1]))
+        for room in range(2, 7):  # for one line, for both, for what a new process needs
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, before[1]))
             slot = Slot(JailPlan("unsafe", "", 0, 0, [], [], [], []), None)
             with pytest.raises(SlotLost, match="Too many open files"):
                 await slot.start()
@@ -125,3 +134,63 @@ async def test_a_slot_for_which_no_descriptor_is_left_is_lost_and_leaves_none() 
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert len(list(opened.iterdir())) == used
+
+
+@pytest.fixture
+async def sandbox() -> AsyncGenerator[SlotSandbox]:
+    sandbox = SlotSandbox("unsafe", size=4)
+    yield sandbox
+    await sandbox.close()
+
+
+@pytest.mark.parametrize("fault", ["a request that cannot be encoded", "a slot that is gone"])
+async def test_a_run_that_cannot_begin_leaves_no_descriptor_and_costs_the_slot(
+    sandbox: SlotSandbox, fault: str
+) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    options: dict[str, object] = {}
+    async with sandbox.pool().take() as (slot,):
+        if "gone" in fault:  # and nobody has noticed yet
+            for pid in (*descendants(slot.pid), slot.pid):
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)  # the loop must not notice
+        else:
+            options = {"argv": [object()]}
+        with pytest.raises((SlotLost, ValueError)):
+            await slot.run(
+                Request(mode="python", options=options),
+                Limits(),
+                peers=[("peer", writer)],
+                preserve="gone" in fault,
+            )
+        assert not slot.alive
+    assert os.read(reader, 1) == b""  # nobody holds the other end
+    os.close(reader)
+    async with asyncio.timeout(5):
+        assert (await sandbox.run(Program(code="print(1)"))).stdout == "1\n"
+
+
+async def test_a_run_whose_slot_is_closed_ends(sandbox: SlotSandbox) -> None:
+    async with sandbox.pool().take() as (slot,):
+        request = Request(mode="python", blobs=[b"import time\ntime.sleep(60)"])
+        run = asyncio.ensure_future(slot.run(request, Limits(timeout_s=60)))
+        await asyncio.sleep(0.1)
+        await slot.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(SlotLost, match="ended during the run"):
+                await run
+
+
+async def test_gradings_that_begin_at_once_replace_test_runners_that_have_ended(
+    sandbox: SlotSandbox,
+) -> None:
+    async def reward() -> float | None:
+        graded = await grade_in_detail(sandbox, "def f(x):\n    return x", ["assert f(1) == 1"])
+        return graded.verdict.reward
+
+    await asyncio.gather(sandbox.pool(PROVING).warm(), sandbox.pool().warm())
+    for _ in range(2):
+        assert set(await asyncio.gather(reward(), reward())) == {1.0}
+        for slot in list(GradingRunners.of(sandbox)._test_runners):
+            slot.give_up()

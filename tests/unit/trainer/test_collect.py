@@ -357,8 +357,8 @@ async def test_a_group_that_is_cut_keeps_what_has_finished() -> None:
 
     def done(episode: Episode) -> None:
         finished.append(episode)
-        if len(finished) == 2:  # however long they have taken
-            cut.deadline_s = 0.3
+        if len(finished) == 2:  # however long they have taken, and once the second's task has ended
+            asyncio.get_running_loop().call_soon(setattr, cut, "deadline_s", 0.3)
 
     made = collector(ScriptedPolicy(answer))
     (task,) = await made.source.tasks("train", [0])

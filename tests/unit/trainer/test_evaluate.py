@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import itertools
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
 from ludus.agent import Episode, Trajectory
 from ludus.agent.evaluation import first_tasks
-from ludus.envs import make_async
+from ludus.envs import Task, make_async
 from ludus.errors import ConfigError
 from ludus.estimates import mean_over_tasks
 from ludus.trainer.demos.calculator import ENV, TASKS, served
 from ludus.trainer.rollout.evaluate import HeldOutScores, held_out
-from ludus.trainer.rollout.source import open_source
+from ludus.trainer.rollout.source import EnvSource, open_source
 from ludus.trainer.run.journal import ProgressWatcher, numbers_line, sft_progress
 from ludus.verdict import Verdict
 from ludus.wire.address import parse_served
@@ -54,6 +58,43 @@ async def test_the_first_tasks_as_they_come_repeat_problems() -> None:
     shown = {await opening(session, task) for task in tasks}
     await source.close()
     assert len(shown) < 150
+
+
+class Listed:
+    """A finite split whose tasks are different problems, but for those of `same`."""
+
+    id = "listed-v0"
+
+    def __init__(self, size: int, same: frozenset[int] = frozenset()) -> None:
+        self.length, self.same = size, same
+
+    async def size(self, split: str) -> int:
+        return self.length
+
+    async def tasks(self, split: str, indices: list[int]) -> list[Task]:
+        return [
+            Task(id=str(index), split=split, problem="same" if index in self.same else str(index))
+            for index in indices
+        ]
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.sets(st.integers(0, 199)))
+@settings(max_examples=60, deadline=None)
+def test_held_out_tasks_are_spread_over_the_whole_split(
+    size: int, count: int, same: set[int]
+) -> None:
+    def found(source: Listed) -> list[int]:
+        tasks, _ = asyncio.run(held_out(cast(EnvSource, source), "test", count))
+        return [int(task.id) for task in tasks]
+
+    spread = found(Listed(size))
+    assert len(spread) == min(size, count)
+    steps = {after - before for before, after in itertools.pairwise([*spread, size])}
+    assert spread[0] == 0
+    assert max(steps) - min(steps) <= 1
+    problems = size - max(0, len({index for index in same if index < size}) - 1)
+    replaced = found(Listed(size, frozenset(same)))
+    assert len(set(replaced)) == len(replaced) == min(count, problems)
 
 
 async def test_a_set_without_enough_problems_gives_what_it_has_and_says_so() -> None:
@@ -119,6 +160,11 @@ def test_what_is_not_known_is_said_so(
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert told in shown
     assert "nan" not in shown
+
+
+def test_the_error_of_one_task_is_unknown_however_often_it_was_played() -> None:
+    told = replace(evaluation(1.0, 0.0), samples=2).told
+    assert told.startswith("0.500 error unknown from one task (2 episodes)")
 
 
 def test_a_step_without_a_reward_shows_none() -> None:

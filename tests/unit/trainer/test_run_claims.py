@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,7 @@ from ludus.trainer.config import (
 from ludus.trainer.models.checkpoint_folders import checkpoints, tidy
 from ludus.trainer.recipes.recipe import load_recipe
 from ludus.trainer.run.changes import keep_recipe, refuse_changes
-from ludus.trainer.run.claim import FolderLock, RunClaim
+from ludus.trainer.run.claim import FolderLock, RunClaim, refuse_held
 from ludus.trainer.run.folder import RunFolder, referring
 
 HOLDS = """
@@ -97,6 +100,64 @@ def test_two_runs_of_one_process_are_refused_too(tmp_path: Path) -> None:
     first.close()
     first.close()
     RunFolder(tmp_path / "run", TrainConfig(env="a-v0")).close()
+
+
+def test_of_threads_that_claim_a_folder_at_once_a_single_one_holds_it(tmp_path: Path) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def claim(ready: threading.Barrier, folder: Path) -> FolderLock | None:
+        ready.wait(60)
+        try:
+            return FolderLock(folder)
+        except ConfigError:
+            return None
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for number in range(100):
+                ready, folder = threading.Barrier(4), tmp_path / str(number)
+                held = [lock for lock in threads.map(claim, [ready] * 4, [folder] * 4) if lock]
+                assert len(held) == 1
+                held[0].release()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+LOOKS = """
+import fcntl, sys, time
+with open(sys.argv[1]) as file:
+    fcntl.lockf(file, fcntl.LOCK_SH)
+    print("looks", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.05)
+"""
+
+
+def test_a_run_begins_while_another_looks_whether_one_holds_the_folder(tmp_path: Path) -> None:
+    FolderLock(tmp_path).release()
+    command = [sys.executable, "-c", LOOKS, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as looking:
+        assert looking.stdin is not None
+        assert looking.stdout is not None
+        assert looking.stdout.readline() == b"looks\n"
+        refuse_held(tmp_path)
+        looking.stdin.close()
+        FolderLock(tmp_path).release()
+
+
+def test_a_folder_whose_lock_could_not_be_written_is_not_held(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    opened = len(os.listdir("/proc/self/fd"))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        with pytest.raises(ConfigError) as raised:
+            RunClaim(tmp_path, resume=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "File too large" in str(raised.value)
+    assert len(os.listdir("/proc/self/fd")) == opened
+    RunClaim(tmp_path, resume=False).release()
 
 
 @pytest.mark.parametrize(

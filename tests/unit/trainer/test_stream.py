@@ -33,7 +33,6 @@ from ludus.trainer.stream.plan import IssueRule, StreamPlan, owed_groups
 from ludus.trainer.stream.state import StreamState
 from ludus.trainer.stream.stream import RolloutStream
 from ludus.trainer.stream.virtual_time import NothingLeft, VirtualTimeLoop
-from ludus.trainer.stream.watchdog import RunStalled, Watchdog
 from ludus.verdict import Verdict
 
 Seconds = Callable[[int], float]
@@ -89,6 +88,7 @@ class Script:
             seconds = self.seconds(ordinal)
             await asyncio.sleep(seconds)
             made = episode(index, ordinal, version=version, tokens=max(1, int(seconds)))
+            self.end(made)
             done(made)
             return made
 
@@ -96,6 +96,9 @@ class Script:
         late = await cut.wait(playing)
         finished = [one.result() for n, one in enumerate(playing) if n not in late]
         return Group(ticket.task, finished, 0, ticket.ordinal, ticket.version, late)
+
+    def end(self, one: Episode) -> None:
+        """Change an episode that has just ended."""
 
 
 def stream_of(
@@ -557,24 +560,60 @@ def test_a_state_that_lacks_an_ordinal_is_refused() -> None:
 class Down(Script):
     """Servers that are away between two times."""
 
-    def __init__(self, start: float, end: float) -> None:
-        super().__init__(lambda n: 1.0)
-        self.start, self.end = start, end
+    def __init__(self, *away: tuple[float, float], seconds: Seconds = lambda n: 1.0) -> None:
+        super().__init__(seconds)
+        self.away = away
 
-    async def __call__(self, ticket: Ticket, **given: Any) -> Group:
-        group = await super().__call__(ticket, **given)
-        if self.start <= asyncio.get_running_loop().time() < self.end:
-            for one in group.episodes:
-                own = one.trajectories[0]
-                own.stop = Stop.ENV_ERROR
-                own.verdict = Verdict.unavailable(f"{ServerUnreachable.__name__}: refused")
-                own.exclude_from_loss = own.exclude_from_baseline = True
-        return group
+    def end(self, one: Episode) -> None:
+        now = asyncio.get_running_loop().time()
+        if any(start <= now < end for start, end in self.away):
+            own = one.trajectories[0]
+            own.stop = Stop.ENV_ERROR
+            own.verdict = Verdict.unavailable(f"{ServerUnreachable.__name__}: refused")
+            own.exclude_from_loss = own.exclude_from_baseline = True
+
+
+class Blinking(Numbers):
+    """Tasks from a server that is away for a moment each time before it answers."""
+
+    away = False
+
+    async def take(self, count: int) -> list[Task]:
+        self.away = not self.away
+        if self.away:
+            raise ServerUnreachable("refused")
+        return await super().take(count)
+
+
+def test_the_outage_of_rollouts_does_not_begin_where_tasks_were_waited_for() -> None:
+    async def main() -> list[list[int]]:
+        script = Down((100.0, 101.0), seconds=lambda n: 100.0)
+        stream = stream_of(script, tasks=Blinking(), outage_s=60.0)
+        batches = await learn(stream, script, 2)
+        await stream.close()
+        return batches
+
+    assert virtually(main()) == [[0, 1], [2, 3]]
+
+
+def test_a_rollout_that_met_a_server_ends_an_outage_while_its_group_plays_on() -> None:
+    async def main() -> list[list[int]]:
+        # The group of rollouts 2 and 3 meets no server at 10.5 s, that of 4 and 5 none at 90.5 s.
+        # In between rollout 0 ends, and rollout 1 goes on.
+        first = {0: 50.0, 1: 300.0, 2: 10.5, 3: 10.5, 4: 90.5, 5: 90.5}
+        script = Down((10.0, 11.0), (90.0, 91.0), seconds=lambda n: first.pop(n, 200.0))
+        script.size = 2
+        stream = stream_of(script, groups=3, outage_s=60.0)
+        batches = await learn(stream, script, 1)
+        await stream.close()
+        return batches
+
+    assert virtually(main()) == [[0, 1, 2]]
 
 
 def test_servers_that_come_back_cost_time_and_no_rollout(tmp_path: Path) -> None:
     async def main() -> tuple[list[list[int]], float]:
-        script = Down(3.0, 40.0)
+        script = Down((3.0, 40.0))
         stream = stream_of(script, folder=tmp_path, steps=5, outage_s=60.0)
         batches = await learn(stream, script, 5)
         await stream.close()
@@ -586,9 +625,26 @@ def test_servers_that_come_back_cost_time_and_no_rollout(tmp_path: Path) -> None
     assert count_rollouts(tmp_path).trained == 10
 
 
+def test_rollouts_and_tasks_that_are_given_up_end_the_run_and_are_no_silent_hang() -> None:
+    async def given_up(*_: Any, **__: Any) -> Any:
+        raise asyncio.CancelledError  # of a task that was waited for
+
+    class NoTasks(Numbers):
+        take = given_up
+
+    async def main() -> None:
+        for stream in (stream_of(given_up), stream_of(Script(lambda n: 1.0), tasks=NoTasks())):
+            async with asyncio.timeout(60):
+                with pytest.raises(RuntimeError, match="waited for was cancelled"):
+                    await stream.batch()
+            await stream.close()
+
+    virtually(main())
+
+
 def test_when_all_servers_stay_away_the_run_ends_and_says_what_is_missing() -> None:
     async def main() -> float:
-        stream = stream_of(Down(0.0, 1e9), outage_s=60.0, groups=3)
+        stream = stream_of(Down((0.0, 1e9)), outage_s=60.0, groups=3)
         with pytest.raises(TrainingFailed, match=r"could be reached for 60 s .*refused") as raised:
             await stream.batch()
         assert raised.value.__notes__ == ["3 groups were in flight: [0, 1, 2]"]
@@ -597,86 +653,6 @@ def test_when_all_servers_stay_away_the_run_ends_and_says_what_is_missing() -> N
         return asyncio.get_running_loop().time()
 
     assert 60 <= virtually(main()) < 75
-
-
-def test_the_watchdog_says_who_waits_for_whom_and_ends_the_run_at_its_limit() -> None:
-    async def main() -> tuple[list[str], str]:
-        told: list[str] = []
-        stages = Stages(asyncio.get_running_loop().time)
-        stages.enter(7, 1, "generation")
-        stages.enter(7, 2, "generation")
-        stages.enter(9, 0, "the environment")
-        dog = Watchdog(stages, after_s=10, limit_s=100, tell=told.append)
-
-        async def work() -> None:
-            await asyncio.sleep(8)
-            stages.move()  # within the time: nothing is said
-            await asyncio.sleep(1e6)
-
-        with pytest.raises(RunStalled) as raised:
-            await dog.guard(work())
-        return told, str(raised.value)
-
-    told, ended = virtually(main())
-    expected = "generation: 2 rollouts of group 7; the environment: 1 rollout of group 9"
-    assert all(expected in one for one in told)
-    assert [one.split(" s.")[0] for one in told] == [
-        "nothing has moved for " + seconds for seconds in ("12", "22", "42", "82")
-    ]
-    assert "The run ends (overlap.stall_limit_s)" in ended
-
-
-def test_stages_of_the_run_itself_are_told_apart() -> None:
-    stages = Stages()
-    stages.enter(7, 0, "generation")
-    with stages.during("the update"):
-        stages.leave(7)
-        with stages.during("the evaluation"):
-            assert stages.told() == "the update: the run itself; the evaluation: the run itself"
-        assert stages.told() == "the update: the run itself"
-
-
-def test_work_that_moves_is_left_alone() -> None:
-    async def main() -> tuple[str, list[str]]:
-        told: list[str] = []
-        stages = Stages(asyncio.get_running_loop().time)
-
-        async def work() -> str:
-            for _ in range(100):
-                await asyncio.sleep(5)
-                stages.move()
-            return "done"
-
-        dog = Watchdog(stages, after_s=10, limit_s=20, tell=told.append)
-        return await dog.guard(work()), told
-
-    assert virtually(main()) == ("done", [])
-
-
-def test_an_engine_that_goes_on_sampling_is_no_stall_and_one_that_stops_is() -> None:
-    async def main() -> tuple[float, list[str], str]:
-        told: list[str] = []
-        clock = asyncio.get_running_loop().time
-        stages, sampled = Stages(clock), 0
-        stages.enter(0, 0, "generation")
-
-        async def work() -> None:
-            nonlocal sampled
-            for _ in range(100):  # 500 s in which no answer ends
-                await asyncio.sleep(5)
-                sampled += 1
-            assert told == []
-            await asyncio.sleep(1e6)
-
-        dog = Watchdog(stages, after_s=10, limit_s=20, tell=told.append, sampled=lambda: sampled)
-        with pytest.raises(RunStalled) as raised:
-            await dog.guard(work())
-        return clock(), told, str(raised.value)
-
-    ended_s, told, error = virtually(main())
-    assert 515 <= ended_s <= 530
-    assert len(told) == 1
-    assert "generation: 1 rollout of group 0" in error
 
 
 def test_a_stream_that_waits_for_nothing_is_no_silent_hang() -> None:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,19 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 
 from ludus.agent import Sampling
-from ludus.errors import ConfigError
+from ludus.errors import BrokenGeneration, ConfigError
 from ludus.trainer.config import ModelConfig, TrainerConfig
-from ludus.trainer.engines.local import EngineLimits, LocalEngine
+from ludus.trainer.engines.local import EngineClosed, EngineLimits, LocalEngine
 from ludus.trainer.learning.learner import Learner, Predicted
 from ludus.trainer.models.loading import load_model
 from ludus.trainer.models.tiny import write_tiny_policy
 from ludus.trainer.rollout.batch import Batch, Row, pad
 from ludus.trainer.sft import negative_log_likelihood
 from ludus.trainer.tinker import futures, service, wire
-from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits
+from ludus.trainer.tinker.models import BaseModel, ModelHouse, ServedLimits, ServedModel
 from ludus.trainer.tinker.sampling import answer, draw, refuse_unserved
 from ludus.trainer.tinker.service import TinkerService
-from ludus.trainer.tinker.store import CheckpointStore
+from ludus.trainer.tinker.store import CheckpointStore, RunCard
 from ludus.wire.chaos import Chaos
 from ludus.wire.faults import Refused
 from ludus.wire.principals import Principals
@@ -537,7 +538,11 @@ async def test_a_stop_of_text_ends_an_answer_wherever_the_text_begins(
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 0, got -1"),
+        ({"prompt_logprobs_last_n": -1}, "prompt_logprobs_last_n must be at least 1, got -1"),
+        ({"prompt_logprobs_last_n": 0}, "prompt_logprobs_last_n must be at least 1, got 0"),
+        ({"prompt_logprobs": None, "prompt_logprobs_last_n": 1}, "ask for these too"),
+        ({"sampling_params": {"top_k": 1 << 63}}, "top_k must be -1, for all tokens, or a count"),
+        ({"sampling_params": {"top_k": -2}}, "top_k must be -1, for all tokens, or a count"),
         ({"sampling_params": {"max_tokens": 10_000, "stop": "END"}}, "exceed the engine's"),
     ],
 )
@@ -556,6 +561,102 @@ async def test_a_request_for_samples_that_cannot_be_served_is_refused_at_once(
     with pytest.raises(ConfigError, match=told):
         await ask()
     await engine.close()
+
+
+@pytest.mark.parametrize("texts", [[], ["never"]], ids=["whole", "in pieces"])
+async def test_an_answer_that_the_engine_dropped_is_no_answer(
+    base: BaseModel, texts: list[str]
+) -> None:
+    engine = LocalEngine(base.model, EngineLimits())
+    drawn = draw(engine, base, [5, 6, 7], Sampling(max_tokens=100, seed=4), texts)
+    drawing = asyncio.ensure_future(drawn)
+    await asyncio.sleep(0)
+    await engine.abort()
+    with pytest.raises(BrokenGeneration):
+        await drawing
+    await engine.close()
+
+
+async def test_a_request_draws_what_no_request_of_a_neighbouring_seed_draws(
+    base: BaseModel,
+) -> None:
+    engine = LocalEngine(base.model, EngineLimits())
+
+    async def drawn(seed: int) -> list[list[int]]:
+        settings = {"max_tokens": 30, "seed": seed}
+        body = {"prompt": {"chunks": [{"tokens": [5, 6, 7]}]}, "sampling_params": settings}
+        request = msgspec.convert({**body, "num_samples": 3}, wire.AskSamples)
+        samples = wire.read_samples(await answer(engine, base, request))[0]
+        return [list(sample.tokens) for sample in samples]
+
+    (first, *others), neighbour = await drawn(4), await drawn(5)
+    assert await drawn(4) == [first, *others]
+    assert first == (await engine.generate([5, 6, 7], Sampling(max_tokens=30, seed=4))).ids
+    assert not [each for each in others if each in neighbour]
+    await engine.close()
+
+
+class FailsOnce(LocalEngine):
+    """An engine that drops the first request of several, and notes which others were given up."""
+
+    seeds, given_up = 0, 0
+
+    async def generate(self, *given: Any, **more: Any) -> Any:
+        self.seeds += 1
+        if self.seeds == 1:
+            raise BrokenGeneration("dropped")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+
+
+async def test_where_one_sample_fails_the_others_are_given_up(base: BaseModel) -> None:
+    engine = FailsOnce(base.model, EngineLimits())
+    body = {"prompt": {"chunks": [{"tokens": [5]}]}, "sampling_params": {"max_tokens": 3}}
+    request = msgspec.convert({**body, "num_samples": 3}, wire.AskSamples)
+    with pytest.raises(BrokenGeneration):
+        await answer(engine, base, request)
+    await asyncio.sleep(0)
+    assert (engine.seeds, engine.given_up) == (3, 2)
+    await engine.close()
+
+
+async def test_an_engine_that_is_taken_while_others_make_room_is_kept(base: BaseModel) -> None:
+    house = ModelHouse(base, ServedLimits(engines=1))
+    learner = house.make(wire.LoraSpec(rank=1))
+    async with house.engine("", None, None) as oldest:
+        await house.snapshot(learner, "one")  # both are held now, one more than there should be
+
+    async def taken() -> list[float]:
+        with suppress(EngineClosed):
+            while True:
+                await oldest.logprobs([5])
+        async with house.engine("one", None, None) as engine:
+            await asyncio.sleep(0.2)
+            return await engine.logprobs([5, 6, 7])
+
+    scores, _ = await asyncio.gather(taken(), house.snapshot(learner, "two"))
+    assert len(scores) == 3
+    await house.close()
+
+
+async def test_a_model_that_two_drop_at_once_is_dropped(base: BaseModel) -> None:
+    house = ModelHouse(base)
+    for number in range(2):
+        card = RunCard(
+            training_run_id=f"m{number}",
+            base_model="demo",
+            model_owner="ann",
+            lora=None,
+            begun=datetime.now(UTC),
+        )
+        house.admit(ServedModel(card, "s", futures.OrderedJobs(futures.Promises())), 0)
+        house.models[f"m{number}"].learner = house.make(wire.LoraSpec(rank=1))
+    await asyncio.gather(house.release("s"), house.drop("m1"))
+    assert not house.models
+    await house.close()
 
 
 async def test_what_is_somebody_elses_does_not_exist(

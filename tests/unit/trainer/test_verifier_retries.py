@@ -47,7 +47,7 @@ class Says:
         self.asked.append(time.monotonic())
         await asyncio.sleep(self.after_s)
         said = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        if isinstance(said, Exception):
+        if isinstance(said, BaseException):
             raise said
         return said
 
@@ -106,6 +106,7 @@ async def test_at_most_twice_and_then_the_episode_is_left_out(down: Any) -> None
         Verdict(status=Status.UNAVAILABLE, detail="for good"),
         RewardUnavailable(Verdict.invalid("no gold")),
         KeyError("a bug"),
+        asyncio.CancelledError(),  # of a task that the verifier waited for
         Unauthorized("no token"),
         "yes",
         None,

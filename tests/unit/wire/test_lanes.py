@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 
 import pytest
 
-from ludus.wire.worker_threads import WorkerThreads
+from ludus.wire.worker_threads import WATCH_EVERY_S, WorkerThreads
 
 
 @pytest.fixture
@@ -84,3 +85,38 @@ async def test_waiting_in_the_queue_does_not_count_as_running(
     jobs = [run(worker_threads, "a", lambda: time.sleep(0.4), timeout_s=2.0) for _ in range(8)]
     assert await asyncio.gather(*jobs) == [None] * 8
     assert worker_threads.abandoned == 0
+
+
+@contextmanager
+def no_thread_starts() -> Generator[None]:
+    before = threading.stack_size(1 << 47)  # the whole address space
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+async def test_work_is_done_once_the_system_has_threads_again(
+    worker_threads: WorkerThreads,
+) -> None:
+    with no_thread_starts(), pytest.raises(RuntimeError, match="start new thread"):
+        await run(worker_threads, "a", lambda: 1)
+    async with asyncio.timeout(5):
+        assert await run(worker_threads, "a", lambda: 2) == 2
+
+
+async def test_work_behind_late_work_is_done_once_the_system_has_threads_again(
+    worker_threads: WorkerThreads,
+) -> None:
+    release = threading.Event()
+    late = asyncio.ensure_future(run(worker_threads, "a", lambda: release.wait(9), 0.05))
+    behind = asyncio.ensure_future(run(worker_threads, "a", lambda: 2))
+    await asyncio.sleep(0)
+    with no_thread_starts():
+        async with asyncio.timeout(5):
+            assert await late == "late"
+        await asyncio.sleep(3 * WATCH_EVERY_S)
+        assert not behind.done()
+    async with asyncio.timeout(5):
+        assert await behind == 2
+    release.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from aiohttp import web
 
 import ludus
 from ludus.envs import TextEnv
@@ -21,6 +23,7 @@ from ludus.envs.serving.served import ServedEnv
 from ludus.envs.serving.server import EnvService
 from ludus.errors import ConfigError, SessionGone
 from ludus.rewards import Sample
+from ludus.rewards.serving.client import RemoteVerifier
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire import roster
 from ludus.wire.fleet import Fleet, FleetMember, HealthRules
@@ -460,6 +463,38 @@ async def test_at_most_a_twentieth_of_the_calls_is_asked_a_second_time() -> None
         verdicts = await scoring
         assert all(verdict.ok for verdict in verdicts)
         assert 0 < client.traffic.hedges - before <= MAX_HEDGES + HEDGED_SHARE * calls
+
+
+async def test_a_group_of_which_a_server_answers_a_part_has_no_reward() -> None:
+    async def part(_: web.Request) -> web.Response:
+        verdict = {"status": "ok", "reward": 1.0}
+        return web.json_response({"verdicts": [verdict]})
+
+    app = web.Application()
+    app.router.add_post("/v1/score_group", part)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listener).start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with ludus.connect(url, timeout_s=2.0) as client:
+        samples = [Sample(response="a"), Sample(response="b")]
+        verdicts = await client.group_verifier("ranks").score_group(samples)
+    await runner.cleanup()
+    assert [verdict.reward for verdict in verdicts] == [None, None]
+    assert "answered 1 of 2 samples" in verdicts[0].detail
+
+
+async def test_whether_a_second_call_is_harmless_is_asked_again_where_the_answer_was_lost() -> None:
+    async with fleet(2) as (client, _):
+        verifier = client.verifier("exact")
+        assert isinstance(verifier, RemoteVerifier)
+        assert not verifier._is_hedged()
+        assert verifier._card is not None
+        verifier._card.cancel()  # as the end of an event loop does
+        async with asyncio.timeout(10):
+            while not verifier._is_hedged():
+                await asyncio.sleep(0.01)
 
 
 class Late:

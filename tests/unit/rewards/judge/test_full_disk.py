@@ -50,6 +50,18 @@ def test_a_file_that_another_process_begins_is_waited_for(tmp_path: Path) -> Non
     other.close()
 
 
+def test_a_store_that_another_process_writes_to_is_opened_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "judgements.db"
+    first = JudgementStore(path)
+    first.put("key", b"{}", b"kept")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store = JudgementStore(path)
+    assert store.get("key") == b"kept"
+    for database in (other, store, first):
+        database.close()
+
+
 def test_a_rubric_that_cannot_be_kept_gives_no_reward(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path / "rubrics.db")
     fill(store)

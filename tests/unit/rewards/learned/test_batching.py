@@ -6,13 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import ludus
 from ludus.errors import ConfigError, RewardUnavailable
 from ludus.rewards import Sample, Status, Verdict
-from ludus.rewards.learned.batching import Batched, MicroBatcher
+from ludus.rewards.learned.batching import PREPARING_THREADS, Batched, MicroBatcher
 from ludus.rewards.registry import as_verifier
 from ludus.rewards.serving.server import ScoreService
 from ludus.wire.server import HttpServer
@@ -39,6 +40,38 @@ async def test_items_that_arrive_together_are_computed_together_and_answered_in_
     batcher = MicroBatcher(run, max_batch=4, max_wait_s=0.05)
     assert await asyncio.gather(*map(batcher.submit, range(10))) == [2 * n for n in range(10)]
     assert run.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_callers_on_two_event_loops_are_both_answered() -> None:
+    batcher = MicroBatcher(Doubling(), max_batch=2, max_wait_s=0.2)
+
+    async def doubled() -> list[int]:
+        async with asyncio.timeout(30):
+            return await asyncio.gather(*map(batcher.submit, range(5)))
+
+    with ThreadPoolExecutor(2) as threads:
+        answers = [threads.submit(asyncio.run, doubled()) for _ in range(2)]
+    assert [answer.result() for answer in answers] == [[0, 2, 4, 6, 8]] * 2
+
+
+async def test_samples_that_wait_to_be_prepared_are_unavailable_after_the_close() -> None:
+    class Slow:
+        def prepare(self, sample: Sample) -> Sample:
+            time.sleep(0.1)
+            return sample
+
+        def score_batch(self, samples: Sequence[Sample]) -> list[float]:
+            return [1.0] * len(samples)
+
+    batched = Batched(Slow())
+    scoring = [
+        asyncio.ensure_future(batched.score(Sample(response=str(number))))
+        for number in range(PREPARING_THREADS + 2)
+    ]
+    await asyncio.sleep(0.02)
+    await batched.close()
+    verdicts = [*await asyncio.gather(*scoring), await batched.score(Sample(response="late"))]
+    assert {verdict.status for verdict in verdicts} == {Status.UNAVAILABLE}
 
 
 async def test_a_full_batch_does_not_wait() -> None:

@@ -90,8 +90,8 @@ async def sampled(house: ModelHouse) -> list[list[float]]:
         learner.accumulate(rows(seed, [8, 8]))
         learner.step(STEP)
         await house.snapshot(learner, "now")
-        opened = await house.engine("now", None, SPECS["a"])
-        scores.append(await opened.engine.logprobs(list(range(20))))
+        async with house.engine("now", None, SPECS["a"]) as engine:
+            scores.append(await engine.logprobs(list(range(20))))
     await house.close()
     return scores
 
