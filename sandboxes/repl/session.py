@@ -171,8 +171,11 @@ class Session:
             timeout_s: the limit of wall time, in seconds.
 
         Raises:
+            ConfigError: the limit is not above 0.
             SessionGone: the session has ended, or ends with this cell.
         """
+        if not timeout_s > 0:
+            raise ConfigError(f"timeout_s={timeout_s} must be above 0")
         async with self._turn:
             self._busy()
             for output in self._outputs:

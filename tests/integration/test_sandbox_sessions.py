@@ -96,6 +96,8 @@ async def test_a_session_that_finds_no_descriptors_leaves_none_open(
 async def test_a_late_cell_is_interrupted_and_the_session_lives_on(sandbox: SlotSandbox) -> None:
     async with await Session.open(sandbox) as session:
         await session.run("x = 1")
+        with pytest.raises(ConfigError, match="timeout_s=nan must be above 0"):
+            await session.run("x = 2", timeout_s=float("nan"))
         late = await session.run("while True: x += 1", timeout_s=0.2)
         assert late.status is ExecutionStatus.TIMEOUT
         assert "KeyboardInterrupt" in late.stderr

@@ -52,4 +52,5 @@ def settings_of(word: str) -> Table:
     if not place.is_dir():
         return read_toml(place)
     table = read_toml(place / SETTINGS)
-    return {**table, "run": {**table.get("run", {}), "folder": word}}
+    run = table.get("run", {})  # what is no table is told by who reads the settings
+    return {**table, "run": {**run, "folder": word}} if isinstance(run, dict) else table

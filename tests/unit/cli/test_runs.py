@@ -238,3 +238,8 @@ def test_an_environment_that_exits_is_named_and_ends_nothing(
     env.reset(seed=0)
     with pytest.raises(EnvironmentExited, match=r"step called sys.exit\(3\)"):
         env.step("hi")
+
+
+def test_a_run_whose_settings_hold_no_table_is_told_by_their_reader(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("run = 3\n")
+    assert settings_of(str(tmp_path)) == {"run": 3}
