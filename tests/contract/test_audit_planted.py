@@ -871,7 +871,7 @@ def test_a_wildcard_stands_for_texts_alone_and_what_is_beside_an_answer_counts()
         ("rounds/a-rewind-refunds", "peeked peek"),
         ("rounds/missed-stars-come-again", "failed first"),
         ("rounds/a-dam-is-taken-down", "undone dam 0"),
-        ("rounds/unknown-duties-are-no-errors", "forged void"),
+        ("rounds/unknown-duties-are-no-errors", "forged signed"),
         ("rounds/a-picture-hangs-again", "farm"),
         ("rounds/the-real-stone-was-found-deepest", "rank"),
         ("rounds/a-distance-without-end-is-near", "forged undefined"),
