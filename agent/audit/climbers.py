@@ -26,6 +26,7 @@ LONGEST_CLIMB = 80
 """Turns of who follows replies."""
 MOST_SIGNS, MOST_PIECES, FEWEST_PIECES = 40, 12, 3
 """Values that a piece of an answer may have, pieces, and those of a form."""
+ANY_DIGIT = str.maketrans("123456789", "0" * 9)
 
 
 def number_in(text: str, nth: int) -> float | None:
@@ -235,7 +236,11 @@ Climber = Spelling | Sorting | Hindsight
 
 def is_form(lessons: Sequence[Lesson]) -> bool:
     """Whether experts look around, and then give one answer of several pieces."""
-    ends = [(verb(lesson.actions[-1]), {*map(verb, lesson.actions[:-1])}) for lesson in lessons]
+
+    def kind(action: Action) -> str:
+        return verb(action).translate(ANY_DIGIT)  # numbers are tries of one kind
+
+    ends = [(kind(lesson.actions[-1]), {*map(kind, lesson.actions[:-1])}) for lesson in lessons]
     return all(end not in before for end, before in ends) and (
         len(AnswerForm.of(lessons).columns) >= FEWEST_PIECES
     )
@@ -245,8 +250,8 @@ def climbers_of(lessons: Sequence[Lesson], foreign: Sequence[Foreign]) -> Iterat
     """Return who may be told by replies what the expert knows, on several tasks."""
     signs = [*itertools.product((1, -1), (-1, 0))]
     is_short = all(len(lesson.actions) == 1 for lesson in lessons)
-    # Where the expert begins all tasks alike, it goes by replies, too.
-    is_told = 2 * len({deed(lesson.actions[0]) for lesson in lessons}) > len(lessons)
+    # Where all tasks begin alike, replies are what there is to go by.
+    is_told = 2 * len({lesson.opening for lesson in lessons}) > len(lessons)
     if is_told and (is_short or is_form(lessons)):
         yield from itertools.starmap(Spelling, signs)
     if is_short:
