@@ -39,7 +39,7 @@ from .climbers import LONGEST_CLIMB, Climber, Hindsight, Sorting, climbers_of
 from .deeds import Way, goes, looks_of, peeks_of, ways_to_else
 from .exploits import Guard, GuardedEnv
 from .farms import MOST_MADE, SPELT, Farm, farms_of, paid_places, repeats
-from .forgeries import Law, laws_of, meddling_laws
+from .laws import Law, laws_of, meddling_laws
 from .meddling import foreign_of
 from .moves import STEPS, Move, Program, moves_of, probes_of
 from .notation import Plan

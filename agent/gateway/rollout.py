@@ -362,13 +362,13 @@ class Rollout:
             return None, ""
         message = self._writer.read(turn, [], call.context())
         sampled = self._writer.decode(turn.out_ids) if turn.out_ids else message.text
-        found = [stop for stop in request.stop if stop in sampled]
-        if not found:
+        stops = [stop for stop in request.stop if stop in sampled]
+        if not stops:
             return None, ""
-        ends = [message.text.find(stop) for stop in found if stop in message.text]
+        ends = [message.text.find(stop) for stop in stops if stop in message.text]
         text = message.text[: min(ends)] if ends else message.text
         turn.message = msgspec.structs.replace(message, content=text)
-        return turn.message, min(found, key=sampled.find)
+        return turn.message, min(stops, key=sampled.find)
 
     def _cut_ids(self, call: PolicyCall, stops: Sequence[str]) -> bool:
         """Cut a turn's ids behind the first stop string; return whether a stop string was found."""

@@ -23,7 +23,8 @@ import pytest
 from ludus.agent.audit import Audit, Pressure, audit, report_of
 from ludus.agent.audit.attackers import AnswerFrame, Lesson, Plays, Scene
 from ludus.agent.audit.farms import Farm, farms_of
-from ludus.agent.audit.forgeries import Forgery, laws_of, meddling_laws
+from ludus.agent.audit.forgeries import Forgery
+from ludus.agent.audit.laws import laws_of, meddling_laws
 from ludus.agent.audit.moves import (
     EVERY,
     Move,

@@ -13,7 +13,7 @@ import pytest
 from ludus.agent.audit.attackers import Lesson
 from ludus.agent.audit.deeds import peeks_of
 from ludus.agent.audit.farms import farms_of
-from ludus.agent.audit.forgeries import laws_of, meddling_laws
+from ludus.agent.audit.laws import laws_of, meddling_laws
 from ludus.agent.audit.notation import Plan
 from ludus.envs import Briefing, ToolSpec
 from ludus.messages import Message, ToolCall, assistant

@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import product
 
 from .idiom_words import FILES, OF_THE_TESTS, REFUSED
-from .interface import Interface, last_name, variable_of
+from .interface import Interface
 from .plain_attributes import CHANGING_METHODS, PLAIN_ATTRIBUTES
+from .syntax import last_name, variable_of
 
 _OF_PATHS = frozenset(
     """

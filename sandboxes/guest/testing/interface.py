@@ -33,40 +33,23 @@ from .plain_attributes import (
     PREDICATES,
 )
 from .scopes import ALIASES, BUILTINS, MODULE_NAMES, tables
+from .syntax import (
+    DECIDED,
+    inside,
+    is_text,
+    last_name,
+    operator_name,
+    parts_of,
+    sides_of,
+    variable_of,
+)
 
 _LOOKING = ("hash", "index", "count", "remove", "add")
 _COLLECTING = ("set", "frozenset", "dict", "Counter")
 """What looks up the items of what it is given, and not the argument itself."""
-_CLOSE = ("isclose", "allclose", "array_equal")
-_UNCOMPARING = ("assertIs", "assertTrue", "assertFalse", "assertRaises")
-_DECIDED = ("assertIn", "assertNotIn", "assertTrue", "assertFalse")
-"""Assertions whose first argument is compared or is true, and is no collection."""
 _LEAVES = (ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Syntax that is looked at only as a part of other syntax."""
 _ACCESSORS = ("getattr", "hasattr", "setattr", "delattr")
-
-
-def last_name(node: ast.expr) -> str:
-    """Return the last name of a path: `c` for `a.b.c` and for `c`; empty for other expressions."""
-    match node:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-    return ""
-
-
-def variable_of(node: ast.expr) -> str:
-    """Return the key of a variable: a name, or `self.name`; empty for other expressions."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            return f"self.{name}"
-    return ""
-
-
-def _parts(node: ast.expr) -> list[ast.expr]:
-    """Return the parts of a list, tuple or set that is written down."""
-    return node.elts if isinstance(node, (ast.List, ast.Tuple, ast.Set)) else []
 
 
 _COPYING = ("copy", "deepcopy")
@@ -74,41 +57,8 @@ _LONGEST_WAY = 8
 """The most variables and helpers through which the origin of a value is followed."""
 
 
-def _inside(node: ast.AST | None) -> Iterable[ast.AST]:
-    return ast.walk(node) if node else ()
-
-
-def _sides(node: ast.AST) -> list[ast.expr]:
-    """Return both or more sides of a comparison by value; none for `is` and for other syntax."""
-    match node:
-        case ast.Compare(ops=[ast.Is() | ast.IsNot(), *_]):
-            return []
-        case ast.Compare(left=left, comparators=others):
-            return [left, *others]
-        case ast.Call(func=function, args=[left, right, *_]):
-            name = last_name(function)
-            compares = name.startswith("assert") and not name.startswith((*_UNCOMPARING, *_DECIDED))
-            return [left, right] if compares or name in _CLOSE else []
-    return []
-
-
-def _is_text(node: ast.AST | None) -> bool:
-    """Return whether an expression puts values into a text by `%`."""
-    match node:
-        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
-            return True
-    return False
-
-
-_OPERATORS = {"mult": "mul", "matmult": "matmul", "div": "truediv", "usub": "neg", "uadd": "pos"}
 _BOUNDS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _LIBRARIES = MODULE_NAMES | ALIASES.keys()
-
-
-def _operator(node: ast.operator | ast.unaryop) -> str:
-    """Return the name of an operator in the module `operator`."""
-    name = type(node).__name__.lower()
-    return _OPERATORS.get(name, name.removeprefix("bit"))
 
 
 def _has(module: str, *path: str) -> bool:
@@ -278,7 +228,7 @@ class Interface:
                 | ast.AsyncFor(target=target, iter=items)
                 | ast.comprehension(target=target, iter=items)
             ):
-                for item in _parts(items) or (None,):
+                for item in parts_of(items) or (None,):
                     self._bind(target, item)
             case ast.Call(func=ast.Name(id=name)):
                 # `check(f)` passes the solution's `f` as the parameter `candidate`.
@@ -388,7 +338,7 @@ class Interface:
                 helper = function.id if isinstance(function, ast.Name) else ""
                 returned = self._helpers.get(helper, [])
                 return self.free(function) or self._same(f"{helper}()", returned, seen)
-            case ast.BinOp(left=left, right=right) if loose and not _is_text(node):
+            case ast.BinOp(left=left, right=right) if loose and not is_text(node):
                 return self.origin(left, seen, loose=True) or self.origin(right, seen, loose=True)
             case ast.UnaryOp(operand=operand) if loose:
                 return self.origin(operand, seen, loose=True)
@@ -416,7 +366,7 @@ class Interface:
             value
             for value in self._values.get(key, [])
             if not (isinstance(value, ast.Attribute) and variable_of(value.value) == key)
-            and not (loose and any(isinstance(n, ast.Name) and n.id == key for n in _inside(value)))
+            and not (loose and any(isinstance(n, ast.Name) and n.id == key for n in inside(value)))
         ]
 
     def given(self, name: str) -> list[ast.expr]:
@@ -552,18 +502,18 @@ class Interface:
                     | ast.Compare(left=result, ops=[ast.In() | ast.NotIn(), *_])
                 ):
                     others = getattr(node, "comparators", [])
-                    parts = {self.origin(part) for other in others for part in _parts(other)}
+                    parts = {self.origin(part) for other in others for part in parts_of(other)}
                     compared |= {self.origin(result)} - parts
-                case ast.Call(func=ast.Attribute(attr=name), args=[result, *_]) if name in _DECIDED:
+                case ast.Call(func=ast.Attribute(attr=name), args=[result, *_]) if name in DECIDED:
                     compared.add(self.origin(result))
                 case ast.Compare() | ast.Call():
-                    origins = set(map(self.loose_origin, _sides(node)))
+                    origins = set(map(self.loose_origin, sides_of(node)))
                     if len(origins) > 1:
-                        compared |= set(map(self.origin, _sides(node)))
+                        compared |= set(map(self.origin, sides_of(node)))
                         calculated |= origins
                 case (
                     ast.BinOp(left=left, right=right) | ast.AugAssign(target=left, value=right)
-                ) if node not in alike and not _is_text(node):
+                ) if node not in alike and not is_text(node):
                     parts = {self.origin(left), self.origin(right)}
                     calculated |= parts if len(parts) > 1 else set()
         return compared, calculated
@@ -603,10 +553,10 @@ class Interface:
                 name = last_name(function)
                 if name in _COLLECTING:
                     given = [part for part in given if not self.origin(part)]
-                elif name in _DECIDED:
+                elif name in DECIDED:
                     given = given[:1] * name.endswith("In")
                 elif name not in _LOOKING:
-                    given = _sides(node)
+                    given = sides_of(node)
                 return any(map(self._means_objects, given))
         return False
 
@@ -615,7 +565,7 @@ class Interface:
         the solution, as in `f(1) == P(1)`; else "".
         """
         for node in self.nodes:
-            origins = set(map(self.origin, _sides(node))) - {""}
+            origins = set(map(self.origin, sides_of(node))) - {""}
             capitals = sorted(name for name in origins if name[:1].isupper())
             if len(origins) > 1 and capitals:
                 return capitals[0]
@@ -661,13 +611,13 @@ class Interface:
         made = [n for n in parts if isinstance(n, ast.BinOp)]
         mixed = [n for n in made if not all(map(self.loose_origin, (n.left, n.right)))]
         ways = ((n, way) for n in mixed for side in (n.left, n.right) for way in self._ways(side))
-        return {(_operator(n.op), way) for n, way in ways}
+        return {(operator_name(n.op), way) for n, way in ways}
 
     def _ways(self, node: ast.expr, depth: int = 4) -> set[str]:
         """Return by which attribute, method, operator (`__add__`) or name (`f()`) a value comes."""
         match node:
             case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-                return {f"__{_operator(op)}__"}
+                return {f"__{operator_name(op)}__"}
             case ast.Call(func=function) if name := self.free(function):
                 return {f"{name}()"}
             case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
@@ -680,7 +630,7 @@ class Interface:
                 ways = {way for n in self.given(name) for way in self._ways(n, depth - 1)}
                 changes = [n for n in self.nodes if isinstance(n, ast.AugAssign)]
                 return ways.union(
-                    f"__{form}{_operator(n.op)}__"
+                    f"__{form}{operator_name(n.op)}__"
                     for n in changes
                     if variable_of(n.target) == name
                     for form in ("", "i")
