@@ -364,9 +364,12 @@ async def test_a_group_that_is_cut_keeps_what_has_finished() -> None:
     (task,) = await made.source.tasks("train", [0])
     drawing = Drawing(group_size=3, seed=0)
     group = await made.play(Ticket(ordinal=0, task=task), drawing, cut=cut, done=done)
-    assert [one.index for one in group.episodes] == [0, 2]
-    assert list(group.late) == [1]
-    assert 0.3 <= group.late[1] < 60
+    # Which of them asks the policy second is not settled: their environments are reset in threads.
+    kept = sorted(episode.index for episode in finished)
+    assert [episode.index for episode in group.episodes] == kept
+    (late,) = group.late
+    assert sorted([*kept, late]) == [0, 1, 2]
+    assert 0.3 <= group.late[late] < 60
     await made.source.close()
 
 
