@@ -70,10 +70,8 @@ def examine(interface: Interface) -> tuple[str, frozenset[tuple[str, str]]]:
     return problem, frozenset(reader.shared)
 
 
-_SKIPS = ("skip", "skipTest", "SkipTest", "xfail")
-_SKIPS_IF = ("skipif", "skipIf", "skipUnless")
-_ABSENCES = ("NotImplementedError", "NameError", "AttributeError", "ImportError")
-_ASKS_PRESENCE = ("hasattr", "callable")
+_SKIPS = ("skip", "skipTest", "SkipTest", "xfail", "skipif", "skipIf", "skipUnless")
+_ASKS_PRESENCE = frozenset(("hasattr", "callable"))
 
 
 def _evades(interface: Interface, node: ast.AST) -> str:
@@ -81,19 +79,10 @@ def _evades(interface: Interface, node: ast.AST) -> str:
     the solution gives; else "".
     """
     match node:
-        case ast.Call(func=function, args=[condition, *_]) if last_name(function) in _SKIPS_IF:
-            return last_name(function) if interface.flows(condition) else ""
-        case ast.Call(func=function) if last_name(function) in _SKIPS:
-            return (
-                last_name(function) if any(map(interface.flows, interface.deciders(node))) else ""
-            )
+        case ast.Call(func=function, args=given) if (word := last_name(function)) in _SKIPS:
+            return word if any(map(interface.flows, (*given, *interface.deciders(node)))) else ""
         case ast.If(test=test, body=body, orelse=[]) if interface.flows(test):
             return "" if interface.in_helper(node) else _passing(test, body)
-        case ast.Try(
-            body=body, handlers=[ast.ExceptHandler(type=ast.expr() as kind, body=[ast.Pass()])]
-        ):
-            names = {last_name(each) for each in ast.walk(kind) if isinstance(each, ast.expr)}
-            return next((n for n in _ABSENCES if n in names and _asserts(body)), "")
     return ""
 
 
@@ -104,16 +93,15 @@ def _passing(test: ast.expr, body: Sequence[ast.stmt]) -> str:
     parts = list(ast.walk(test))
     asked = {last_name(n.func) for n in parts if isinstance(n, ast.Call)}
     is_none = any(isinstance(n, ast.Constant) and n.value is None for n in parts)
-    return "if" if (is_none or asked & {*_ASKS_PRESENCE}) and _asserts(body) else ""
+    return "if" if (is_none or asked & _ASKS_PRESENCE) and _asserts(body) else ""
 
 
 def _asserts(body: Iterable[ast.stmt]) -> bool:
     """Return whether statements hold an assertion."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     called = [last_name(node.func) for node in nodes if isinstance(node, ast.Call)]
-    return any(isinstance(n, ast.Assert) for n in nodes) or any(
-        name.startswith("assert") for name in called
-    )
+    stated = any(isinstance(node, ast.Assert) for node in nodes)
+    return stated or any(name.startswith("assert") for name in called)
 
 
 def _doubtful(interface: Interface) -> str:

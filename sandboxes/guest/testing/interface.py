@@ -666,12 +666,13 @@ class Interface:
             if (outer := self._parents.get(node)) is None:
                 return False
             node = outer
-        return not node.name.lower().startswith(("test", "check"))
+        return not (node.name == "check" or node.name.lower().startswith("test"))
 
     def deciders(self, node: ast.AST) -> Iterable[ast.AST]:
         """Return what decides whether a statement or call is carried out, within its function."""
-        while not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            inner, node = node, self._parents.get(node, ast.Lambda())
+        functions = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
+        while not isinstance(node, functions) and node in self._parents:
+            inner, node = node, self._parents[node]
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                     yield test
