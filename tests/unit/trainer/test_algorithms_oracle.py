@@ -468,7 +468,6 @@ def k3_weighted(case: Case, lp: Matrix) -> float:
 def drpo(case: Case, lp: Matrix) -> float:
     total, count = 0.0, 0
     for g in set(case.groups):
-        # an answer without tokens has no score
         js = [j for j in range(len(case.groups)) if case.groups[j] == g and case.live[j]]
         right, wrong = (
             [j for j in js if case.rewards[j] > 0],
