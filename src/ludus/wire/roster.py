@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ludus.errors import ConfigError
+from ludus.secret import without_credentials
 
 logger = logging.getLogger(__name__)
 DNS, FILE = "dns+", "file:"
@@ -102,6 +103,7 @@ def _split(url: str, origin: str) -> tuple[str, str, int]:
         port = 0
     if parts.scheme not in ("http", "https") or not parts.hostname or not port:
         raise ConfigError(
-            f"{origin}: a server's address looks like http://127.0.0.1:8765, got {url!r}"
+            f"{origin}: a server's address looks like http://127.0.0.1:8765, got "
+            f"{without_credentials(url)!r}"
         )
     return parts.scheme, parts.hostname, port
