@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ludus.errors import ConfigError
+from ludus.secret import without_credentials
 
 logger = logging.getLogger(__name__)
 DNS, FILE = "dns+", "file:"
@@ -100,4 +101,7 @@ def _split(url: str, origin: str) -> tuple[str, str, int]:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if parts.scheme in ("http", "https") and parts.hostname:
             return parts.scheme, parts.hostname, port
-    raise ConfigError(f"{origin}: a server's address looks like http://127.0.0.1:8765, got {url!r}")
+    raise ConfigError(
+        f"{origin}: a server's address looks like http://127.0.0.1:8765, got "
+        f"{without_credentials(url)!r}"
+    )
