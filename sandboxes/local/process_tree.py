@@ -89,7 +89,8 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _sum_of_lines(path: str, kinds: tuple[bytes, ...]) -> int:
-    lines = (line for line in Path(path).read_bytes().splitlines() if line.startswith(kinds))
+    # The name that a process gave itself may hold a carriage return, and then a line of its own.
+    lines = (line for line in Path(path).read_bytes().split(b"\n") if line.startswith(kinds))
     return sum(int(line.split()[1]) << 10 for line in lines)
 
 

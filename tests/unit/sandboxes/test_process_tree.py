@@ -59,3 +59,19 @@ def test_processes_that_are_gone_have_not_waited() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert process_tree.waited_s([gone.pid]) == 0.0
+
+
+@pytest.mark.parametrize("line", [r"\rVmPTE: -999999", r"\rRssAnon:-9", r"\nVmPTE: -999999"])
+def test_the_name_of_a_process_is_no_line_of_its_memory(line: str) -> None:
+    name = line.replace(r"\r", "\r").replace(r"\n", "\n")
+    code = (
+        "import ctypes, sys\nheld = bytearray(64 << 20)\n"
+        f"ctypes.CDLL(None).prctl(15, {name.encode()!r}, 0, 0, 0)\n"
+        "print(flush=True)\nsys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert process_tree.usage([process.pid]).memory_bytes > 64 << 20
+        assert process_tree.shared_out([process.pid]) > 64 << 20
