@@ -91,17 +91,18 @@ class ConversationReader:
             UnusableRow: the row has none, or one that nothing can be learned from.
         """
         tools = tools_of(row.get("tools"))
-        listed = next((row[key] for key in _CONVERSATIONS if row.get(key) is not None), None)
-        if listed is not None:
-            messages, first = self.messages(listed, row), 0
+        learned = next((row[key] for key in _CONVERSATIONS if row.get(key) is not None), None)
+        first = 0
+        if learned is not None:
+            messages = self.messages(learned, row)
         elif "completion" in row:
-            asked = self.prompt(row)
-            messages, first = [*asked, *self.answer(row["completion"], row)], len(asked)
+            asked, learned = self.prompt(row), row["completion"]
+            messages, first = [*asked, *self.answer(learned, row)], len(asked)
         else:
-            messages, first = _question_and_answer(row), 0
+            messages = _question_and_answer(row)
         said = with_system(messages, row)
-        first += len(said) - len(messages) if first else 0
-        given = () if listed is None else untrained(listed, len(said) - len(messages))
+        first += len(said) - len(messages)
+        given = untrained(learned, first)
         # What stands behind the last turn of the assistant is answered by nobody.
         while said and said[-1].role is not Role.ASSISTANT:
             said.pop()
@@ -211,11 +212,12 @@ class ConversationReader:
             raise UnusableRow(f"with images at an address: nothing is fetched from {given[:40]!r}")
         path = self.folder / given
         try:
+            if path.exists() and not path.is_file():
+                raise ValueError("it is no file")  # a pipe or a device would have no end
             return ImagePart(data=path.read_bytes())
-        except OSError as error:
-            raise UnusableRow(f"with images that are gone: {given!r}, {error.strerror}") from None
-        except ValueError as error:  # a path with a null byte
-            raise UnusableRow(f"with images that are gone: {given!r}, {error}") from None
+        except (OSError, ValueError) as error:  # also a path with a null byte
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UnusableRow(f"with images that are gone: {given!r}, {reason}") from None
 
 
 def refuse_unlearnable(conversation: Conversation) -> None:
@@ -251,8 +253,8 @@ def refuse_unlearnable(conversation: Conversation) -> None:
 
 def _refuse_marks(mark: re.Match[str] | None) -> None:
     if mark:
-        told = next((part for part in mark.groups() if part), mark[0]).strip()
-        raise UnusableRow(f"already written in a chat template: {told!r}")
+        text = next((part for part in mark.groups() if part), mark[0]).strip()
+        raise UnusableRow(f"already written in a chat template: {text!r}")
 
 
 def _refuse_unanswered(message: Message, after: Sequence[Message]) -> None:
@@ -321,7 +323,8 @@ def untrained(rows: object, offset: int) -> tuple[int, ...]:
     for place, row in enumerate(rows if isinstance(rows, Sequence) else ()):
         if not isinstance(row, Mapping):
             continue
-        marks = [row[key] for key in ("train", "training", "weight") if row.get(key) is not None]
+        fields = ("train", "training", "weight")
+        marks = [row[key] for key in fields if not _is_gap(row.get(key))]
         if any(mark not in (0, 1) for mark in marks):
             raise UnusableRow(f"with a weight of a turn that is neither 0 nor 1: {marks[0]!r}")
         if row.get("train_detail") or row.get("training_detail"):

@@ -195,6 +195,9 @@ async def test_the_mixture_keeps_to_its_shares_and_begins_finite_splits_again() 
     assert Counter(task.id[0] for task in held_out) == {"a": 5, "b": 5}
     again = await MixedSource(several, evaluated="test").tasks("train", [29, 3])
     assert [task.id for task in again] == [tasks[29].id, tasks[3].id]
+    # where a run of many steps is continued: the time is linear in the tasks before
+    (late,) = await source.tasks("train", [300_000])
+    assert late.id.startswith("a::")
     await source.close()
 
 

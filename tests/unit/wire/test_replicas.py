@@ -356,7 +356,15 @@ def test_addresses_come_from_a_list_a_file_or_a_name(
     file.write_text("http://a:1\nhttp://c:3\n")
     read.read_again()
     assert read.urls == ["http://a:1", "http://c:3"]
-    for mistake in ("", "http://a:1\nhttp://a:1", "a:1", "ftp://a:1", "http://a:b", "http://"):
+    for mistake in (
+        "",
+        "http://a:1\nhttp://a:1",
+        "a:1",
+        "ftp://a:1",
+        "http://a:b",
+        "http://",
+        "http://[::1",
+    ):
         file.write_text(mistake)
         read.read_again()
         assert read.urls == ["http://a:1", "http://c:3"]
@@ -366,8 +374,9 @@ def test_addresses_come_from_a_list_a_file_or_a_name(
         caplog.clear()
     with pytest.raises(ConfigError, match="cannot read"):
         Roster(f"file:{tmp_path}/nothing")
-    with pytest.raises(ConfigError, match="does not resolve"):
-        Roster("dns+http://nothing.invalid:8765")
+    for name in ("nothing.invalid", "no..name", f"{'long' * 16}.invalid"):
+        with pytest.raises(ConfigError, match="does not resolve"):
+            Roster(f"dns+http://{name}:8765")
 
 
 async def test_a_name_that_changes_adds_servers_and_drains_those_that_left(

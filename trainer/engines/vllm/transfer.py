@@ -64,7 +64,8 @@ class WeightTransfer:
     async def send(self, source: WeightSource) -> None:
         """Send all weights of a source; the server must be paused, as for a file.
 
-        A transfer that fails leaves its group of processes unusable: the next `send` opens another.
+        A transfer that fails or is cancelled leaves its group of processes unusable: the next
+        `send` opens another.
 
         Raises:
             ServerFault: the transfer failed, or took longer than its time limit.
@@ -79,8 +80,10 @@ class WeightTransfer:
                 self._engine.client = calls
                 self._weights.hold(source)
                 await _aside(self._engine.send_weights)
-        except Exception as error:
-            self._engine = None
+        except BaseException as error:
+            self._engine = None  # where the caller is cancelled, a thread still sends by it
+            if not isinstance(error, Exception):
+                raise
             raise ServerFault(
                 f"the weights did not reach the vLLM server at {self.client.url} by "
                 f'{self.backend}: {type(error).__name__}: {error}; vllm.transfer = "file" needs '
