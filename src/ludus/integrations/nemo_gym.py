@@ -376,8 +376,9 @@ class NemoGymService:
     async def _run(self, card: EnvCard, request: web.Request, body: bytes) -> web.StreamResponse:
         row = decode(body, dict[str, Any])
         parameters = row.get("responses_create_params")
-        prompt = parameters.get("input") or [] if isinstance(parameters, dict) else None
-        if not isinstance(prompt, str | list):
+        if not isinstance(parameters, dict) or not isinstance(
+            prompt := parameters.get("input") or [], str | list
+        ):
             raise Refused(
                 "a row needs 'responses_create_params', an object whose 'input' is a text or a "
                 "list of items",
