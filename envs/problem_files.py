@@ -268,6 +268,13 @@ class ProblemFiles(msgspec.Struct, frozen=True, kw_only=True):
     validation: float = 0.05
     test: float = 0.1
 
+    def __post_init__(self) -> None:
+        if self.test_source and not self.source:
+            raise ConfigError(
+                f"test_source={self.test_source!r} is the test split of a source: name the source, "
+                "too"
+            )
+
     def load(self, reader: RowReader[P]) -> ProblemSet[P]:
         """Load and split the problems, once per process and file version.
 

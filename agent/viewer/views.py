@@ -362,11 +362,11 @@ def _spread(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _lanes(reader: RunReader, query: Query) -> Any:
     """Return rollouts by wall clock, and the stages of steps: the last `most`, up to `step`."""
     last = reader.store.rows("SELECT MAX(step) AS last FROM rollouts")[0]["last"]
-    step, most = int(query.get("step") or last or 0), min(int(query.get("most") or 512), 4000)
+    step, most = int(query.get("step") or last or 0), int(query.get("most") or 512)
     rows = reader.store.rows(
         "SELECT * FROM rollouts WHERE step<=? AND started>0 ORDER BY step DESC, ordinal LIMIT ?",
         step,
-        most,
+        max(0, min(most, 4000)),  # to SQLite, a number below 0 is no limit
     )
     first = min((row["step"] for row in rows), default=step)
     return {

@@ -170,8 +170,8 @@ async def test_an_engine_whose_transfer_was_cancelled_is_not_used_again(
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    await transfer.send(weights)
     over.set()
+    await transfer.send(weights)
     assert Engine.opened == 2
     await client.close()
 
